@@ -1,4 +1,4 @@
-"""A made-up bus fleet on one local day, with the habits and the faults of a real feed, for the demo and the tests.
+"""Simulates a bus fleet's local day, with a real feed's habits and faults.
 
 The town does not exist: its default centre lies on open prairie near the South Saskatchewan River. Its zone is west of
 UTC, so that a local day covers two UTC dates, and knows no clock changes. Everything is drawn from one explicit seed;
@@ -56,11 +56,10 @@ _DUTY_SHARES, _HEAVY_DUTY = (0.3, 0.3, 0.4, 0.0), 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeUpFleet:
-    """What is simulated: `vehicles` on `routes` around `centre` (lat, lon in degrees) on `day` in `zone`.
+    """Parameters of the simulation: `vehicles` on `routes` around `centre` (lat, lon).
 
-    town_seed: draws the routes, so that days of one town differ by `seed` alone; without it `seed` draws them too.
-    stop_gap_m: how far a stop lies from the one before, at least and at most.
-    has_streets: stretches of STREET_M have speeds of their own, the same each day, drawn as the routes are.
+    town_seed: draws the routes, so that days of one town differ by `seed` alone; default `seed`. stop_gap_m: minimum
+    and maximum distance of consecutive stops. has_streets: stretches of STREET_M have lasting speeds of their own.
     """
 
     seed: int = 7
@@ -91,7 +90,7 @@ class MadeUpFleet:
 
 
 def write_sample(fleet: MadeUpFleet, path: Path) -> int:
-    """Writes the fleet's day to `path` as Parquet, whole or not at all, and returns the number of rows."""
+    """Writes the fleet's day as Parquet, atomically, and returns the number of rows."""
     table = simulate(fleet)
     part = path.with_name(path.name + ".part")
     pq.write_table(table, part, compression="zstd")
@@ -100,7 +99,7 @@ def write_sample(fleet: MadeUpFleet, path: Path) -> int:
 
 
 def simulate(fleet: MadeUpFleet) -> pa.Table:
-    """Returns the fleet's reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
+    """Simulates reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
     rng = np.random.default_rng(fleet.seed)
     routes, duties = draw_town(rng, fleet)
     driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
@@ -127,7 +126,7 @@ def _table(rows: Reports) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A smooth line on the plane around the centre and what a driver meets along it, from the first terminus on."""
+    """Smooth line on the plane around the centre, with its halts, from terminus on."""
 
     line_m: Vector  # [vertex, (along, east, north)]
     halts_m: Vector  # sorted, both termini included
@@ -156,7 +155,7 @@ class Route:
 
 
 def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
-    """Draws two routes in three through the centre from edge to edge, and one round it for 9 to 16 km."""
+    """Draws a route: two in three cross the centre, one circles it."""
     if number % 3 == 2:
         radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
         start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
@@ -180,7 +179,7 @@ def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
 
 
 def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
-    """Draws points along `length_m` with gaps drawn from `gap_m`; both ends keep the least gap."""
+    """Draws points along `length_m` with gaps from `gap_m`; both ends keep the minimum."""
     points_m = np.cumsum(rng.uniform(*gap_m, ceil(length_m / gap_m[0])))
     return points_m[points_m < length_m - gap_m[0]]
 
@@ -220,7 +219,7 @@ def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    """A duty as driven: one element for each run from one halt to the next, where the bus then waits."""
+    """Driven duty: an element for each run between halts, where the bus waits."""
 
     odometer_m: Vector  # at departure
     length_m: Vector
@@ -230,7 +229,7 @@ class _Runs:
 
 
 def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
-    """Makes what the bus sends during its duty; its clock has a phase of its own."""
+    """Simulates a bus's reports during its duty; its clock has a phase."""
     asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
     east_m, north_m = route.place(odometer_m)
@@ -244,7 +243,7 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
 
 
 def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
-    """Drives all day: a run's speed depends on the hour, the hour on all runs before; a few passes settle both."""
+    """Simulates a day's runs; speeds depend on hours and vice versa, so passes repeat."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]
     middle_m = odometer_m + length_m / 2
@@ -264,7 +263,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
-    """Draws odometer (m) and wait (s) where the bus does halt: not at green lights, nor where nobody waits."""
+    """Draws odometer (m) and wait (s) of actual halts; some lights are green."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()
@@ -280,7 +279,7 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
 
 
 def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
-    """Computes odometer (m) and speed (m/s) at given times: even acceleration, cruise, even braking, then the wait."""
+    """Computes odometer (m) and speed (m/s) at times: acceleration, cruise, braking, wait."""
     run = np.maximum(0, np.searchsorted(runs.depart_s, asked_s, side="right") - 1)
     lasts_s, peak_ms, length_m = runs.lasts_s[run], runs.peak_ms[run], runs.length_m[run]
     since_s = np.clip(asked_s - runs.depart_s[run], 0.0, lasts_s)
@@ -295,17 +294,17 @@ def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
 
 
 def _midnight_s(fleet: MadeUpFleet) -> int:
-    """Finds the Unix time of noon less twelve hours, as in GTFS: right in service hours when clocks change, too."""
+    """Computes the Unix time of noon less twelve hours, as GTFS does."""
     return int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp()) - 12 * 3600
 
 
 def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
-    """Converts to latitude and longitude on a plane that touches the earth at the centre."""
+    """Converts metres to latitude and longitude on the centre's tangent plane."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))
 
 
 def made_up_day(zone: str) -> tuple[pa.Table, date, int]:
-    """Simulates the default fleet's day in a zone: the reports, their local day, and the number of vehicles."""
+    """Simulates the default fleet's day: reports, local day, and number of vehicles."""
     fleet = MadeUpFleet(zone=zone)
     return simulate(fleet), fleet.day, fleet.vehicles

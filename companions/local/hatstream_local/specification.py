@@ -1,4 +1,4 @@
-"""The specification of a fusion: one strict TOML file that says which services report what, and how it is fused."""
+"""Parses a fusion's specification: strict TOML of services, reports and methods."""
 
 import hashlib
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class FusionDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 @dataclass(frozen=True, kw_only=True)
 class FusionSpecification:
-    """A checked specification. layout: of reports. telemetry: of raw positions, for `perturb`; None where not given."""
+    """Checked specification; layout: of reports, telemetry: of positions for `perturb`, or None."""
 
     name: str
     spec_id: str
@@ -157,7 +157,7 @@ def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
 
 
 def _reports(table: TableTable, fields: tuple[str, ...]) -> Any:
-    """Finds the layout of reports, whose columns are called as the fields are where nothing else is said."""
+    """Builds the layout of reports; columns default to field names."""
     columns = {name: name for name in fields} if table.columns is None or not fields else table.columns
     return layout(table.layout, columns, table.time_unit, fields=fields)
 

@@ -1,7 +1,6 @@
-"""The process that asks an address, and the system ends at its deadline.
+"""Asks an address in a process of its own; the system enforces its deadline.
 
-It asks with redirects to the same scheme, host and port alone, since what it sends, such as a key of the service, is
-for that address.
+Redirects lead to the same scheme, host and port alone: a key of the service is for that address.
 """
 
 import resource
@@ -46,7 +45,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class FetchError(Exception):
-    """The address did not answer as it should; the message names the reason and shows nothing of the answer."""
+    """Failed request; the message names the reason, nothing of the answer."""
 
     def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -54,7 +53,7 @@ class FetchError(Exception):
 
 
 def main() -> None:
-    """Answers the question on standard input. SIGALRM ends the process at the deadline, whoever waits for it."""
+    """Answers the question on standard input; SIGALRM ends the process at the deadline."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted ends this process
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
@@ -106,14 +105,14 @@ HTTPConnection.response_class = _FinalResponse
 
 
 class _Session(requests.Session):
-    """Without a look at where a redirect leads, which fails on what is no address."""
+    """Session that never parses a redirect's target, which may be no address."""
 
     def get_redirect_target(self, _answer: requests.Response) -> None:
         return None
 
 
 def _is_feed(message: bytes) -> bool:
-    """Says whether a message decodes as a whole: what it takes for that, this process's limits end."""
+    """Checks that a message decodes completely, within this process's limits."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # an unchanged feed needs it not
     from google.transit.gtfs_realtime_pb2 import FeedMessage
 
@@ -173,7 +172,7 @@ def _conditions(answer: requests.Response) -> dict[str, str]:
 
 
 def _retry_after_s(answer: requests.Response) -> float:
-    """Reads the wait that the service asks for, in seconds or as a date; 0 where it asks for nothing."""
+    """Reads the wait that the service demands, in seconds; 0 without one."""
     text = answer.headers.get("Retry-After", "")
     try:
         wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()

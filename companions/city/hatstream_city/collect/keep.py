@@ -1,4 +1,4 @@
-"""Where collected messages are kept: a file each of a folder, or a message each of a Kafka topic."""
+"""Stores of collected messages: files of a folder, or messages of a Kafka topic."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ class Keep(Protocol):
 
 @contextmanager
 def in_folder(folder: Path) -> Iterator[Keep]:
-    """Keeps each message as a file that is named by the UTC time of its arrival, so that names sort by time."""
+    """Stores each message as a file named by its UTC arrival time."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def keep(message: bytes) -> None:
@@ -31,7 +31,7 @@ START_S, DELIVERY_S = 20.0, 60.0
 
 @contextmanager
 def in_topic(topic: Any) -> Iterator[Keep]:
-    """Sends each message, and waits until it is confirmed before the next question is asked. topic: of option kafka."""
+    """Sends each message to the topic of option `kafka` and waits for confirmation."""
     from confluent_kafka import KafkaException, Producer  # an extra
 
     producer = Producer(

@@ -1,4 +1,4 @@
-"""Polls one address: asks in a process of its own, only for what is new, and waits longer after failures."""
+"""Polls one address for new messages, in a process of its own, with back-off."""
 
 import signal
 import subprocess
@@ -27,9 +27,9 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class ExchangeResult(msgspec.Struct, frozen=True):
-    """What came of a question; of a new message the bytes follow. conditions: headers to ask with the next time.
+    """Outcome of an exchange; a new message's bytes follow it.
 
-    reason: why it failed; it shows nothing of the answer. retry_after_s: what the service asks for.
+    reason: why it failed, without content of the answer. conditions: headers of the next question.
     """
 
     outcome: Literal["new", "unchanged", "failed"]
@@ -39,7 +39,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
 
 
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """Asks an address for the head and the message, b"" without one. Gives up at once where it is to stop."""
+    """Asks an address for head and message, b"" without one; stops early if told."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
@@ -76,7 +76,7 @@ def _never() -> bool:
 
 @dataclass
 class Poller:
-    """Asks `url` every `every_s` seconds. headers: sent each time, a key of the service for instance; never shown."""
+    """Polls `url` every `every_s` seconds with `headers`, which are never shown."""
 
     url: str
     every_s: float
@@ -88,7 +88,7 @@ class Poller:
     _retry_after_s: float = 0.0
 
     def poll(self, is_stopped: Callable[[], bool] = _never) -> tuple[Outcome, bytes]:
-        """Asks once. "new" with the message; "unchanged" where the service or the bytes say so; or "failed"."""
+        """Asks once, and returns the outcome with the message, b"" unless new."""
         headers = {**self.headers, **self._conditions}
         head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = head.reason, head.retry_after_s
@@ -108,6 +108,6 @@ class Poller:
         return "new", message
 
     def wait_s(self) -> float:
-        """Computes the wait for the next question: doubled with each failure, at least what the service asks for."""
+        """Computes seconds until the next question, doubled by each failure."""
         backed_off = self.every_s * 2.0 ** min(self.failures, 16)
         return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))

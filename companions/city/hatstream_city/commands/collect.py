@@ -109,7 +109,7 @@ def collect(
 
 
 def _end_at_once(code: int) -> None:
-    """Ends the process without taking it apart, which a busy machine may need seconds for. All is said and written."""
+    """Ends the process at once, without Python's slow clean-up; output is flushed."""
     try:
         sys.stdout.flush()
     except OSError:  # nobody reads it any more
@@ -130,7 +130,7 @@ def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
 
 
 def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:
-    """Keeps a message, again and again until it is to end; then it is lost. Raises InputError or OSError."""
+    """Stores a message, with retries until the run ends. Raises InputError or OSError."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

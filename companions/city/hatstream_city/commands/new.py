@@ -1,4 +1,4 @@
-"""`hatstream spec new`: draft a specification from a sample of a feed, a timetable, or both."""
+"""`hatstream spec new`: draft a specification from a feed's sample, a timetable, or both."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _say(result: Draft) -> None:
 
 
 def _write(output: Path, result: Draft) -> None:
-    """Writes the files, the specification last, and nothing over what is there. Raises UsageError and InputError."""
+    """Writes all files, the specification last, over none. Raises UsageError and InputError."""
     texts = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
     there = next((path for path in (output, *texts) if path.exists()), None)
     if there is not None:

@@ -1,1 +1,1 @@
-"""Drafts a specification from a sample of a feed: layout, columns, units, zone, cells. A person checks it."""
+"""Drafts a specification from a feed's sample: layout, columns, units, zone, cells."""

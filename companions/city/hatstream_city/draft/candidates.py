@@ -1,4 +1,4 @@
-"""Which of several columns names the vehicle, and which holds the time of its position: what its rows say of it."""
+"""Chooses the column of vehicles and that of times among candidates, by their rows."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -42,9 +42,9 @@ def track_of(time: Any, lat: Any, lon: Any) -> Track:
 
 
 def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
-    """Picks the first named that its rows bear out, else such another with the fewest ids, else the first named.
+    """Picks the most plausible vehicle column: named ones first, then by fewest ids.
 
-    None where none is named and none is borne out. others: columns that may hold ids, by their values.
+    Returns None where none is named and none plausible. others: columns that may hold ids.
     """
     marks = {name: _mark(codes_of(arrays[name]), track) for name in named}
     if (best := max(marks.values(), default=_UNLIKELY)) == _LIKELY:
@@ -56,7 +56,7 @@ def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[st
 
 
 def is_doubtful(ids: Any, track: Track) -> bool:
-    """Says whether the rows of an id are not those of one vehicle: far from each other, or one a day."""
+    """Checks whether rows of an id contradict one vehicle: too distant, or daily."""
     return _mark(codes_of(ids), track) == _UNLIKELY
 
 
@@ -66,9 +66,9 @@ def are_borne_out(ids: Any, track: Track) -> bool:
 
 
 def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
-    """Picks of several times the one that changes with the position: a poll's changes while a fix is repeated.
+    """Picks the time that changes with the position; a poll's changes without it.
 
-    times: by column; the first is taken where another is not clearly better.
+    times: arrays by column; the first wins unless another is clearly better.
     """
     first = next(iter(times))
     track, codes = track_of(times[first], lat, lon), codes_of(ids)
@@ -108,7 +108,7 @@ def _mark(codes: Int64s, track: Track) -> int:
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Puts columns of a field together as a release does; of OPEN nothing is known."""
+    """Joins a field's columns as a release does; all null for OPEN."""
     if column == OPEN:
         return pa.nulls(len(next(iter(arrays.values()))), pa.string())
     if isinstance(column, str):

@@ -1,4 +1,4 @@
-"""Which column of a sample holds what: by its name first, and by its values always."""
+"""Finds which column of a sample holds which field, by names and by values."""
 
 import dataclasses
 import re
@@ -70,14 +70,12 @@ _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
 
 @dataclass(frozen=True)
 class DraftedColumns:
-    """names: column by field, or columns; no speed where there is none. guessed: fields that were found by their values
-    alone.
+    """Columns of a feed's fields, and how their values are written.
 
-    time_formats: those that most times fit, where they are texts but no ISO 8601: several where days and months are
-    both small.
-    options: of a layout with columns of its own, what is not as it has it by itself.
-    is_doubtful: whether rows with the same vehicle do not look like those of one. comes_once: whether no vehicle has a
-    second row.
+    names: column or columns by field; no speed where there is none. guessed: fields found by their values alone.
+    time_formats: formats that fit most times which are not ISO 8601; several where day and month are both small.
+    options: deviations of a layout with fixed columns from its defaults. is_doubtful: rows of one vehicle id do not
+    look like one vehicle's. comes_once: no vehicle has a second row.
     """
 
     names: Mapping[str, Column]
@@ -118,8 +116,7 @@ LOOKED_FOR = {
 
 
 def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns | None:
-    """Finds the column of each field; None where vehicles, times or positions cannot be told. A speed may be missing.
-    vehicle: the column, if known."""
+    """Finds each field's column; None without vehicle, time or position. vehicle: if known."""
     arrays = arrays_of(columns)
     names, guessed = _assigned(arrays, vehicle)
     if any(field not in names for field in LOOKED_FOR):
@@ -132,7 +129,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
 
 
 def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
-    """Looks at what was found together: whose the ids are, and in which form times are."""
+    """Adds what columns show together: doubtful vehicle ids, and formats of times."""
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
@@ -142,7 +139,7 @@ def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | Non
 
 
 def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
-    """Finds the columns of some fields; a field of which none is found has OPEN."""
+    """Finds columns of some fields; OPEN marks a field without one."""
     arrays = arrays_of(columns)
     names, guessed = _assigned(arrays)
     if "speed" in guessed:
@@ -155,7 +152,7 @@ def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
-    """Finds the column of each field that has one, and lists the fields that were found by their values alone."""
+    """Assigns a column to each field, and lists fields assigned by values alone."""
     has_names = not all(name.isdigit() for name in arrays)
     names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}
     guessed: list[str] = []
@@ -194,7 +191,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
-    """Adds the column of vehicles, if there is one; a name alone is not enough, for ids may be of rows."""
+    """Adds the vehicle's column, if any; names alone may mean ids of rows."""
     assigned = {part for column in names.values() for part in ((column,) if isinstance(column, str) else column)}
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # under which records lie
@@ -221,7 +218,7 @@ def _instants(times: Any, unit: str | None = None) -> Any:
 
 
 def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
-    """Says whether days of a spreadsheet stand there; by its name too, for many other numbers are as large."""
+    """Recognises spreadsheet days by name and values: returns "excel", or None."""
     if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
         return None
     fits = in_century(units("excel", None, "UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
@@ -229,7 +226,7 @@ def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
 
 
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
-    """Finds two columns that are a time together: a date and a clock, or seconds after midnight."""
+    """Finds a date with a clock, or with seconds after midnight."""
     plain = {name: re.sub(r"[^a-z]", "", name.split(".")[-1].lower()) for name in names}
     dates = [name for name in names if re.fullmatch(_OF_DATE, plain[name])]
     clocks = [name for name in names if re.fullmatch(_OF_CLOCK, plain[name])]
@@ -238,7 +235,7 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
 
 
 def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
-    """Puts the operator before an id that several of them use, where that makes ids of vehicles."""
+    """Prefixes the operator to ids that several operators use, if that separates vehicles."""
     if isinstance(vehicle, str) and vehicle in arrays and is_doubtful(arrays[vehicle], track):
         for name in arrays:
             if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _spoken(name)):
@@ -249,7 +246,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
 
 
 def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Puts a column of N and S, or of E and W, behind the degrees that it is of."""
+    """Adds the column of N and S, or E and W, to its degrees."""
     pairs = {}
     for field, letters in _HEMISPHERES.items():
         degrees = _numbers(arrays[names[field]])
@@ -267,7 +264,7 @@ def _are_letters(array: Any, letters: Sequence[str]) -> bool:
 
 
 def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
-    """Says whether no name tells which is the latitude: x and y are used for both."""
+    """Checks for ambiguous latitude: guessed columns, or names such as x and y."""
     plain = [re.sub(r"[^a-z]", "", names[field].split(".")[-1].lower()) for field in ("lat", "lon")]
     return ("lat" in guessed and "lon" in guessed) or (set(plain) <= {"x", "y", ""} and len(set(plain)) > 1)
 
@@ -284,7 +281,7 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
 
 
 def _spoken(name: str) -> tuple[str, ...]:
-    """Lists what a column's name may say: its last part, and whose `id` or number it is by the part before."""
+    """Lists a column name's last part, with its owner for `id` or a number."""
     *_, last = parts = name.split(".")
     owned = "".join(parts[-2:])
     if last.isdigit():
@@ -296,7 +293,7 @@ def _spoken(name: str) -> tuple[str, ...]:
 
 
 def _degrees(minimum: float, maximum: float) -> Callable[[Any], bool]:
-    """Makes a test that most are within these bounds: devices that do not know where they are say 91, 181 or worse."""
+    """Builds a test of bounds for most values; devices without a fix send 91."""
 
     def fits(array: Any) -> bool:
         degrees = _numbers(array)
@@ -306,7 +303,7 @@ def _degrees(minimum: float, maximum: float) -> Callable[[Any], bool]:
 
 
 def _fraction_degrees(array: Any) -> bool:
-    """Says whether degrees have decimals and lie in a region, few at 0: ids and speeds are not taken for them."""
+    """Checks for decimal degrees within a region, few at 0, unlike ids and speeds."""
     degrees = _numbers(array)
     if degrees is None or not degrees.size:
         return False
@@ -317,7 +314,7 @@ def _fraction_degrees(array: Any) -> bool:
 
 
 def _crossed(lat: Any, lon: Any) -> bool:
-    """Says whether two columns of degrees are each other's: one is no latitude, or only so their middle is on land."""
+    """Checks for swapped columns: an impossible latitude, or a middle at sea unless swapped."""
     lats, lons = _numbers(lat), _numbers(lon)
     if lats is None or lons is None or not (lats.size and lons.size):
         return False
@@ -349,7 +346,7 @@ def _vehicles(array: Any) -> bool:
 
 
 def _repeated(array: Any) -> bool:
-    """Says whether ids come again, and there are several. Not of floats: without a name any whole numbers would do."""
+    """Checks for repeated ids, several of them; floats never count."""
     if pa.types.is_floating(array.type) or not _vehicles(array):
         return False
     return bool(1 < len(array.unique()) < 0.9 * len(array))

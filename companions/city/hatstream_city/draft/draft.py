@@ -1,4 +1,4 @@
-"""A drafted specification: TOML with a comment wherever a person has to decide, and what was found, in words."""
+"""Renders a drafted specification: TOML with comments on decisions, and findings."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -42,10 +42,10 @@ _TEMPLATES.filters["toml"] = as_text
 
 @dataclass(frozen=True)
 class Draft:
-    """toml: the specification. findings: of sample and timetable, a line each. warnings: what a person must look at.
+    """Drafted specification with its findings, warnings and further files.
 
-    files: beside the specification, by name: of a timetable the region, names of places, and lines for maps; segments
-    and how many vehicles come to each. is_open: whether a person has to name a column first.
+    files: contents by name: region, places' names, lines for maps, segments with their vehicles a day. is_open: a
+    person has to name a column first.
     """
 
     toml: str
@@ -65,12 +65,12 @@ def draft(
     header_time: bool = False,
     at_sea: bool = False,
 ) -> Draft:
-    """Drafts from a sample of the feed, a file or a folder, a GTFS timetable, or both: public facts are then its.
+    """Drafts a specification from a feed's sample, a GTFS timetable, or both.
 
-    adds_and_removes: secret counts, with one small total; else public counts, with an epsilon for each HAT. stem: of
-    the names of files beside the specification. streets: whether segments of the timetable's lines are places, with
-    secret counts. header_time: takes the time of a whole feed where reports have none. at_sea: whether positions
-    at sea are right. Raises InputError where too little is found of vehicles, times and positions.
+    adds_and_removes: secret counts with one small total; else public counts with an epsilon for each HAT. stem: prefix
+    of further files' names. streets: segments of the timetable's lines are places; needs secret counts. header_time:
+    the feed's time where reports have none. at_sea: positions at sea are valid. Raises InputError where vehicles,
+    times or positions are missing.
     """
     feed = None if path is None else feed_of(path, header_time=header_time, at_sea=at_sea)
     heading = feed.heading if streets and feed else None
@@ -156,7 +156,7 @@ def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
 
 
 def is_open(feed: DraftedFeed) -> bool:
-    """Says whether a person has to name a column: a missing one, or the vehicle's, which may be no guess."""
+    """Checks whether a person has to name a missing column or a guessed vehicle's."""
     return bool(feed.columns.missing) or (feed.sample.layout not in own_layouts() and "vehicle" in feed.columns.guessed)
 
 
@@ -212,7 +212,7 @@ def _listed(column: Column) -> str:
 
 
 def _about_vehicles(feed: DraftedFeed) -> list[str]:
-    """Says what is doubtful in the column of vehicles: what is protected is what one id does."""
+    """Warns of doubtful vehicle ids, since one id is what privacy protects."""
     name, warnings = _listed(feed.columns.names["vehicle"]), []
     if "vehicle" in feed.columns.guessed and is_open(feed):
         warnings.append(

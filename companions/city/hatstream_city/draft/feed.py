@@ -1,4 +1,4 @@
-"""A sample of a feed, and what was made out of it: layout, columns, units, zone and cells."""
+"""Reads a feed's sample and derives layout, columns, units, zone and cells."""
 
 import glob
 import json
@@ -70,11 +70,11 @@ LEAST_SHARE, LEAST_DEGREES = 0.5, 10
 
 @dataclass(frozen=True)
 class DraftedFeed:
-    """What was made out of a sample. zone_needed: times have no offset. heading: the column, where there is one.
+    """Findings about a feed's sample.
 
-    is_cut: vehicles and cells are not those of all rows. too_fast: how many times as fast as their positions speeds are
-    in that unit; None where that cannot be told. ids: of vehicles, by their spellings. no_value: what stands for
-    unknown speeds. strange: what is in the others, in words.
+    zone_needed: times have no offset. is_cut: vehicles and cells are of a part of the rows. too_fast: ratio of speeds
+    to those of consecutive positions; None if unknown. ids: vehicles by their spellings. no_value: numbers that stand
+    for unknown speeds. strange: sentences about other strange speeds.
     """
 
     sample: Sample
@@ -101,9 +101,9 @@ class DraftedFeed:
 
 
 def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> DraftedFeed:
-    """Reads what a feed's draft needs. path: of a file, or of a folder of them. Raises InputError.
+    """Reads a feed's file or folder for its draft. Raises InputError.
 
-    header_time: takes the time of the whole feed where reports have none. at_sea: takes positions at sea.
+    header_time, at_sea: as `draft` has them.
     """
     if is_timetable(path):
         raise InputError(f"{path}: this is a timetable, and no feed of positions: give it as --gtfs")
@@ -157,7 +157,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
 
 
 def _check_places(path: Path, placed: DraftPositions) -> None:
-    """Raises InputError where most positions lie at sea, or near the south pole: their columns are others."""
+    """Raises InputError where most positions lie at sea or near the south pole."""
     indices = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64)
     lost = [is_nowhere(float(placed.lat[row]), float(placed.lon[row])) for row in indices]
     if sum(lost) > len(lost) / 2:
@@ -173,7 +173,7 @@ def _check_places(path: Path, placed: DraftPositions) -> None:
 def _with_zone(
     columns: DraftedColumns, zones: Sequence[str], arrays: Mapping[str, pa.Array], *, is_own: bool
 ) -> DraftedColumns:
-    """Puts the order of day and month first that is usual there; and the zone, for a layout that has none."""
+    """Orders day and month as usual in the zone, and sets a missing zone."""
     forms = columns.time_formats
     if zones and zones[0] in MONTH_FIRST:
         forms = tuple(sorted(forms, key=lambda form: not re.match("%m|%b", form)))
@@ -190,15 +190,14 @@ def _most_a_day(ids: pa.Array, us: Int64s) -> int:
 
 
 def _middle(degrees: Floats) -> float:
-    """Picks the median that is one of them: between both sides of the antimeridian lies the other side of the earth."""
+    """Picks the median among the values; a midpoint across the antimeridian would be wrong."""
     return float(np.quantile(degrees, 0.5, method="nearest"))
 
 
 def _unit_of(
     sample: Sample, columns: DraftedColumns, moving: DraftPositions
 ) -> tuple[DraftedColumns, str, str, float | None]:
-    """Finds the unit of speeds and why it is that, which a layout of its own may have to be told; and
-    `DraftedFeed.too_fast`."""
+    """Finds the unit of speeds with the reason, and `DraftedFeed.too_fast`."""
     ratio, entry = speed_ratio(moving), own_layouts().get(sample.layout)
     unit, why = speed_unit(str(columns.names.get("speed", "")), moving, ratio)
     if entry is not None:
@@ -211,7 +210,7 @@ def _unit_of(
 
 
 def unknown_speeds(speed: Floats) -> tuple[float, ...]:
-    """Finds numbers that stand for an unknown speed: one below 0 that comes again, or one far above all others.
+    """Finds codes of unknown speeds: repeated negative numbers, or one far above the others.
 
     >>> unknown_speeds(np.array([*range(60), *[255] * 9, *[-1] * 9], float))
     (-1.0, 255.0)
@@ -232,7 +231,7 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
 
 
 def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Raises InputError where a release would take less than half of the rows; else says which part it takes."""
+    """Computes the share of usable rows. Raises InputError below one half."""
     usable = usable_share(file, sample, columns)
     if usable < _LEAST_USABLE:
         raise InputError(
@@ -242,7 +241,7 @@ def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
 
 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
-    """Finds the rows with a time and a place; of these the positions, in which a speed that is missing is NaN."""
+    """Marks rows with time and place, and reads their positions; missing speeds are NaN."""
     time = columns.instants(arrays["time"], "UTC")
     read = units()
     lat, lon = read.numbers(arrays["lat"]), read.longitudes(arrays["lon"])
@@ -254,7 +253,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
-    """Proposes a round number of seconds, at least twice what usually lies between two reports of a vehicle."""
+    """Proposes a round gap in seconds, at least twice the median between reports."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
@@ -262,7 +261,7 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
-    """Finds the column that says which way vehicles go, in degrees, for most rows; by its name and its values."""
+    """Finds the column of headings in degrees by name and values; None without one."""
     named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
     return next((name for name in named if _share(columns[name]) >= LEAST_SHARE), None)
 
@@ -276,7 +275,7 @@ def _share(values: Sequence[Any]) -> float:
 
 
 def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool) -> DraftedColumns:
-    """Finds what a layout with columns of its own has in its usual ones, and what it has instead."""
+    """Finds the columns of a layout with fixed ones, and its deviations."""
     names: dict[str, Column] = dict(zip(FIELDS, entry.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     speeds = columns.get(str(names["speed"]), ())
@@ -308,7 +307,7 @@ def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool
 def _take_time(
     path: Path, columns: Mapping[str, Sequence[Any]], entry: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
-    """Takes the time of the feed where reports have none, if that is asked for. Raises InputError."""
+    """Sets the feed's time on request where reports have none. Raises InputError."""
     missing = 1 - _share_of(columns["time"])
     column = entry.choices["time"][1]
     if missing <= _LEAST_USABLE or column not in columns:
@@ -341,7 +340,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
 
 
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:
-    """Says of which fields no column was made out, what was looked for, and what there is."""
+    """Explains which fields lack a column, what was sought, and the columns there are."""
     sentences = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
     return (
         f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}"
@@ -350,7 +349,7 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
 
 
 def _names(sample: Sample) -> str:
-    """Names the columns. Not of JSON with more keys than rows: they may be vehicles."""
+    """Names the columns, unless JSON keys may be vehicles: more keys than rows."""
     names, rows = list(sample.columns), max(map(len, sample.columns.values()))
     if sample.layout in ("json", "jsonl") and len(names) > rows:
         return f"{len(names)} keys in {rows} rows"
@@ -358,7 +357,7 @@ def _names(sample: Sample) -> str:
 
 
 def about_repeated(sample: Sample) -> str:
-    """Says which columns of a table no release can read, "" where there are none."""
+    """Names a table's repeated columns, which no release can read; "" without any."""
     names = ", ".join(map(as_text, sample.repeated))
     return f"Of one name for several columns none is read: {names}. " if names else ""
 

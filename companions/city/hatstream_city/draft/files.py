@@ -1,4 +1,4 @@
-"""Files beyond the first rows: counts of whole ones, and folders of one file a vehicle."""
+"""Counts complete files, and reads folders of one file a vehicle."""
 
 import os
 import re
@@ -24,9 +24,9 @@ _DAY_US = 86_400_000_000
 
 
 class WholeFile(NamedTuple):
-    """ids: those beside a position, by their spellings. a_day: on the day that has most. cells: of positions, sorted.
+    """Counts over complete files; a_day: vehicles of the busiest day.
 
-    is_cut: there are more rows. days: on how many days of all an id comes, on average, as a share.
+    ids: vehicles with a position, by their spellings. cells: of positions, sorted. is_cut: rows remain uncounted.
     """
 
     ids: MergedIds
@@ -36,10 +36,7 @@ class WholeFile(NamedTuple):
 
 
 def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes which part of a file's first rows a release takes: with a vehicle, a time and a position.
-
-    Raises InputError where it cannot read the file at all, and says why.
-    """
+    """Computes the share of a file's first rows that a release accepts. Raises InputError."""
     source = layout(sample.layout, **layout_options(sample, columns))
     batch = next((batch for batch in read_batches(source, path) if batch.rows), None)
     return 0.0 if batch is None else float(_usable(source, batch.table)[0].sum() / batch.rows)
@@ -48,9 +45,9 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
 def counted(
     paths: Sequence[str], sample: Sample, columns: DraftedColumns, resolution: int, zone: str
 ) -> WholeFile | None:
-    """Counts in all rows, or some more than MOST_ROWS; of many files in some of each. None where none can be read.
+    """Counts vehicles and cells in files, up to about MOST_ROWS rows.
 
-    zone: of days, on each of which a vehicle counts once.
+    Returns None if no file can be read. zone: of days, on each of which a vehicle counts once.
     """
     ids, days, cells, rows = set[bytes](), dict[int, set[bytes]](), np.empty(0, np.int64), 0
     source = layout(sample.layout, **layout_options(sample, columns))
@@ -76,7 +73,7 @@ def counted(
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
-    """Marks the rows that a release takes; and reads days in the zone, and degrees."""
+    """Marks rows that a release accepts, with local days and degrees."""
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
@@ -87,7 +84,7 @@ def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any,
 
 
 def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]:
-    """Writes the arguments of `layout` that make what a draft describes; of local times any zone will do."""
+    """Builds a draft's arguments of `layout`; any zone serves for local times."""
     if sample.layout in own_layouts():
         return {"columns": None, **columns.options}
     form = next(iter(columns.time_formats), None)
@@ -117,8 +114,7 @@ _DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
-    """Reads rows of the first file, and of others where it has few; with their names as a column FILE, where each is of
-    one vehicle."""
+    """Reads rows of the first files; column FILE names vehicles by their files."""
     first = read_sample(paths[0])
     names = [_vehicle_of(path) for path in paths]
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
@@ -146,7 +142,7 @@ def _vehicle_of(path: str) -> str:
 
 
 def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
-    """Adds rows of further files of the same columns, up to ROWS; of a snapshot alone little could be said."""
+    """Adds rows of further files with the same columns, up to ROWS."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))
     for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):
@@ -160,7 +156,7 @@ def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
 
 
 def is_by_file(sample: Sample) -> bool:
-    """Says whether the files' names, and no column, tell the vehicles: rows of each file are those of one."""
+    """Checks whether file names alone tell vehicles apart."""
     if FILE not in sample.columns:
         return False
     columns = {name: values for name, values in sample.columns.items() if name != FILE}
@@ -171,7 +167,7 @@ def is_by_file(sample: Sample) -> bool:
 
 
 def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
-    """Finds the columns of the fields but for the vehicle, which files name; None where one is missing."""
+    """Finds each field's column, with file names as vehicles; None without all."""
     return find_columns(columns, vehicle=FILE)
 
 
@@ -200,7 +196,7 @@ def _ids_beside(sample: Sample) -> bool:
 
 
 def _tells_files_apart(values: Sequence[Any], names: Sequence[Any]) -> bool:
-    """Says whether a column has one value in each file, and another in each: it is the id, and may be named."""
+    """Checks whether a column has exactly one value for each file, and vice versa."""
     pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
     files, values_held = len(set(names)), len({value for _, value in pairs})
     return len(pairs) == files == values_held

@@ -45,11 +45,10 @@ _MOST_AGREE = 0.5
 
 @dataclass(frozen=True)
 class Sample:
-    """columns: a value for each row and name, None where a row has none. layout: by name, which may be a fixed one.
+    """Rows of a sample as columns, None where missing, with options of its layout.
 
-    decimal: what numbers have before the fraction, where that is no point; the columns then have points.
-    records: of JSON, the path of the array in which the rows are objects. repeated: names that several columns have, so
-    that none of these can be named.
+    decimal: decimal mark in the file if not a point; columns have points. records: path of the JSON array of rows.
+    repeated: names of several columns each, which cannot be read.
     """
 
     layout: str
@@ -62,7 +61,7 @@ class Sample:
 
 
 def read_sample(path: str) -> Sample:
-    """Raises InputError where the form is none that a layout knows; it shows nothing of the content."""
+    """Reads a file's first rows. Raises InputError, without content, for an unknown form."""
     with open_input(path) as file:
         data = file.read(LOOK_BYTES)
     shown = path.replace("\0", "/")
@@ -139,7 +138,7 @@ def _decoded(form: str, path: str) -> Sample:
 
 @contextmanager
 def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
-    """Opens a file that is not read from its beginning on, in memory if it is compressed."""
+    """Opens a file for random access; a compressed one in memory."""
     with open(path.partition("\0")[0], "rb") as plain:
         if plain.read(4) == data[:4]:
             plain.seek(0)
@@ -171,7 +170,7 @@ def _may_be_nested(field: Any) -> bool:
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
-    """Finds the layout with columns of its own that has these, where texts that it reads as times say their offset."""
+    """Names the layout with fixed columns that fits, given offsets in its times."""
     for name, entry in own_layouts().items():
         if entry.form == form and entry.fits(columns, records):
             in_texts = entry.layout.units.time_unit == "iso"
@@ -216,7 +215,7 @@ def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:
 
 
 def path_of(place: tuple[str, ...]) -> str:
-    """Writes a place as a specification does, which says of the last array nothing more.
+    """Writes a place in JSON as a specification does, without a final array mark.
 
     >>> path_of(("a", "[]", "b", "[]")), path_of(("entity", "*"))
     ('a[].b', 'entity.*')
@@ -236,7 +235,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
 
 
 def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Lists where several objects are alike, in arrays or under keys of their own, the nearest and most first."""
+    """Lists places of similar objects in arrays or under keys, nearest first."""
     counts: Counter[tuple[str, ...]] = Counter()
     for record in records[:LOOKED_AT]:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
@@ -259,7 +258,7 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
 
 
 def _is_keyed(value: Any) -> bool:
-    """Says whether the keys of an object are no names: what lies under most of them is alike."""
+    """Checks whether an object's keys are data: most values under them look alike."""
     if not isinstance(value, dict) or len(value) < _LEAST_KEYS:
         return False
     kinds = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))
@@ -268,7 +267,7 @@ def _is_keyed(value: Any) -> bool:
 
 
 def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
-    """Yields the objects at a place, each with the key that it lies under as ANY."""
+    """Yields the objects at a place, each with its key as ANY."""
     if not place:
         if isinstance(record, dict):
             yield record if key is None else {ANY: key, **record}
@@ -312,7 +311,7 @@ def _record(line: str) -> dict[str, Any] | None:
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Maps dotted paths to what is no object or array. Not to objects in arrays, of which each index has one."""
+    """Flattens an object to values by dotted path, without objects in arrays."""
     flat: dict[str, Any] = {}
     todo: deque[tuple[str, Any]] = deque(islice(record.items(), _MOST_NESTED))
     while todo and len(flat) < _MOST_NESTED:
@@ -372,12 +371,12 @@ def _have_offsets(times: Sequence[Any]) -> bool:
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
-    """Reads each line by itself, as a release does: a lone quote takes no other line with it."""
+    """Splits each line separately, so that a lone quote swallows no other line."""
     return [row for line in lines for row in csv.reader([line], delimiter=mark)]
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
-    """Counts which part of the lines has the usual number of fields, and that number."""
+    """Counts the share of lines with the commonest number of fields, and that number."""
     widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
     return (times / len(lines) if width >= 4 else 0.0, width)

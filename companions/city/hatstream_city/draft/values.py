@@ -34,16 +34,16 @@ MOST_STEPS_S = 120
 
 @cache
 def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
-    """Makes what reads columns of numbers and instants as a release does. zone: of times without an offset."""
+    """Builds the reader of numbers and instants that a release uses. zone: without offsets."""
     is_iso, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
     unit, zone = None if time_format else time_unit, zone if is_iso else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
 
 
 def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequence[Any]], str | None]:
-    """Writes points in place of decimal commas; and which mark a specification names.
+    """Replaces decimal commas by points, and returns the mark for the specification.
 
-    Where texts are numbers with commas in most rows of a column, and nowhere with a point.
+    It applies if texts in most rows of a column are numbers with commas, and none anywhere have a point.
     """
     first = {name: [str(cell) for cell in values[:LOOKED_AT] if cell is not None] for name, values in columns.items()}
     has_commas = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in first.values())
@@ -64,7 +64,7 @@ def merged(ids: Iterable[bytes]) -> MergedIds:
 
 
 class DraftPositions(NamedTuple):
-    """Rows in any order, one entry each. vehicle: codes. us: since 1970 UTC. speed: as written."""
+    """Positions in any order; vehicle: codes, us: since 1970 UTC, speed: as written."""
 
     vehicle: Int64s
     us: Int64s
@@ -79,7 +79,7 @@ class DraftPositions(NamedTuple):
 
 
 def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
-    """Marks rows that say where on earth they are; 0, 0 is what devices say that do not know. lat, lon: of `units`."""
+    """Marks rows with a place on earth; (0, 0) means no fix."""
     on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
     fits: NDArray[np.bool_] = lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0))
     return fits
@@ -91,10 +91,7 @@ def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
-    """Finds the unit and why: by the column's name, or by speeds beside those between consecutive positions.
-
-    ratio: as `speed_ratio` gives it.
-    """
+    """Finds the unit of speeds and the reason, by name or by `speed_ratio`."""
     for unit, pattern in _NAMED:
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
@@ -107,7 +104,7 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
 
 
 class Moves(NamedTuple):
-    """Consecutive positions of a vehicle, a short time from each other. start_speed, end_speed: as the rows say."""
+    """Short steps between consecutive positions of a vehicle, with speeds at both ends."""
 
     metres: Floats
     step_s: Floats
@@ -116,7 +113,7 @@ class Moves(NamedTuple):
 
 
 def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
-    """Finds where vehicles move; nowhere where clocks show no seconds, which say too little of such short ways."""
+    """Lists the steps of moving vehicles; none where clocks have no seconds."""
     order = np.lexsort((rows.us, rows.vehicle))
     if not (rows.us % 60_000_000).any():
         order = order[:0]
@@ -129,11 +126,10 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
 
 
 def speed_ratio(rows: DraftPositions) -> float | None:
-    """Compares speeds with positions: the ratio of all ways by speeds to those by positions; None for too few.
+    """Computes the ratio of distances by speeds to those by positions, or None.
 
-    Steps count where either says that a vehicle moves: by one of them alone, the other would seem too small; where
-    many speeds are 0 on the way, steps with a speed alone. The longest twentieth of both is left out, where numbers
-    that are no speeds and jumps would be.
+    Steps count if either shows movement, or with a speed alone where many speeds are 0 on the way. The longest
+    twentieth of both is left out, where jumps and codes would be.
     """
     moves = moves_of(rows, least_m=0)
     by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s
@@ -148,7 +144,7 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
-    """Says what an operator should look at in speeds, as `release --check-input` does. upper: in their unit."""
+    """Describes strange speeds for the operator, as `release --check-input`. upper: in their unit."""
     speed, moves = rows.speed, moves_of(rows)
     if not speed.size:
         return []
@@ -168,7 +164,7 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
 
 
 def zones_at(lat: float, lon: float) -> list[str]:
-    """Lists the time zones of a place, by their borders on the map; several where a border is disputed."""
+    """Lists a place's time zones; several where a border is disputed."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
 
     zones = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
@@ -186,7 +182,7 @@ def is_nowhere(lat: float, lon: float) -> bool:
 
 
 def follows_hours(zone: str) -> bool:
-    """Says whether slots of an hour follow a zone's clock in the next year: all its changes are by whole hours."""
+    """Checks that a zone's clock changes of the next year are by full hours."""
     days = (datetime.now(UTC) + timedelta(days=number) for number in range(367))
     offsets = (day.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for day in days)
     return len({offset % timedelta(hours=1) for offset in offsets}) == 1
@@ -211,7 +207,7 @@ TRIED = 200
 
 
 def time_unit_of(array: Any) -> str | None:
-    """Finds the unit in which most values are instants of this century; a text without an offset is one, too."""
+    """Finds the unit that puts most values in this century; texts without offset count."""
     is_struct = pa.types.is_struct(array.type)
     if not (is_struct or is_plain(array)) or not len(array):
         return None
@@ -259,7 +255,7 @@ def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
 
 
 def time_formats(array: Any) -> tuple[str, ...]:
-    """Lists forms in which most values are instants of this century; ISO dates may have a clock of twelve hours."""
+    """Lists formats of times in this century; ISO dates may have twelve-hour clocks."""
     if pa.types.is_struct(array.type):
         parts = [
             [None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()
@@ -283,14 +279,14 @@ def time_formats(array: Any) -> tuple[str, ...]:
 
 
 def _seconds_forms(text: str) -> tuple[str, ...]:
-    """Lists forms of a date and a number alone, which may be seconds after midnight."""
+    """Lists formats of a date with a number, which may be seconds after midnight."""
     _, blank, clock = text.rpartition(" ")
     return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()
 
 
 @cache
 def _shape(form: str) -> re.Pattern[str]:
-    """Writes what a text of a form looks like, to try few of them on columns."""
+    """Compiles a pattern of a format's texts, so that few formats are tried."""
     shapes = {"%b": "[A-Za-z]{3,9}\\.?", "%a": "[A-Za-z]{2,9}\\.?", "%p": "[AaPp]\\.?[Mm]\\.?", "%Y": "[0-9]{4}"}
     shapes |= {"%z": "(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})", "%f": "[0-9]{1,9}", "%y": "[0-9]{2}", "%s": "[0-9]{1,6}"}
     pieces = re.split("(%.)", form)

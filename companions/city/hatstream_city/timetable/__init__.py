@@ -1,1 +1,1 @@
-"""What a static timetable (GTFS) says of a town and its fleet; all of it is public."""
+"""Reads a static timetable (GTFS) of a town and its fleet; all public."""

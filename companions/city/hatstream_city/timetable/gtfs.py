@@ -1,4 +1,4 @@
-"""A static GTFS feed: the tables that say where and when vehicles are to drive. All of it is public.
+"""Reads a static GTFS feed: tables of where and when vehicles should drive; public.
 
 Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
 """
@@ -66,8 +66,10 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class StopTimes:
-    """One entry a stop of a trip, by trip and in order. trip, stop: rows of these tables. s: since the service day's
-    midnight (12 hours before noon), possibly beyond a day; of arrivals, or departures where there are none."""
+    """Stops of trips, in order; trip, stop: rows of these tables.
+
+    s: since the service day's midnight (noon less 12 hours), maybe beyond a day; of arrivals, else departures.
+    """
 
     trip: Int64s
     stop: Int64s
@@ -76,8 +78,11 @@ class StopTimes:
 
 @dataclass(frozen=True)
 class Lines:
-    """Shapes, or for trips without one the stops one after the other. starts: where each line's positions begin, and
-    an end behind the last. lon: goes on across the antimeridian. of_trip: each trip's line, -1 for none."""
+    """Shapes, or a trip's stops in order where it has none.
+
+    starts: first position of each line, and the end of the last. lon: continues across the antimeridian. of_trip: line
+    of each trip, -1 for none.
+    """
 
     starts: Int64s
     lat: Floats
@@ -87,7 +92,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Gtfs:
-    """tables: by name, without ending; columns of text, null where a feed has none. skipped: rows that are no rows."""
+    """Tables of text columns by name, null where absent; skipped: number of invalid rows."""
 
     tables: Mapping[str, pa.Table]
     skipped: int
@@ -111,7 +116,7 @@ class Gtfs:
         return times
 
     def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
-        """Finds for each row's id in a column the row of the table `of` that has it; -1 for none."""
+        """Finds for each id in a column its row elsewhere; -1 for none."""
         places = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
         rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
         return rows
@@ -123,7 +128,7 @@ class Gtfs:
 
     @cached_property
     def stop_positions(self) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each stop; NaN where there is none, or one that cannot be."""
+        """Latitude and longitude of each stop; NaN where missing or impossible."""
         return self._positions("stops", "stop_lat", "stop_lon")
 
     @cached_property
@@ -138,7 +143,7 @@ class Gtfs:
 
     @cached_property
     def stop_times(self) -> StopTimes:
-        """Orders the stop times; those that a feed leaves out between others lie evenly between them."""
+        """Stop times in order; missing ones interpolated evenly between others."""
         trip, stop = (self.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
         arrival, departure = (self.seconds("stop_times", f"{name}_time") for name in ("arrival", "departure"))
         s = np.where(np.isnan(arrival), departure, arrival)
@@ -150,7 +155,7 @@ class Gtfs:
 
     @cached_property
     def are_frequencies(self) -> NDArray[np.bool_]:
-        """Tells which rows say how often a trip runs, and until when at most four days later."""
+        """Mask of valid frequencies: a headway, and an end at most four days later."""
         start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
         headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
         fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= 4 * 86_400)
@@ -158,7 +163,7 @@ class Gtfs:
 
     @cached_property
     def lines(self) -> Lines:
-        """A line for each shape, and one for each trip without: the first such trip of a route stands for all."""
+        """Lines of shapes, and of trips without one: a route's first stands for all."""
         shapes = self.tables["shapes"]
         ids = pc.unique(shapes["shape_id"]).drop_null()
         of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
@@ -204,7 +209,7 @@ def read_gtfs(path: Path) -> Gtfs:
 
 
 def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
-    """Raises InputError for a table without rows, or without a column that every feed has."""
+    """Raises InputError for a table without rows or without a required column."""
     needed = _NEEDED.get(name, ())
     if needed and table.num_rows == 0:
         raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
@@ -214,7 +219,7 @@ def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
 
 
 class _Utf8(io.RawIOBase):
-    """A file's bytes, read through: raises UnicodeDecodeError before any that are no UTF-8 are given."""
+    """Bytes of a file; raises UnicodeDecodeError before yielding any that are no UTF-8."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -255,7 +260,7 @@ def _header(file: IO[bytes]) -> list[str]:
 
 
 def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
-    """Reads the columns that are wanted, as text; and counts the rows that were none."""
+    """Reads the requested columns as text, and counts invalid rows."""
     skipped = []
 
     def skip(row: object) -> str:
@@ -280,7 +285,7 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
 
 
 def _between(trip: Int64s, s: Floats) -> Floats:
-    """Fills missing times of a trip evenly between its known ones; NaN before the first and after the last."""
+    """Interpolates missing times of a trip evenly; NaN outside its known ones."""
     places = np.flatnonzero(~np.isnan(s))
     if places.size == s.size or not places.size:
         return s

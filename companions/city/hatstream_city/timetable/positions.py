@@ -1,5 +1,4 @@
-"""Positions: how far they are from each other, their cells, and which of a timetable are none: not on earth, never
-filled in, or a world away from its stops."""
+"""Measures distances of positions, finds their cells and rejects impossible ones."""
 
 from itertools import repeat
 from typing import NamedTuple
@@ -35,7 +34,7 @@ def cells_at(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 
 class Middle(NamedTuple):
-    """The middle of all stops. xyz: in metres from the earth's centre. far_m: farther away is none."""
+    """Centre of all stops, in metres from the earth's centre; far_m: the farthest plausible."""
 
     xyz: Floats
     far_m: float
@@ -57,7 +56,7 @@ def middle_of(lat: Floats, lon: Floats) -> Middle:
 
 
 def are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:
-    """Tells which positions are on earth, and not where there is only sea around (0, 0)."""
+    """Marks positions on earth and away from (0, 0)."""
     somewhere: NDArray[np.bool_] = (
         (np.abs(lat) <= 90) & (np.abs(lon) <= 180) & ((np.abs(lat) > NOWHERE) | (np.abs(lon) > NOWHERE))
     )

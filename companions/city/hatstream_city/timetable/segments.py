@@ -1,4 +1,4 @@
-"""Segments of a timetable: what lies between two stops one after the other, along the lines of its trips."""
+"""Cuts a timetable's segments: between consecutive stops along lines of trips."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ NAME_LETTERS = 90
 
 
 class Segment(NamedTuple):
-    """From a stop to the next, rows of the table. x, y: metres on the plane of `scale`, metres of a degree each."""
+    """Way between consecutive stops, rows of the table; xy: metres, scale: metres a degree."""
 
     stops: tuple[int, int]
     xy: Floats
@@ -41,18 +41,17 @@ class Segment(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """document: GeoJSON of lines with names. visits: how many vehicles come to each of them on a day, by name."""
+    """GeoJSON lines with names; visits: vehicles a day by name."""
 
     document: dict[str, Any]
     visits: dict[str, float]
 
 
 def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool) -> Segments:
-    """Cuts the segments in a region's cells (sorted). directed: of one direction each; else of both. runs: of a day, by
-    stops.
+    """Cuts the segments in a region's cells (sorted), the shorter of parallel ones.
 
-    Where several run along one street, the shorter ones stay. Raises InputError for a feed without any, or of lines
-    that are too long or too detailed.
+    directed: a segment for each direction. runs: of a day, by stops. Raises InputError for none, or for lines that are
+    too long or too detailed.
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     ways = [_ways(segment, directed=directed) for segment in segments]
@@ -81,7 +80,7 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
-    """Cuts one segment for each pair of stops, along the line that most trips take between them."""
+    """Cuts one segment for each pair of stops, along the commonest line."""
     trips: dict[tuple[int, bytes], int] = {}
     times = feed.stop_times
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
@@ -109,7 +108,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
 
 
 class _Track(NamedTuple):
-    """A line on a plane. along_m: of its positions; steps_m: where stops may be, and their positions."""
+    """Line on a plane, with positions along it; steps_m: candidates for stops."""
 
     xy: Floats
     along_m: Floats
@@ -119,7 +118,7 @@ class _Track(NamedTuple):
 
 
 def _along_m(xy: Floats) -> Floats:
-    """Measures how far along a line each of its positions lies; the first at 0."""
+    """Measures the distance of each position along a line, from 0."""
     return np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
 
 
@@ -128,7 +127,7 @@ def _at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
 
 
 def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) -> Iterator[Segment]:
-    """Cuts segments between stops one after another, but for the pairs that are known, to which they are added."""
+    """Cuts segments between consecutive stops except known pairs, and adds these pairs."""
     lat, lon = feed.stop_positions
     stops = stops[~np.isnan(lat[stops])]
     rounds = np.rint((track.xy[0, 0] / track.scale[0] - lon[stops]) / 360)
@@ -148,7 +147,7 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
 
 
 def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
-    """Cuts a line where it crosses the antimeridian: each part lies within 180 degrees of longitude."""
+    """Cuts a line at the antimeridian: each part spans less than 180 degrees."""
     round_m = 360 * scale[0]
     turn = np.rint(xy[:, 0] / round_m)
     cut = np.flatnonzero(np.diff(turn))
@@ -161,7 +160,7 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
 
 
 def _passed(steps: Floats, stops: Floats) -> Int64s:
-    """Finds the steps of a line that pass each stop in order, with the least sum of squared distances up to FAR_M."""
+    """Matches stops in order to steps of a line, by least squares."""
     costs = np.empty((len(stops), len(steps)))
     for number, stop in enumerate(stops):
         costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)
@@ -182,8 +181,7 @@ Way = tuple[int, int]
 def _apart(
     segments: Sequence[Segment], ways: Sequence[Sequence[Way]], *, directed: bool
 ) -> tuple[list[int], dict[Way, int]]:
-    """Keeps segments of which enough lies where none before runs, in the same direction if they have one: their
-    numbers, and which of them runs where."""
+    """Picks segments on mostly free ways, and maps ways to them."""
     owner: dict[Way, int] = {}
     numbers = []
     for index, cells in enumerate(ways):
@@ -198,7 +196,7 @@ def _apart(
 
 
 def _taken_by(way: Way, owner: Mapping[Way, int], *, directed: bool) -> int | None:
-    """Finds what runs in a cell or beside it, in a direction that differs by about 45 degrees at most."""
+    """Finds the segment in a cell or next to it, within about 45 degrees."""
     cell, heading = way
     headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
     if way in owner:
@@ -208,7 +206,7 @@ def _taken_by(way: Way, owner: Mapping[Way, int], *, directed: bool) -> int | No
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:
-    """Finds the fine cells along a segment, and the sector of its direction in each."""
+    """Lists the fine cells along a segment with the direction's sector in each."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
     ahead, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
@@ -220,7 +218,7 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
 
 
 def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
-    """Names segments `A to B`, and where they are of both directions `A - B`; numbered from the second of a name on."""
+    """Names segments `A to B`, or undirected `A - B`; repeats are numbered."""
     texts = [_printable(name) for name in feed.tables["stops"]["stop_name"].to_pylist()]
     copies: dict[str, int] = {}
     names: dict[str, None] = {}

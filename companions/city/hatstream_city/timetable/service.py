@@ -1,4 +1,4 @@
-"""What a timetable says of a fleet: days, hours, vehicles at once, and what one of them touches on a day."""
+"""Reads a fleet from its timetable: days, hours, vehicles, and a vehicle's day."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,10 @@ _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceDay:
-    """Service of the day with the most trips. hours: of service, starts and ends. weekdays: on which anything runs.
+    """Service of the day with the most trips; hours: starts and ends.
 
-    outside: share of the day's stops outside of the hours. vehicles: most that are under way at once. blocks: duties in
-    all. profile: what the middle one of these vehicles touches. runs: how many vehicles go from a stop straight to
-    another, by rows of the table; only where they are above 0.
+    outside: share of the day's stops outside of the hours. vehicles: most at once. blocks: number of duties. profile:
+    counts of what the median vehicle touches. runs: vehicles between consecutive stops, by rows of the table, above 0.
     """
 
     day: date
@@ -49,7 +48,7 @@ class ServiceDay:
 
 
 class _Visits(NamedTuple):
-    """Stops of the day's runs, an entry each. run: numbered from 0. s: since midnight, maybe beyond a day."""
+    """Stops of the day's runs; s: since midnight, maybe beyond a day."""
 
     run: Int64s
     stop: Int64s
@@ -57,7 +56,7 @@ class _Visits(NamedTuple):
 
 
 def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
-    """Finds the service of the busiest day. stop_cells: of each stop, 0 for none. Raises InputError if nothing runs."""
+    """Finds the busiest day's service. stop_cells: 0 for none. Raises InputError."""
     coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
     names, service = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
     calendar = _calendar(feed, names)
@@ -101,7 +100,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
 
 
 class _Calendar(NamedTuple):
-    """Services by day. days: from the first on. weeks, exceptions: rows of the tables by service."""
+    """Services by day from the first on; weeks, exceptions: rows by service."""
 
     first: date
     days: int
@@ -129,7 +128,7 @@ class _Calendar(NamedTuple):
 
 
 def _calendar(feed: Gtfs, names: list[str]) -> _Calendar:
-    """Reads the calendar of services, from the first date that it says to the last."""
+    """Reads the calendar of services from its first date to its last."""
     number = {name: number_of_name for number_of_name, name in enumerate(names)}
     tables = []
     for name in ("calendar", "calendar_dates"):
@@ -156,9 +155,10 @@ def _date(text: str | None) -> date | None:
 
 
 def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
-    """Lists what runs on the day, a trip by frequency once a departure; and the block of each run, -1 for none.
+    """Lists the day's stops by run, and each run's block, -1 for none.
 
-    Raises InputError for more than MOST_VISITS."""
+    A frequency gives a run for each departure. Raises InputError above MOST_VISITS.
+    """
     times = feed.stop_times
     begins, ends = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
     departures = _departures(feed)
@@ -191,7 +191,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
 
 
 def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
-    """Lists the departures of trips that run by frequency, in seconds; those of a row that says none are none."""
+    """Lists departures in seconds of trips by frequency; invalid rows give none."""
     trip = feed.rows_of("frequencies", "trip_id", "trips")
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
     headway = feed.numbers("frequencies", "headway_secs")
@@ -202,7 +202,7 @@ def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
 
 
 def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
-    """Gives each visit its vehicle, as few as can drive all duties, by who is free first; and counts duties.
+    """Assigns visits to the fewest vehicles, first free first, and counts duties.
 
     A duty is a block, or a trip without one.
     """

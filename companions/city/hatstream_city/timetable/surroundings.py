@@ -1,4 +1,4 @@
-"""What a timetable says of places: the cells of its lines and stops, their names, and its routes as lines."""
+"""Describes a timetable's places: cells of lines and stops, names, routes as lines."""
 
 import math
 import re
@@ -25,7 +25,7 @@ Feature = dict[str, Any]
 
 
 def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Finds the cell of each position, 0 where it is NaN. lon: may go on across the antimeridian."""
+    """Finds each position's cell, 0 for NaN; longitudes may pass the antimeridian."""
     lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
     fits = ~np.isnan(lat) & ~np.isnan(lon)
     cells = np.zeros(lat.size, np.int64)
@@ -55,7 +55,7 @@ def region_document(cells: Int64s) -> dict[str, Any]:
 
 
 def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], resolution: int) -> dict[str, Any]:
-    """Names cells: by the stop there that is served most often, else the nearest one; and the routes that pass."""
+    """Names cells after their busiest stop, else the nearest, with routes that pass."""
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
     served = np.bincount(feed.stop_times.stop, minlength=lat.size)
@@ -150,7 +150,7 @@ def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | Non
 
 
 def simplified(degrees: Floats) -> Floats:
-    """Simplifies a line of longitudes and latitudes, so that it moves by at most SIMPLE_M."""
+    """Simplifies a line of longitudes and latitudes, moving it by at most SIMPLE_M."""
     scale = np.radians([math.cos(math.radians(float(degrees[:, 1].mean()))), 1.0]) * EARTH_M
     line = shapely.simplify(shapely.linestrings(degrees * scale), SIMPLE_M, preserve_topology=False)
     positions: Floats = shapely.get_coordinates(line) / scale

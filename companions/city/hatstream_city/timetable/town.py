@@ -1,4 +1,4 @@
-"""A town as its timetable has it: what a specification takes from there, and files for the region and for maps."""
+"""Reads a town from its timetable: facts for a specification, region, map files."""
 
 import csv
 import io
@@ -74,9 +74,11 @@ vehicles come to each."""
 
 @dataclass(frozen=True)
 class Town:
-    """origin: the feed's name. cells: of the region, as text. documents: GeoJSON by REGION, PLACES, GROUND and, where
-    they are asked for, SEGMENTS. left_out: a sentence for each kind. visits: of the segments, vehicles a day by
-    name; none where no day has any."""
+    """Town of a timetable; `cells` is its region, as text.
+
+    documents: GeoJSON by REGION, PLACES, GROUND and, if requested, SEGMENTS. visits: vehicles a day by segment.
+    left_out: sentences on invalid parts of the feed.
+    """
 
     origin: str
     zone: str
@@ -99,8 +101,10 @@ class Town:
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
-    """Reads a town from a GTFS zip or folder. Its region is the cells of all lines and stops. directed: whether
-    segments from stop to stop are of one direction; None: there are none. Raises InputError."""
+    """Reads a town from a GTFS zip or folder. Raises InputError.
+
+    directed: segments have a direction; None for no segments.
+    """
     feed = read_gtfs(path)
     if feed.zone in ("localtime", "posixrules") or feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")

@@ -1,4 +1,4 @@
-"""`hatstream demo`: four days of a made-up bus fleet, released as a city would, and how near to the truth that is."""
+"""`hatstream demo`: four days of a made-up fleet, released and compared with the truth."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ def made_up_fleets() -> list[MadeUpFleet]:
 
 
 def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
-    """Writes a file a day, the town's timetable, and a specification drafted from it, as `spec new` does.
+    """Writes a file a day, the timetable, and the drafted specification.
 
-    The first day is named without its date, as docs/release.md releases it.
+    The first day's file has no date in its name, as docs/release.md has it.
     """
     from hatstream_city.draft.draft import draft
     from hatstream_lab.demo.timetable import streets, write_timetable

@@ -65,7 +65,7 @@ def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[
 
 @dataclass(frozen=True)
 class Results:
-    """Tables on standard output, or one JSON document there; the document and pictures in a folder, if there is one."""
+    """Output of an evaluation: tables or JSON, and a folder of documents and pictures."""
 
     output: Path | None
     as_json: bool
@@ -73,7 +73,7 @@ class Results:
     def show(
         self, name: str, table: Table, parts: Iterable[str | RichTable], *, is_private: bool = True, **facts: Any
     ) -> None:
-        """Writes all figures, and shows some, between two warnings where they are functions of true values."""
+        """Writes all figures and shows some, with warnings where they are not private."""
         document = {**({"not_private": NOT_PRIVATE} if is_private else {}), **facts, "rows": table.rows}
         encoded = msgspec.json.encode(document)
         if self.output is not None:

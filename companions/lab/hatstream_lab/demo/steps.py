@@ -1,4 +1,4 @@
-"""Steps of the demonstrations: commands of hatstream in processes of their own, and results beside the truth."""
+"""Steps of the demonstrations: commands in processes, and comparisons with the truth."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def command_line(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    """Runs a command to its end, and reads its one JSON document. Raises RuntimeError where it fails."""
+    """Runs a command and reads its JSON document. Raises RuntimeError on failure."""
     process = subprocess.run(command_line(*arguments, "--json"), stdout=subprocess.PIPE, check=False)
     if process.returncode:
         raise RuntimeError(f"hatstream {arguments[0]} failed with exit code {process.returncode}")
@@ -38,13 +38,13 @@ def release(spec: Path, ledger: str, pattern: str, days: tuple[str, str], output
 
 
 def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], output: Path) -> dict[str, int]:
-    """Releases the first day again, and compares digests and bytes with the first run's: a rerun changes nothing.
+    """Releases the first day again and checks that digests and bytes stay.
 
     Args:
-        first: The summary of the first run.
+        first: Summary of the first run.
 
     Returns:
-        Numbers of `digests` of recorded sums, by the account's key, and of `files` of rows.
+        Numbers of `digests` of recorded sums and of `files` of rows.
 
     Raises:
         RuntimeError: A digest or a byte differs, something was drawn anew, or the run failed.
@@ -63,10 +63,10 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
 
 
 def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
-    """Compares streets with the truth, km/h by reports of all days.
+    """Compares streets with the truth, in km/h weighted by reports of all days.
 
     Returns:
-        How many `streets`, and the errors `learned` and `constant`: of one value for all, the streets' true mean.
+        Number of `streets`, and errors `learned` and `constant` (the streets' true mean).
     """
     on_streets = days.chosen(pc.is_valid(days.counted["place"]))
     truth = truth_of(on_streets, {"place": None}).rename_columns({"place": "cell"})

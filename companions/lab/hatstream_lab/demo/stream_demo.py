@@ -1,4 +1,4 @@
-"""The stream on one machine: Kafka, PostgreSQL, a feeder, and `hatstream stream --local`, for a few minutes.
+"""Runs the stream on one machine: Kafka, PostgreSQL, a feeder, `hatstream stream --local`.
 
 python -m hatstream_lab.demo.stream_demo --minutes 3
 """
@@ -42,7 +42,7 @@ SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_lev
 
 
 class Replay(NamedTuple):
-    """Reports in the order in which they are sent. Times in seconds of the replay; at_s: NaN where a clock is unset."""
+    """Reports in sending order; times in seconds of the replay, NaN for unset clocks."""
 
     sent_s: NDArray[np.float64]
     at_s: NDArray[np.float64]
@@ -50,7 +50,7 @@ class Replay(NamedTuple):
 
 
 def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
-    """Prepares some seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
+    """Prepares seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
     day = simulate(fleet)
     first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
@@ -155,7 +155,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
 
 @contextmanager
 def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Starts a command, whose lines of JSON are read; it is asked to end at the end."""
+    """Starts a command that prints lines of JSON, and stops it at the end."""
     process = subprocess.Popen(
         command_line(*arguments), stdout=subprocess.PIPE, text=True, start_new_session=True
     )  # a terminal's Ctrl-C is for us: we end it when we are done
@@ -188,7 +188,7 @@ def write_specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -
 
 
 class _Show:
-    """Writes health for people, with the HAT of each slot that is known best; asks for an end after the last slot."""
+    """Writes health for people with each slot's best HAT; stops after the last slot."""
 
     def __init__(self, slots: int, output: Path, stop: threading.Event) -> None:
         self._slots, self._output, self._stop, self._last = slots, output, stop, ""
@@ -210,7 +210,7 @@ class _Show:
                 self._stop.set()
 
     def _released(self, slot: str) -> str:
-        """Says what files tell of a slot: they may be written a moment after it is recorded."""
+        """Describes a slot's file, which may appear a moment after its recording."""
         stamp = f"{datetime.fromisoformat(slot):%Y%m%dT%H%M%S}"
         for _ in range(20):
             with suppress(InputError):

@@ -1,4 +1,4 @@
-"""A made-up timetable (static GTFS) of the demo's town, and its streets as a file of places."""
+"""Makes a timetable (static GTFS) and streets of the demo's town."""
 
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,13 +26,13 @@ _COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D"
 
 
 def street_name(route: int) -> str:
-    """Names the street that a route follows, numbered from the second of a name on."""
+    """Names a route's street; repeats are numbered."""
     again, number = divmod(route, len(STREETS))
     return STREETS[number] + (f" {again + 1}" if again else "")
 
 
 def write_timetable(fleet: MadeUpFleet, path: Path) -> None:
-    """Writes the town's feed as a zip: the same fleet gives the same bytes. May raise OSError."""
+    """Writes the town's feed as a reproducible zip. Raises OSError."""
     routes, duties = draw_town(np.random.default_rng(fleet.seed), fleet)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, lines in _tables(fleet, routes, list(duties)):
@@ -89,8 +89,7 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
 
 
 def _crossing(east_m: float, north_m: float) -> str:
-    """Names a crossing: a numbered avenue north or south of the centre, or street east or west of it, whichever is
-    farther."""
+    """Names a crossing by avenue or street, by its larger distance from the centre."""
     is_avenue = abs(north_m) >= abs(east_m)
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
     number = round(abs(metres) / BLOCK_M) + 1
@@ -110,7 +109,7 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
-    """Makes a GeoJSON FeatureCollection of lines of so many metres; the last of each route is shorter."""
+    """Makes GeoJSON lines of `length_m` metres along routes; a route's last is shorter."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
     lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route, length_m)]
     return {"type": "FeatureCollection", "features": lines}

@@ -1,1 +1,1 @@
-"""Errors of what is released, on published, generated and real data: what `hatstream evaluate` computes."""
+"""Computes errors of releases on published, generated and real data."""

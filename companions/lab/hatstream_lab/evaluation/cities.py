@@ -1,4 +1,4 @@
-"""Cities that never were, as counted days. Even seeds are to choose numbers on, odd seeds judge."""
+"""Generates cities as counted days; even seeds tune numbers, odd seeds judge them."""
 
 import tomllib
 from collections.abc import Sequence
@@ -36,19 +36,17 @@ _BRIEF = 0.25
 
 @dataclass(frozen=True)
 class MadeUp:
-    """A city that never was. Buses and trams follow lines, cabs go where many go.
+    """Made-up city; buses and trams follow lines, cabs go to busy cells.
 
-    rough_kmh: how far a HAT of a day lies from its pattern, whoever drives there. own_kmh: a vehicle in it from that,
-    where all drive at the mean speed; faster ones differ more, and those that only pass by, with few reports.
-    uneven_kmh: how far a cell lies from the cells around it. slow_centre_kmh: how much slower it is where e times as
-    many go. steep: how much busier the middle is than the edge. visits: cells of a vehicle in an hour.
-    apart_kmh: how far districts lie from one another. reporting: times as many reports of a visit as usual.
-    lasting_kmh: how far a cell in one hour lies from its day, every day. weekend_kmh: how far the hours of days 6 and
-    7 lie from those of the others. night: so many vehicles drive from midnight to six. depot: what part of the fleet
-    stands in one cell, and reports as often. visitors: what part of the fleet comes for an hour, and is faster.
-    own_day_kmh: how far a cell's day lies from its pattern. unequal: standard deviation of the logarithm of how often
-    vehicles report. standing: in what part of its visits a vehicle hardly moves. first_day: what part of the fleet
-    drives on it, and from which hour. holiday: day on which all are faster. gaps: what part of hours nothing came of.
+    All in km/h are standard deviations: rough: a HAT's day around its pattern; own: a vehicle in a HAT at the mean
+    speed (faster and passing ones differ more); uneven: a cell around its neighbours; apart: districts; lasting: a
+    cell's hour around its day, on every day; weekend: hours of days 6 and 7 around the others; own_day: a cell's day
+    around its pattern; but slow_centre: slowdown where e times as many go. visits: cells of a vehicle in an hour.
+    steep: slope of log traffic from the centre outwards. reporting: factor of reports of a visit. night: number of
+    vehicles from midnight to six. depot: share of the fleet that stands in one cell and reports as often. visitors:
+    share that comes for an hour, and is faster. unequal: standard deviation of the log of reporting rates. standing:
+    share of visits in which a vehicle hardly moves. first_day: share of the fleet on it, and its first hour. holiday:
+    day on which all are faster. gaps: share of hours without any report.
     """
 
     name: str
@@ -82,7 +80,7 @@ class MadeUp:
 
 
 class VehicleVisits(NamedTuple):
-    """What vehicles did in cells and slots of a day; total: of speeds, in steps."""
+    """Visits of vehicles to cells in slots of a day; total: speeds, in steps."""
 
     vehicle: Int64s
     cell: Int64s
@@ -92,7 +90,7 @@ class VehicleVisits(NamedTuple):
 
 
 def made_up(city: MadeUp) -> Days:
-    """Counts the days of a city, the first one a Monday. Its region is that day's cells and a ring."""
+    """Counts a city's days from a Monday; its region surrounds that day's cells."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE, city.rings)), np.int64)
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
@@ -133,13 +131,13 @@ def made_up(city: MadeUp) -> Days:
 
 
 def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
-    """Adds what a day has of its own to the usual mean of every HAT, (cells, 24)."""
+    """Adds a day's own effects to the usual mean of every HAT, (cells, 24)."""
     own_kmh = city.own_day_kmh * np.random.default_rng([city.seed, 8, index]).normal(size=(len(pattern), 1))
     return np.clip(pattern + own_kmh + (_HOLIDAY_KMH if index == city.holiday else 0), *_USUAL_KMH)
 
 
 def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
-    """Leaves what was reported of a day: vehicles stand or report unequally, start late, or nothing comes."""
+    """Applies a day's reporting: standing and unequal vehicles, late starts, gaps."""
     rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)
     if city.unequal or city.standing:
         of_vehicle = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
@@ -258,7 +256,7 @@ _WHOLE_DAY, _SIX_HOURS, _SERVICE = tuple(range(24)), tuple(range(6, 12)), tuple(
 
 
 def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
-    """Places 5 to 35 km/h apart, 20 to 5,000 vehicles, 1 to 800 reports a vehicle and hour, some hours to weeks."""
+    """Draws a city: 20 to 5,000 vehicles, 5 to 35 km/h, hours to weeks."""
     rng = np.random.default_rng([seed, 20])
     vehicles = round(_between(rng, 20, most_vehicles))
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
@@ -292,7 +290,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
 
 
 def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
-    """Draws a city with what real ones showed: days of their own, a quiet or late first one, taxis that stand, gaps."""
+    """Draws a city with real faults: effects of days, quiet starts, standing taxis, gaps."""
     rng = np.random.default_rng([seed, 21])
     city = drawn(seed, most_vehicles, most_days)
     starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)
@@ -319,9 +317,9 @@ MOST_VEHICLES, MOST_DAYS = 3000, 7
 
 
 def city_named(name: str, days: int | None = None, most_vehicles: int = MOST_VEHICLES) -> Days:
-    """Makes a city by its name, such as `500 taxis` or `drawn 7`. Raises UsageError for another name.
+    """Makes a city by its name, such as `500 taxis`. Raises UsageError.
 
-    days: so many; None for as many as it has. most_vehicles: of drawn cities.
+    days: None for its usual number. most_vehicles: of drawn cities.
     """
     named, draws = {city.name: city for city in NAMED}, {"drawn": drawn, "odd": odd}
     kind, _, seed = name.partition(" ")

@@ -1,4 +1,4 @@
-"""Seeded data sets by the recipes of the papers; a run sees user totals on the grid."""
+"""Generates the papers' data sets by seed; runs see user totals in steps."""
 
 import math
 import zlib
@@ -34,9 +34,10 @@ ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
 
 @dataclass(frozen=True)
 class DataSet:
-    """counts: int64 (users,), non-increasing. draw(rng, runs): sums in grid steps, int64 (runs, users), and the true
-    means in km/h, float64 (runs,). Where the same data serve every run, both have one row that stands for all.
-    prior: what may be said publicly of the speeds; only `auto` looks at it.
+    """Data set of one HAT, drawn anew or fixed; prior: for `auto` alone.
+
+    counts: int64 (users,), non-increasing. draw(rng, runs): sums in steps, int64 (runs, users), and true means in km/h,
+    (runs,); one row if fixed.
     """
 
     name: str
@@ -46,7 +47,7 @@ class DataSet:
 
 
 def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
-    """Makes the ITMS-like set and its scalings: ten times the samples, ten times the users. Source: S0, S1."""
+    """Makes the ITMS-like set, and ten times its samples or users. Source: S0, S1."""
     base = np.sort(itms_counts() if counts is None else counts)[::-1]
     rng = np.random.default_rng(seed)
     samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
@@ -66,7 +67,7 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
 
 
 def geometric() -> DataSet:
-    """Makes 2**i users of 2**(6 - i) samples each, i = 0..6, speeds uniform, drawn anew for each run. Source: S4."""
+    """Makes 2**i users of 2**(6 - i) samples each, i = 0..6. Source: S4."""
     counts = np.repeat(2 ** np.arange(6, -1, -1), 2 ** np.arange(7)).astype(np.int64)
 
     def speeds(rng: np.random.Generator, size: tuple[int, int]) -> Float64s:
@@ -76,7 +77,7 @@ def geometric() -> DataSet:
 
 
 def extreme() -> DataSet:
-    """Makes 100 users of one sample and one of ten, speeds normal around U/2 with variance U/4. Source: S4 (E22)."""
+    """Makes 100 users of one sample and one of ten. Source: S4 (E22)."""
     counts = np.array([10] + [1] * 100, np.int64)
     sd = math.sqrt(UPPER_KMH / 4)
 
@@ -87,7 +88,7 @@ def extreme() -> DataSet:
 
 
 def from_folder(folder: Path) -> list[DataSet]:
-    """Reads NumPy archives of `counts` per user and `values` in km/h, one user behind another. Raises InputError."""
+    """Reads NumPy archives of `counts` and `values` in km/h by user. Raises InputError."""
     datasets = []
     for path in sorted(folder.glob("*.npz")):
         try:
@@ -102,7 +103,7 @@ def from_folder(folder: Path) -> list[DataSet]:
 
 
 def counts_from(path: Path) -> Int64s:
-    """Counts from a JSON file: a list, or an object with a list `counts`. Raises InputError."""
+    """Reads counts from JSON: a list, or an object with `counts`. Raises InputError."""
     try:
         read = msgspec.json.decode(path.read_bytes(), type=list[int] | _Counts)
         return _checked(np.array(read.counts if isinstance(read, _Counts) else read))
@@ -124,7 +125,7 @@ def _checked(counts: NDArray[Any]) -> Int64s:
 
 
 def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
-    """Makes a set whose data are the same in every run. speeds_kmh: float64 (samples,), one user behind another."""
+    """Makes a set with the same data in every run. speeds_kmh: (samples,), by user."""
     start = np.cumsum(counts) - counts
     order = np.argsort(-counts, kind="stable")
     sums = np.add.reduceat(_steps(speeds_kmh), start)[order]
@@ -146,7 +147,7 @@ def redrawn(
 
 
 def itms_counts() -> Int64s:
-    """Makes 217 counts with the published total, median, least and largest: a log-normal curve, cut at both ends."""
+    """Makes 217 log-normal counts with the published total, median, minimum and maximum."""
     law = NormalDist()
     scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
 

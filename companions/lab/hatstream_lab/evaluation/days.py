@@ -1,4 +1,4 @@
-"""Days of one city, counted by vehicle: read from telemetry or made up. Not private: these are true values."""
+"""Counts days of a city by vehicle, from telemetry or made up; not private."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ MEAN = {"name": "mean", "mechanism": "levels", "target": "reports"}
 
 @dataclass(frozen=True)
 class Days:
-    """Counted days, and the tables of a specification that releases them at some total or epsilon of a HAT.
+    """Counted days, with a specification's tables to release them.
 
-    made_region: whether the region was made of the first day's own cells, which carries no guarantee.
+    made_region: the region is the first day's own cells, which carries no guarantee.
     """
 
     tables: Mapping[str, Any]
@@ -69,7 +69,7 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes the specification that releases these days. total: epsilon of a vehicle in a span, or of a HAT."""
+        """Makes the specification for a total epsilon of a vehicle, or of a HAT."""
         epsilon = Decimal(total)
         if self.is_by_hat:
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})
@@ -113,7 +113,7 @@ def tables_of(path: Path) -> dict[str, Any]:
 
 
 def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = None, **privacy: Any) -> dict[str, Any]:
-    """Writes the tables that release a statistic HAT by HAT, on a day's account without a limit worth the name."""
+    """Writes tables that release a statistic HAT by HAT without an effective limit."""
     account = {"unit": "vehicle-day", "adjacency": "counts-public", "limit": Decimal(10**9)}
     tables = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
     return tables | {
@@ -132,7 +132,7 @@ def read_days(
     bins: int = 0,
     **tables: Any,
 ) -> Days:
-    """Counts days of telemetry. A region or fleet that the specification does not name is made of the first day.
+    """Counts days of telemetry; the first day gives a missing region or fleet.
 
     tables: Further ones of the specification that releases them.
     """
@@ -167,7 +167,7 @@ def around(cells: Iterable[str]) -> list[str]:
 
 
 def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Estimates what an operator would know of a day's fleet, to one digit. Not private: counted here."""
+    """Estimates an operator's knowledge of a day's fleet, to one digit; not private."""
     cell, slot, vehicle = (np.array(day[name].to_pylist()) for name in ("cell", "slot", "vehicle"))
     hour, vehicles = local_hours(slot, tables), len(set(vehicle.tolist()))
     parents, grandparents = (
@@ -195,9 +195,9 @@ def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
 
 
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
-    """Adds up reports by columns: `reports`, `vehicles`, `truth`, the mean in km/h, and `own`, that of vehicles' means.
+    """Sums reports by columns: `reports`, `vehicles`, `truth` in km/h, and `own`, of vehicles' means.
 
-    columns: by name, what rows are put together by; None for a column of the counted rows.
+    columns: grouping columns by name; None for a column of the counted rows.
     """
     table = days.counted.select(["vehicle", "reports", "sums"])
     table = table.append_column("own", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
@@ -227,6 +227,6 @@ def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
 def beside(
     rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS, *, how: str = "inner"
 ) -> dict[str, NDArray[Any]]:
-    """Joins released rows with what is true of them; those of which nothing is true are left out."""
+    """Joins released rows with true values; without a counterpart they drop out."""
     joined = rows.join(truth, list(keys), join_type=how, use_threads=False).combine_chunks()
     return {name: joined[name].to_numpy() for name in joined.column_names}

@@ -1,4 +1,4 @@
-"""An experiment: data, settings that vary, and a measure of each run; its result is a table, and pictures of it."""
+"""Runs experiments: data, settings and a measure give a table and pictures."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -30,7 +30,7 @@ WIDEST_LABEL = 32
 
 
 class Mean(NamedTuple):
-    """Part of a mean over all runs: a sum, and the weight that it is of."""
+    """Part of a mean over all runs: a sum and its weight."""
 
     total: float
     weight: float = 1.0
@@ -60,14 +60,14 @@ Row = Mapping[str, Label | Figure]
 
 @dataclass(frozen=True)
 class Experiment(Generic[Data, Setting]):
-    """Measures every setting in some runs. measure: rows of one run; its number seeds the noise."""
+    """Measures every setting in some runs; a run's number seeds its noise."""
 
     data: Data
     vary: Sequence[Setting]
     measure: Callable[[Data, Setting, int], Iterable[Row]]
 
     def table(self, runs: int, report: Progress = lambda _done, _runs: None, processes: int = 1) -> "Table":
-        """Joins rows of the same labels: means over all runs, or the worst of them."""
+        """Joins rows of equal labels: means over all runs, or the worst of them."""
         joined: dict[tuple[tuple[str, Label], ...], dict[str, Figure]] = {}
         for number, rows in enumerate(self._rows(runs, processes), 1):
             for row in rows:
@@ -80,7 +80,7 @@ class Experiment(Generic[Data, Setting]):
         return Table([dict(labels) | {name: x.value for name, x in row.items()} for labels, row in joined.items()])
 
     def _rows(self, runs: int, processes: int) -> Iterator[Iterable[Row]]:
-        """Yields the rows of each run, in order. Settings, data and measure are pickled if there are processes."""
+        """Yields each run's rows in order; processes need picklable settings, data and measure."""
         tasks = list(product(self.vary, range(runs)))
         if processes == 1:
             yield from (self.measure(self.data, *task) for task in tasks)
@@ -103,7 +103,7 @@ def _join(figure: Figure | None, run: Figure) -> Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of labels (text or numbers of things) and figures; None where there is none."""
+    """Rows of labels and figures; None for a missing one."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ class Table:
     def show(
         self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str] | Sequence[str]
     ) -> RichTable:
-        """Makes a table for a terminal. figures: by the name of each its heading, or names alone."""
+        """Renders a table for a terminal. figures: names, or headings by name."""
         table = RichTable(title=title, title_justify="left", caption=caption, caption_justify="left")
         for name in labels:
             table.add_column(name, max_width=WIDEST_LABEL)
@@ -127,7 +127,7 @@ class Table:
         return table
 
     def grid(self, row: str, columns: Sequence[str], figure: str | Callable[[dict[str, Any]], str]) -> "Table":
-        """Makes a row for each value of a label, and in it a figure for each value of other labels."""
+        """Pivots: a row for each value of a label, columns by other labels."""
         cell = figure if callable(figure) else lambda line: line.get(figure)
         lines: dict[Any, dict[str, Any]] = {}
         for name, series in self._series(columns):
@@ -147,7 +147,7 @@ class Table:
         is_log: bool = False,
         rings: str = "",
     ) -> Path:
-        """Draws a figure over a label, a line for each of the series' labels, as a small PNG.
+        """Draws a figure over a label, a line for each series, as PNG.
 
         rings: a figure whose values are open rings.
         """
@@ -185,7 +185,7 @@ class Table:
 
 
 def short(number: Any) -> str:
-    """Writes a figure with two digits behind the point, or three where it is a share; a text as it is."""
+    """Formats a figure with three significant digits, above 100 without decimals."""
     if number is None or number != number:
         return "-"
     if isinstance(number, str):

@@ -1,4 +1,4 @@
-"""Fusion of local reports on drawn values: errors of means and distances of distributions, beside reference figures."""
+"""Simulates fusion of local reports: errors of means and distributions, with references."""
 
 import hashlib
 import math
@@ -58,7 +58,7 @@ _REFERENCE_COLUMNS = {"mean": (*KINDS["mean"], "ua", "uwa"), "distribution": COL
 
 
 class FusionCell(NamedTuple):
-    """A setting: trials of a set of values in a configuration. table: `mean` or `distribution`."""
+    """Setting of trials on a set of values; table: `mean` or `distribution`."""
 
     table: str
     data: str
@@ -69,7 +69,7 @@ class FusionCell(NamedTuple):
 
 
 def draw_values(data: str, users: int, rng: np.random.Generator, pool: Float64s | None) -> Float64s:
-    """Draws values in [-1, 1]: Beta(2, 5); half of it and half 1 + sin(4 pi x); or from a pool of real ones."""
+    """Draws values in [-1, 1]: Beta(2, 5), a mixture, or from a pool."""
     if data == "beta":
         return 2 * rng.beta(2, 5, users) - 1
     if data == "beta+sin":
@@ -81,7 +81,7 @@ def draw_values(data: str, users: int, rng: np.random.Generator, pool: Float64s 
 
 
 def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[Row]:
-    """Measures all trials of a cell, a row for each way of fusing.
+    """Measures all trials of a setting, a row for each way of fusing.
 
     Figures: of a mean `value`, the noise part of its mean square error at SCALE users on [-1, 1], and `other`, its mean
     error with its sign; of a distribution `value`, the mean Jensen-Shannon divergence from the users' own histogram,
@@ -146,7 +146,7 @@ def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[f
 
 
 def divergence(first: Float64s, second: Float64s) -> float:
-    """Computes the Jensen-Shannon divergence in nats, without a root: from 0 to log 2. Its root is a distance."""
+    """Computes the Jensen-Shannon divergence in nats, from 0 to log 2."""
     middle = (first + second) / 2
     total = 0.0
     for shares in (first, second):
@@ -156,7 +156,7 @@ def divergence(first: Float64s, second: Float64s) -> float:
 
 
 def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: Progress, processes: int = 1) -> Table:
-    """Simulates the tables of means (of Beta values) and of distributions (of all sets; of a pool too, if given)."""
+    """Simulates the tables of means and distributions; a pool adds real speeds."""
     sets = ("beta", "beta+sin") if pool is None else ("beta", "beta+sin", "speeds")
     plan = [("mean", "beta", config) for config in MEANS]
     plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
@@ -165,7 +165,7 @@ def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: P
 
 
 def judge(table: Table) -> Table:
-    """Puts the `reference` and `exact` figures beside those of each row, and whether it `agrees`."""
+    """Adds `reference` and `exact` figures to each row, and whether it `agrees`."""
     figures = {"reference": reference_of, "exact": exact_of, "agrees": agrees}
     return Table([row | {name: figure(row) for name, figure in figures.items()} for row in table.rows])
 
@@ -176,7 +176,7 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 
 def exact_of(row: Mapping[str, Any]) -> float | None:
-    """Finds the expected noise part of a mean of Beta(2, 5) values; None for UWA and others."""
+    """Computes the expected noise part of a Beta(2, 5) mean; None for UWA."""
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":
         return None
     services = _services("mean", MEANS[row["config"]])
@@ -191,9 +191,11 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
 
 
 def agrees(row: Mapping[str, Any]) -> bool | None:
-    """Says whether figures agree: of a mean within 4 standard errors of the exact figure; of UWA, which has none,
-    within those and 1 % of the reference, whose own figures lie up to 0.7 % from exact ones. None where there is
-    neither, and for distributions, whose reference is of another stopping rule."""
+    """Checks a mean within 4 standard errors of the exact figure; None where incomparable.
+
+    UWA has no exact figure: 1 % of the reference is allowed too, whose figures lie up to 0.7 % from exact ones.
+    The reference's distributions follow another stopping rule.
+    """
     exact, reference = exact_of(row), reference_of(row)
     if exact is not None:
         return bool(abs(row["value"] - exact) <= 4 * row["error"])
@@ -203,7 +205,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 
 
 def tables(table: Table) -> Iterator[RichTable]:
-    """Shows errors of means, and divergences of the distributions of each set, beside reference figures."""
+    """Renders errors of means and divergences of distributions, with references."""
 
     def text(row: Mapping[str, Any]) -> str:
         reference, mark = row["reference"], " !" if row["agrees"] is False else ""
@@ -231,7 +233,7 @@ def tables(table: Table) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws errors of means, and divergences of the distributions of each set, the reference as open rings."""
+    """Draws errors of means and divergences of distributions; references are open rings."""
     paths = []
     for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
         stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"

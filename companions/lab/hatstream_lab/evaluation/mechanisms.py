@@ -1,4 +1,4 @@
-"""Actual errors of every mechanism on telemetry, HAT by HAT: not private, because true means are looked at."""
+"""Measures errors of mechanisms on telemetry, HAT by HAT; not private."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -22,14 +22,14 @@ _CAP = ("composition", "max_cells", "max_samples")
 
 
 class Silent(Noise):
-    """Adds nothing to any query; private choices are drawn as in a release. For comparisons alone."""
+    """Noise that adds nothing to queries; for comparisons alone."""
 
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
         return np.zeros(len(scales), np.int64)
 
 
 class TrueHats(NamedTuple):
-    """HATs of some telemetry as a release sees them. truth, means: true means of reports and of vehicles, km/h."""
+    """HATs of telemetry as a release sees them; means: of vehicles, km/h."""
 
     grid: Grid
     totals: list[tuple[Totals, int]]
@@ -44,7 +44,7 @@ class TrueHats(NamedTuple):
 
 
 class Contender(NamedTuple):
-    """A setting: a mechanism with its plans of all HATs at an epsilon; None for the constant."""
+    """Mechanism with its plans of all HATs at an epsilon; None for the constant."""
 
     label: str
     epsilon: str
@@ -53,7 +53,7 @@ class Contender(NamedTuple):
 
 
 def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> TrueHats:
-    """Counts the HATs of some files, and what a cap of the specification keeps of them."""
+    """Counts the HATs of files, after the specification's cap."""
     base, spec = tables_of(spec_path), load(spec_path)
     tables = hat_tables(base)
     uncapped = count_days(load(tables), pattern, dates, report=report)
@@ -79,7 +79,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
 
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:
-    """Plans every mechanism for means at each epsilon, Array-Averaging also with the other rule; and the constant."""
+    """Plans every mechanism for means at each epsilon, and the constant."""
     labels = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
     labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
     labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}
@@ -93,9 +93,9 @@ def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> 
 
 
 def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
-    """Measures errors of published values, km/h: over HATs, by reports and by vehicles.
+    """Measures errors of published values in km/h, over HATs, reports and vehicles.
 
-    bias: how far values lie above the truth, by reports, but for noise: what caps, intervals and constants do.
+    bias: mean of value less truth by reports, without noise: from caps, intervals and constants.
     """
     truth = hats.means if setting.label == OF_VEHICLES else hats.truth
     if setting.mechanism is None:

@@ -1,4 +1,4 @@
-"""The papers' tables: every mechanism on their data sets, beside the published errors of reference.toml."""
+"""Computes the papers' tables with the published errors of reference.toml."""
 
 import hashlib
 import math
@@ -36,7 +36,7 @@ _ENTRIES = 400_000
 
 
 class Sources(NamedTuple):
-    """What data sets are made of. counts: of the users of an ITMS-like set. folder: sets in the place of these."""
+    """Origin of data sets; counts: of an ITMS-like set, folder: replaces generated sets."""
 
     seed: int = 1
     counts: tuple[int, ...] | None = None
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 @lru_cache(maxsize=2)
 def data_sets(sources: Sources) -> dict[str, DataSet]:
-    """Makes all sets by name: ITMS-like and scaled (generated, or from a folder), geometric, extreme."""
+    """Makes all sets by name: ITMS-like and scaled, geometric, extreme."""
     counts = None if sources.counts is None else np.array(sources.counts, np.int64)
     first = datasets.itms_like(sources.seed, counts) if sources.folder is None else datasets.from_folder(sources.folder)
     return {data.name: data for data in (*first, datasets.geometric(), datasets.extreme())}
@@ -99,7 +99,7 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
 
 
 def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
-    """Measures all runs of a cell; its noise depends on its name and the seed alone.
+    """Measures all runs of a cell; its name and the seed decide the noise.
 
     Figures, km/h: `error`, the mean absolute error as the papers have it, and its `standard_error`; `published`, of
     values clamped into [0, U], as they are published, which is what is forecast; `forecast`; `worst_case`.
@@ -146,7 +146,7 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 
 def agrees(row: Mapping[str, Any]) -> bool | None:
-    """Says whether figures agree: within 4 standard errors of both and half a unit of the reference's last digit.
+    """Checks for 4 standard errors of both and half the reference's last digit.
 
     None where there is no reference.
     """
@@ -158,13 +158,13 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 
 
 def last_digit(data: str, label: str, figure: float) -> float:
-    """Tells what one unit of the printed last digit is worth; large figures are printed with fewer decimals."""
+    """Computes the unit of a printed figure's last digit; large ones have fewer decimals."""
     decimals = _DECIMALS.get(data, {}).get(label, 3)
     return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals
 
 
 def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:
-    """Divides, by mechanism and data set, the error of each epsilon by that of the best single mechanism there."""
+    """Divides errors by the best single mechanism's, by mechanism and data set."""
     best: dict[tuple[str, str], float] = {}
     for row in table.rows:
         if row["mechanism"] != "auto":
@@ -178,9 +178,9 @@ def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:
 
 
 def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
-    """Shows errors of each set beside reference figures, and what `auto` is worth.
+    """Renders errors of each set with references, and the value of `auto`.
 
-    is_exact: whether all sets are the reference's own, so that disagreement is marked.
+    is_exact: all sets are the reference's own, so that disagreement is marked.
     """
     names = list(dict.fromkeys(row["data"] for row in table.rows))
     for name in names:

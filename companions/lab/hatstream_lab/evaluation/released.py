@@ -1,4 +1,4 @@
-"""Measures of days that are released: errors, intervals, coarser products, places, and how values are spread."""
+"""Measures released days: errors, intervals, coarser products, places, distributions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -42,7 +42,7 @@ LABELS = ("city", "total", "delta")
 
 
 class Variation(NamedTuple):
-    """A setting: the epsilon of a vehicle and day (or of span_days), with DELTA or pure."""
+    """Setting: epsilon of a vehicle in `span_days` days, with DELTA or pure."""
 
     total: str
     delta: Decimal | None
@@ -62,7 +62,7 @@ def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), sp
 
 
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
-    """Measures errors of HATs: of all days, and of each. Days without a value count in `held_back` alone."""
+    """Measures HATs' errors over all days and each; days without values are `held_back`."""
     hats = beside(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
@@ -145,7 +145,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
 
 
 def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
-    """Measures percentiles of HATs, cells' days or parts of these that FROM_VEHICLES vehicles and more passed."""
+    """Measures percentiles of HATs and cells' days with FROM_VEHICLES vehicles or more."""
     upper, counts = days.upper_kmh, lists_of(days.counted["histograms"])
     percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
     for product, rows in setting.release(days, run).items():
@@ -200,7 +200,7 @@ def lists_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
 
 
 def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
-    """Finds percentiles (levels, groups) of reports in bins, (groups, BINS), in which they are taken to lie evenly."""
+    """Computes percentiles (levels, groups) of binned reports, (groups, BINS), uniform within bins."""
     below = np.cumsum(counts, axis=-1)
     result = []
     for level in PERCENTILES.values():
@@ -213,7 +213,7 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
 
 
 def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
-    """Counts days with their values in bins, to release distributions by levels, or HAT by HAT."""
+    """Counts days with binned values, for releases of distributions."""
     base = tables_of(spec_path)
     levels = {"name": "distribution", "mechanism": "levels"}
     statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), levels)

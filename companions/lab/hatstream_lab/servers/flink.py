@@ -1,4 +1,4 @@
-"""Beam's Flink job server on this machine, with a cluster inside of it or beside it.
+"""Runs Beam's Flink job server on this machine, with or without its own cluster.
 
 Two classes of Beam are replaced (java/): one keeps it on 127.0.0.1, where as Beam ships it anybody on the network may
 send it a program to run; the other keeps a source's polls from filling its memory.
@@ -59,9 +59,9 @@ class HasRest(Protocol):
 
 
 class JobServer:
-    """`with JobServer(folder) as flink:` jobs are taken at `flink.address`. Raises MissingTool or ServerError.
+    """Flink job server; `flink.address` takes jobs. Raises MissingTool or ServerError.
 
-    rest: `host:port` of the cluster. cluster: runs the jobs; None: one inside of the job server, with `slots`.
+    rest: `host:port` of the cluster. cluster: runs the jobs; None for an embedded one with `slots`.
     """
 
     def __init__(self, folder: Path, slots: int = 2, cluster: HasRest | None = None) -> None:
@@ -109,7 +109,7 @@ class JobServer:
 
 
 def job_server_jar(path: Path) -> Path:
-    """Makes one file that `java -jar` takes, as Beam's job server is one: our classes, and where all others lie."""
+    """Writes the job server's jar, with our classes and the class path."""
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
     ours = job_server_classes()
@@ -126,7 +126,7 @@ def _folded(line: str, columns: int = 70) -> str:
 
 
 def job_server_classes() -> Path:
-    """Compiles our own classes (java/) and names their folder. It may raise MissingTool or RuntimeError."""
+    """Compiles our classes (java/) and returns their folder. Raises MissingTool or RuntimeError."""
     return compiled(sorted(Path(__file__).with_name("java").glob("*.java")), class_path("flink"))
 
 
@@ -134,7 +134,7 @@ _PROGRAM = "import hatstream; from pipelines.runs.flink.worker_pool import main;
 
 
 class WorkerPool:
-    """`with WorkerPool(folder) as pool:` a pool at `pool.address`; its workers run this Python. Raises ServerError."""
+    """Beam worker pool at `pool.address`, running this Python. Raises ServerError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -159,7 +159,7 @@ class WorkerPool:
 
 @contextmanager
 def local_servers(folder: Path, parallelism: int = 1) -> Iterator[tuple[JobServer, WorkerPool]]:
-    """Starts a job server with an embedded cluster, and a worker pool. Raises MissingTool or ServerError."""
+    """Starts job server and worker pool. Raises MissingTool or ServerError."""
     with JobServer(folder / "flink", slots=parallelism) as flink, WorkerPool(folder / "pool") as pool:
         yield flink, pool
 

@@ -1,4 +1,4 @@
-"""A Kafka broker on this machine: one node, KRaft, its data in a folder of the caller's."""
+"""Runs a Kafka broker on this machine: one node, KRaft, in a given folder."""
 
 import subprocess
 from functools import cached_property
@@ -87,7 +87,7 @@ class Kafka:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """One for all calls: a client that is let go drops what it was asked for."""
+        """Client of all calls; a discarded client would drop its requests."""
         return AdminClient({"bootstrap.servers": self.brokers, "log_level": 2})
 
     @property
@@ -95,7 +95,7 @@ class Kafka:
         return self._folder / "server.properties"
 
     def _answers(self) -> bool:
-        """Says whether the broker is ready: an open port is not yet one that names itself."""
+        """Checks that the broker is ready, not only that its port is open."""
         try:
             topics: Any = self.admin.list_topics(timeout=1)
         except KafkaException:

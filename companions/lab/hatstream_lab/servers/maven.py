@@ -18,7 +18,7 @@ _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpat
 
 
 class MissingTool(Exception):
-    """Something that is not Python's is not installed; the message says what, and what it is for."""
+    """Missing program that is not Python's; the message names it and its use."""
 
 
 def cache_folder() -> Path:
@@ -37,9 +37,9 @@ def missing_tools() -> list[str]:
 
 
 def class_path(name: str) -> str:
-    """Finds the class path of a server, fetched by Maven the first time: 45 to 155 MB.
+    """Builds a server's class path; Maven fetches 45 to 155 MB once.
 
-    Raises MissingTool, or RuntimeError with the end of Maven's words, or for a jar that is not in `<name>-jars.sha256`.
+    Raises MissingTool, or RuntimeError with the end of Maven's output, or for a jar not in `<name>-jars.sha256`.
     """
     if missing := missing_tools():
         raise MissingTool("; ".join(missing))
@@ -66,7 +66,7 @@ def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
 
 
 def _check_jars(jars: Sequence[Path], sums: str) -> None:
-    """Raises RuntimeError unless the jars are those that were tried. sums: lines as sha256sum writes them."""
+    """Raises RuntimeError unless jars match their checksums. sums: lines of sha256sum."""
     expected = {name: digest for digest, name in (line.split("  ") for line in sums.splitlines())}
     digests = {jar.name: sha256(jar.read_bytes()).hexdigest() for jar in jars}
     if wrong := sorted({name for name, _ in digests.items() ^ expected.items()}):
@@ -74,7 +74,7 @@ def _check_jars(jars: Sequence[Path], sums: str) -> None:
 
 
 def compiled(sources: Sequence[Path], classes: str) -> Path:
-    """Compiles sources once against the class path `classes`, and names their classes' folder. Raises RuntimeError."""
+    """Compiles sources once against a class path, and returns the folder. Raises RuntimeError."""
     folder = cache_folder() / "engines"
     digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
     folder_of_classes = folder / f"classes-{digest}"

@@ -1,4 +1,4 @@
-"""A PostgreSQL server on this machine, for a ledger: in a folder of the caller's, ended by its own process id."""
+"""Runs a PostgreSQL server on this machine, for a ledger, in a given folder."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ GUARDED = "guarded"
 
 
 class Postgres:
-    """One cluster: `start`, `stop`, `kill` as often as wanted; the port and the data stay."""
+    """PostgreSQL cluster to start, stop and kill repeatedly; port and data stay."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs, self._folder, self._user = programs, folder, _unprivileged()
@@ -51,7 +51,7 @@ class Postgres:
             db.execute(statement)
 
     def start(self) -> None:
-        """Starts the server and waits until it answers, also while it recovers from a kill."""
+        """Starts the server and waits until it answers, even in recovery."""
         until = time.monotonic() + START_S
         while True:
             if self._process is None or self._process.poll() is not None:
@@ -69,11 +69,11 @@ class Postgres:
                 return
 
     def stop(self) -> None:
-        """Stops as `pg_ctl stop -m immediate` does: at once, without a checkpoint; the next start recovers."""
+        """Stops without a checkpoint, as `pg_ctl stop -m immediate`; the next start recovers."""
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
-        """Kills the server with all that serve its connections: one of these alone would still finish a commit."""
+        """Kills the server and its connections' processes, which could still finish a commit."""
         serving = [] if self._process is None else _children(self._process.pid)
         self._end(signal.SIGKILL)
         for pid in serving:
@@ -117,7 +117,7 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Starts a server, which goes with its folder at the end. Raises MissingTool or ServerError."""
+    """Starts a server, deleted with its folder at the end. Raises MissingTool, ServerError."""
     programs = _programs()
     if programs is None:
         raise MissingTool("; ".join(missing_programs()))

@@ -1,4 +1,4 @@
-"""One server process: started with its output in a file, waited for until it is ready, stopped by its process id."""
+"""Runs a server process: output to a file, a wait for readiness, a stop."""
 
 import socket
 import subprocess
@@ -11,7 +11,7 @@ STOP_S = 20.0
 
 
 class ServerError(Exception):
-    """A server ended, or was not ready in time. The message has the last lines of its output."""
+    """Server that ended or was late, with its last lines of output."""
 
 
 class Server:
@@ -34,8 +34,7 @@ class Server:
         return self._process.pid
 
     def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:
-        """Waits until it is ready. Raises ServerError, and leaves no process behind, if it ends first or takes
-        longer."""
+        """Waits until the server is ready. Raises ServerError, and leaves no process, otherwise."""
         until = time.monotonic() + seconds
         while not is_ready():
             if self._process.poll() is not None:

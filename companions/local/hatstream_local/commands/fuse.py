@@ -1,4 +1,4 @@
-"""`hatstream fuse` and `hatstream perturb`: several services' reports of the same vehicles, fused; and their making."""
+"""`hatstream fuse` and `hatstream perturb`: several services' local reports, made and fused."""
 
 from __future__ import annotations
 

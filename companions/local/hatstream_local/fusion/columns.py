@@ -1,4 +1,4 @@
-"""Strict checks on rows of reports: which are accepted, and for what one reason each other row is refused."""
+"""Checks rows of reports strictly; a refused row has one reason."""
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
@@ -50,13 +50,13 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Hours:
-    """Slots that divide an hour, on the clock of a time zone: they are found for any time without a calendar."""
+    """Slots that divide an hour in a time zone; no calendar is needed."""
 
     zone: str
     slot_s: int
 
     def starts_us(self, event_us: Int64s) -> Int64s:
-        """Finds the start of each event's slot; all zones are whole quarters of an hour from UTC since 2000."""
+        """Computes each slot's start; zones lie quarters of an hour from UTC since 2000."""
         quarter, place = np.unique(event_us // _QUARTER_US, return_inverse=True)
         zone = ZoneInfo(self.zone)
         offsets = [datetime.fromtimestamp(q * 900, zone).utcoffset() for q in quarter.tolist()]
@@ -67,7 +67,7 @@ class Hours:
 
 @dataclass(frozen=True)
 class ReportRules:
-    """What decides acceptance. hours: None where reports of all times are fused together. units: of a layout."""
+    """Rules of acceptance; hours: None to fuse all times together."""
 
     services: Sequence[Service]
     hours: Hours | None
@@ -81,9 +81,9 @@ class ReportRules:
 
 
 class Reported(NamedTuple):
-    """Accepted reports, one entry each. user: hash. slot_s, cell: 0 where not asked for. service: index in the rules.
+    """Accepted reports, one entry each; slot_s, cell: 0 if unused.
 
-    event_us: 0 without a time. report: raw, in the range of its mechanism.
+    user: hash. service: index in the rules. event_us: 0 without a time. report: raw, in its mechanism's range.
     """
 
     user: Int64s
@@ -107,7 +107,7 @@ class Reported(NamedTuple):
 
 
 def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, dict[str, int]]:
-    """Keeps the accepted reports in their order, and counts how many rows were refused for each reason.
+    """Splits rows into accepted reports, in order, and counts of refusals by reason.
 
     table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
     """
@@ -145,7 +145,7 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
 
 
 def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Refuse) -> None:
-    """Refuses rows that say of their mechanism and epsilon what the specification does not say of their service."""
+    """Refuses rows whose mechanism or epsilon differs from their service's."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
@@ -156,7 +156,7 @@ def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, 
 
 
 def _in_range(values: Float64s, rules: ReportRules, service: Int64s) -> tuple[Float64s, Bools]:
-    """Rounds reports that have two values to these, and marks those that are none of their mechanism's."""
+    """Rounds two-valued reports, and marks reports out of their mechanism's range."""
     report = values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):
@@ -183,7 +183,7 @@ def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
 
 
 def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
-    """Numbers each row's text, which is read as an id is; -1 for one that is no text."""
+    """Numbers each row's text as an id; -1 for no text."""
     read = vehicle_ids(column)
     numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)
     return np.where(read.missing | read.bad, -1, numbers[read.code])

@@ -1,6 +1,6 @@
-"""The road of a report, from files to one table of fused statistics, as a bounded pipeline.
+"""Wires files of reports to one table of fused statistics, as a bounded pipeline.
 
-read -> parse -> join per user -> fuse per group -> one file per format, written whole or not at all
+read -> parse -> join per user -> fuse per group -> one file per format, written atomically
 """
 
 from __future__ import annotations
@@ -81,8 +81,11 @@ class FusionRules:
 
 
 class Joined(NamedTuple):
-    """groups: (group, packed table of its users). repeated: exact copies; second: other reports of a user, group and
-    service that has one already. leakage: the most epsilon that any of these users gave away over all its reports."""
+    """Users' reports by group: (group, packed table of its users).
+
+    repeated: number of exact copies. second: further reports of a user, group and service. leakage: largest epsilon
+    that a user spent over all reports.
+    """
 
     groups: list[tuple[Group, bytes]]
     repeated: int
@@ -98,7 +101,7 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
 
 
 def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
-    """Joins all reports of some users, whatever their order -> per group a table of users by services.
+    """Joins reports of some users, in any order, into a table for each group.
 
     Of several reports of one user, group and service the earliest and smallest counts; all but copies have leaked.
     """
@@ -115,7 +118,7 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
 
 
 def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
-    """Packs the users of each group as rows: hash, then a report or NaN for each service."""
+    """Packs each group's users as rows: hash, then a report or NaN by service."""
     new = changes(reported.slot_s, reported.cell, reported.user)
     row = np.cumsum(new) - 1
     table = np.full((services, int(new.sum())), np.nan)
@@ -129,7 +132,7 @@ def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
 
 
 def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
-    """Makes the rows of one group, without place and time: fused mean, each service's mean, and the distribution."""
+    """Fuses one group into rows: its mean, each service's mean, and the distribution."""
     tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
     table = np.concatenate(tables, axis=1)
     table = table[:, np.argsort(table[0], kind="stable")]
@@ -144,7 +147,7 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
 
 
 def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
-    """Brings the mean into [0, U], with an interval of two standard errors around it: so it is never empty."""
+    """Clamps the mean into [0, U], with two standard errors either side."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.upper_kmh)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
@@ -177,7 +180,7 @@ def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
 
 
 def _distribution(rows: ReportRows, method: str) -> Distribution:
-    """Finds a distribution, and remembers it: of thousands of groups of one or two users many may tell the same."""
+    """Estimates a distribution, with a cache for small groups of equal reports."""
     find = smoothed if method == "ems" else maximum_likelihood
     if rows.counts.size > _REMEMBERED_ROWS:
         return find(rows)
@@ -211,7 +214,7 @@ USER_SHARDS = 8
 
 @dataclass
 class Fused:
-    """What a fusion found. leakage: the most epsilon that one user gave away over all its accepted reports."""
+    """Result of a fusion; leakage: largest epsilon that one user spent."""
 
     rows: list[Row] = field(default_factory=list)
     read: int = 0
@@ -227,7 +230,7 @@ class Fused:
 
 @dataclass
 class _Run:
-    """What the steps of a run tell, all of them in this process; the runner does no work twice."""
+    """State of a run's steps, all of them in this process."""
 
     spec: FusionSpecification
     report: Report
@@ -247,7 +250,7 @@ _NUMBERS = count()
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
-    """Fuses the reports of all files that match. Raises UsageError for maps without cells, or InputError."""
+    """Fuses the reports of all matching files. Raises UsageError or InputError."""
     if "geojson" in formats and spec.resolution is None:
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = input_paths(pattern)
@@ -305,7 +308,7 @@ def _fuse(group: tuple[Group, Iterable[bytes]], number: int) -> None:
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:
-    """Tells specification, slot and cell of a group's rows; empty texts for what is not asked for."""
+    """Returns specification, slot and cell of a group's rows, empty if unused."""
     slot_s, cell = group
     start = end = ""
     if spec.reports.hours is not None:
@@ -318,6 +321,6 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
 
 
 def nothing_usable(noun: str, read: int, refused: Mapping[str, int], table: str) -> str:
-    """Says that no row of an input is usable, and why. table: of the specification, which says the input's form."""
+    """Explains why no row is usable. table: the specification's about the input."""
     why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refused.items())) or "there are none"
     return f"no {noun} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"

@@ -37,7 +37,7 @@ def perturb(
     services: Sequence[Service],
     noise: Noise,
 ) -> list[Row]:
-    """Reports to each service, for each vehicle, slot and cell, the mean of its values on [-1, 1], perturbed.
+    """Perturbs each vehicle's mean by slot and cell, on [-1, 1], for each service.
 
     Each report tells its service epsilon about that mean; those of several slots or cells add up.
     """
@@ -62,7 +62,7 @@ def perturb(
 
 
 def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Finds the different keys, int64 (3, n), of slot, cell and vehicle, and the mean value of each."""
+    """Averages values by unique key, int64 (3, n): slot, cell and vehicle."""
     order = np.lexsort(key[::-1])
     key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
@@ -78,7 +78,7 @@ READABLE = ("parquet", "avro", "csv", "jsonl")
 
 @dataclass(frozen=True)
 class Perturbed:
-    """What was made. leakage: the most epsilon that one vehicle gave away over all its reports."""
+    """Result of perturbing; leakage: largest epsilon that one vehicle spent."""
 
     reports: int
     vehicles: int
@@ -88,7 +88,7 @@ class Perturbed:
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report: Report) -> Perturbed:
-    """Reads telemetry and writes reports to a file whose ending says the format. Raises UsageError or InputError."""
+    """Perturbs telemetry into a file of reports. Raises UsageError or InputError."""
     if output.suffix.removeprefix(".") not in READABLE:
         raise UsageError(f"--output must end in one of {', '.join(READABLE)}; it is {output.name!r}")
     observed, values, refused = read_telemetry(spec, pattern, key, report)
@@ -114,7 +114,7 @@ def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 def read_telemetry(
     spec: FusionSpecification, pattern: str, key: Path | None, report: Report
 ) -> tuple[Any, Float64s, dict[str, int]]:
-    """Reads the files that match: the accepted rows, their speeds on [-1, 1], and the refused ones by reason."""
+    """Reads matching files: accepted rows, speeds on [-1, 1], refusals by reason."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
     observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=report)

@@ -1,4 +1,4 @@
-"""Local privacy: values perturbed at their owner, once for each of several services, and what their reports tell."""
+"""Implements local privacy: values perturbed by their owner, and fused."""
 
 from collections.abc import Callable
 

@@ -30,9 +30,9 @@ def middles(buckets: int) -> Float64s:
 
 
 def aggregate(reports: Reports, buckets: int) -> ReportRows:
-    """Makes the rows of all users with an SR, PM or SW report: exact likelihoods at the buckets' middles.
+    """Builds likelihood rows of users with SR, PM or SW reports, at buckets' middles.
 
-    A Laplace report is left out: its likelihood has no finite set of values. Raises ValueError if no report is left.
+    Laplace reports are left out: their likelihood has no finite set of values. Raises ValueError if no report is left.
     Source: algorithms 12.4, 12.5; Ye et al. 2025, "Privacy for Free", section 5.
     """
     values = middles(buckets)
@@ -62,7 +62,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
 
 
 def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s) -> Int32s:
-    """Computes the class first + last of each report's buckets, one pair each, and writes pairs into the ladder."""
+    """Classifies reports by first + last bucket, and writes pairs into the ladder."""
     classes = np.full(row.size, 2 * buckets + 1, np.int32)
     for start in range(0, row.size, _USERS):
         part = slice(start, start + _USERS)
@@ -75,9 +75,9 @@ def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s)
 
 
 def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
-    """Finds the buckets first..last - 1 whose middles' windows hold each report: (2, users); all for a missing one.
+    """Finds buckets first..last - 1 whose windows hold each report, (2, users).
 
-    A window between two middles is the nearest one's.
+    A missing report has all buckets. A window between two middles is the nearest one's.
     """
     centre = (window.centres(row) + 1) * (buckets / 2)
     half = window.width * (buckets / 2)
@@ -93,7 +93,7 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 
 
 def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, Int64s]:
-    """Lists the different combinations of classes, (services, rows) in lexicographic order, and the users of each."""
+    """Counts users of each combination of classes, (services, rows), sorted."""
     table, index, counts = np.zeros((0, 1), np.int32), np.zeros(users, np.int64), np.array([users])
     for row, base in classes:
         index *= base
@@ -104,7 +104,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """Sorts the different keys and counts each; the index becomes the position of its key among them."""
+    """Counts sorted unique keys, and replaces keys by positions in the index."""
     if bound > max(_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse
@@ -118,7 +118,7 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
-    """Computes the likelihood of each combination of SR reports over the buckets, and where its rows end."""
+    """Computes likelihood curves over buckets by combination of SR reports, with row ends."""
     new = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
     starts = np.concatenate([[0], new])
     curves = np.ones((starts.size, values.size))
@@ -129,7 +129,7 @@ def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s
 
 
 def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_], edges: Int32s) -> Float64s:
-    """Computes the likelihood on each run, 1 if all windows of the row cover it: e^-epsilon for each that does not."""
+    """Computes each run's likelihood: e^-epsilon for each window that misses it."""
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
     for run, level in enumerate(levels):
         start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)

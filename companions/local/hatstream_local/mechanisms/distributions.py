@@ -1,4 +1,4 @@
-"""ULE: the distribution of values that several services' reports speak for, by maximum likelihood or smoothed (EMS)."""
+"""Estimates the distribution behind services' reports: maximum likelihood or smoothed (EMS)."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,10 @@ _SMALLEST = 1e-15
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """shares: (buckets,), >= 0 with sum 1. log_likelihood: per user, up to a constant. gap: how far the steps got,
-    as the method that made it defines it; converged: whether it reached its tolerance."""
+    """Estimated distribution; shares: (buckets,), >= 0 with sum 1.
+
+    log_likelihood: per user, up to a constant. gap: the method's convergence gap, which decides `converged`.
+    """
 
     shares: Float64s
     log_likelihood: float
@@ -27,7 +29,7 @@ class Distribution:
 
 
 def maximum_likelihood(rows: ReportRows) -> Distribution:
-    """Finds the distribution that EM climbs to, by sequential quadratic programming instead.
+    """Maximises the likelihood by sequential quadratic programming; EM's limit.
 
     gap: largest gradient - 1, in nats per user (see `Evaluation`): no distribution is likelier by more. It has no scale
     of its own: the same for any number of users. Where several distributions are likeliest (SR reports alone say
@@ -49,11 +51,10 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
 
 
 def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
-    """Finds the fixed point of EMS: one EM step, then smoothing by (1, 2, 1) / 4, the ends by (2, 1) / 3.
+    """Solves for the fixed point of EMS: an EM step, then smoothing.
 
-    EMS creeps towards it for thousands of steps; here each is an implicit step of growing length, a Newton step in the
-    end, in the logarithms of the shares. gap: mass that the next Newton step would move, so that the fixed
-    point itself is about that near; not a likelihood, which EMS does not maximise.
+    Smoothing is by (1, 2, 1) / 4, at the ends by (2, 1) / 3. EMS needs thousands of steps; here each is an implicit
+    step of growing length, in the logarithms of the shares. gap: mass that the next Newton step would move.
     Source: Silverman et al. 1990, "A Smoothed EM Approach"; steps: Kelley, Keyes 1998, pseudo-transient continuation.
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)
@@ -79,7 +80,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """Smooths the shares as EMS does after each EM step, before their sum is made 1; along the first axis."""
+    """Smooths shares along the first axis as EMS does, without normalising."""
     out = columns / 2
     out[1:] += columns[:-1] / 4
     out[:-1] += columns[1:] / 4
@@ -89,7 +90,7 @@ def smooth(columns: Float64s) -> Float64s:
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """Finds the first of the points target, half way, quarter way, .. that is likelier enough; else stays here."""
+    """Halves the step until the likelihood rises enough; else returns the start."""
     slope = float((here.gradient - 1) @ (target - shares))
     part = 1.0
     while part > 1e-6:
@@ -103,7 +104,7 @@ def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Eva
 
 
 def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
-    """Finds the y >= 0 that minimises the second-order model of -log-likelihood + sum(y); a ridge keeps it well posed.
+    """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, with a ridge.
 
     An active set grows by the local minima of the slope and shrinks by what turns negative (Lawson, Hanson 1974).
     """
@@ -128,7 +129,7 @@ def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Floa
 
 
 def _settle(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
-    """Moves the target to the minimum over the free coordinates, letting go of those that would turn negative."""
+    """Minimises over free coordinates in place, fixing those that turn negative."""
     while free.any():
         places = np.flatnonzero(free)
         best = np.linalg.solve(matrix[np.ix_(places, places)], -linear[places])

@@ -13,7 +13,7 @@ from hatstream_local.mechanisms.mechanism import STEPS, Float64s, check_epsilon,
 
 @dataclass(frozen=True, slots=True)
 class Laplace:
-    """Source: Dwork, McSherry, Nissim, Smith 2006; the range [-1, 1] has width 2, so the scale is 2 / epsilon.
+    """Laplace mechanism with scale 2 / epsilon. Source: Dwork, McSherry, Nissim, Smith 2006.
 
     The sampler adds exact discrete Laplace noise of scale STEPS / epsilon to the step of the value. Two values differ
     by at most STEPS steps, so its real epsilon is the one claimed; it would be smaller where the scale had to be

@@ -1,4 +1,4 @@
-"""The likelihood of reports as a function of the distribution of values, without a matrix of users by buckets.
+"""Evaluates the reports' likelihood without a matrix of users by buckets.
 
 A window's likelihood takes two values over the buckets, so the product over a user's PM and SW reports is constant on
 at most 2 J + 1 runs of buckets; SR multiplies it by one of few curves. With prefix sums of the distribution a user
@@ -21,10 +21,9 @@ _CHUNK = 1 << 17
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is known at one distribution, per user.
+    """Log-likelihood per user at one distribution, with derivatives.
 
     gradient: (buckets,). curvature: the negative Hessian, (buckets, buckets).
-
     At the maximum the gradient is at most 1 everywhere, and 1 where there is mass (Karush, Kuhn, Tucker). The
     log-likelihood is concave, so no distribution can have one that is higher by more than `gap`, in nats per user.
     """
@@ -40,7 +39,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class ReportRows:
-    """What all reports say about the distribution of values over `buckets` buckets, up to a constant factor.
+    """Likelihood of all reports over `buckets` buckets, up to a constant factor.
 
     curves: (curves, buckets), the likelihood of each combination of SR reports that occurs. ends: (curves,), the row
     after the last one of each curve. edges: (2 J, rows), the sorted ends of the runs. levels: (2 J + 1, rows), the
@@ -97,7 +96,7 @@ class ReportRows:
 
 
 def _add_bend(bend: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) -> None:
-    """Adds the second differences of sum of weight * row * row^T: for each pair of jumps its product where they are.
+    """Adds second differences of sum of weight row row^T, by pairs of jumps.
 
     The edges of a row are sorted, so pairs are added above the diagonal, the others being their mirror image.
     """

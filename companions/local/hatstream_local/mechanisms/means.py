@@ -24,8 +24,10 @@ _FEW = 30
 
 @dataclass(frozen=True, slots=True)
 class FusedMean:
-    """value: estimate of the mean over users, in the common domain. standard_error: of that estimate around the
-    true mean of these very users, at most; UWA's bias is not in it. users: with at least one report."""
+    """Estimated mean over users, in the common domain.
+
+    standard_error: upper bound around these users' true mean, without UWA's bias. users: those with a report.
+    """
 
     value: float
     standard_error: float
@@ -33,7 +35,7 @@ class FusedMean:
 
 
 def fused_mean(reports: Reports, method: Method) -> FusedMean:
-    """Averages `per_user` over users. Raises ValueError if nobody reported anything.
+    """Averages `per_user` over users. Raises ValueError without any report.
 
     The standard error is the smaller of two bounds: the noise at the value where it is largest, and (from 30 users on)
     the spread of the users' estimates, which holds the noise and the differences between users.
@@ -49,11 +51,10 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
 
 
 def per_user(reports: Reports, method: Method) -> Float64s:
-    """Estimates each user's value from its own reports: (users,), NaN for a user without any.
+    """Estimates users' values from their reports: (users,), NaN without any.
 
-    ua: the mean of its unbiased reports. fixed: weighted by 1 / variance, averaged over a uniform prior of the value;
-    weights depend on no report, so the estimate is exactly unbiased. uwa: weighted by 1 / variance, averaged
-    over the posterior that the same reports give; biased for that (algorithms 12.3).
+    ua: the mean of unbiased reports. fixed: weights 1 / variance under a uniform prior, the same for all reports, so
+    the estimate is unbiased. uwa: weights 1 / variance under the posterior; biased for that (algorithms 12.3).
     """
     if method == "uwa":
         return _weighted(reports, lambda part: 1 / posterior_variances(part))
@@ -62,7 +63,7 @@ def per_user(reports: Reports, method: Method) -> Float64s:
 
 
 def fixed_weights(reports: Reports) -> Float64s:
-    """Weighs services by inverse variances at v^2 = 1/3, their average over a uniform prior: (services,), sum 1."""
+    """Weighs services by inverse variances averaged over a uniform prior: (services,), sum 1."""
     return _weights(tuple(service.mechanism for service in reports.services))
 
 
@@ -77,17 +78,16 @@ def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
 
 
 def posterior_variances(reports: Reports) -> Float64s:
-    """Computes the variance of each service's unbiased report, averaged over each user's posterior: (services, users).
+    """Averages each service's variance over each user's posterior: (services, users).
 
-    Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1 over services, and densities
-    throughout.
+    Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1, and densities throughout.
     """
     deviation = np.sqrt(second_moments(reports))
     return np.stack([service.mechanism.variance(deviation) for service in reports.services])
 
 
 def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
-    """Averages unbiased reports by weight over the services each user answered, a few thousand users at a time."""
+    """Averages unbiased reports by weight over answered services, in chunks of users."""
     starts = range(0, reports.users, _USERS)
 
     def estimate(start: int) -> Float64s:
@@ -107,7 +107,7 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
 
 
 def _worst_variance(reports: Reports, method: Method, heard: NDArray[np.bool_]) -> float:
-    """Averages over users the noise variance of their estimates, at the value where it is largest: v = 0 or 1.
+    """Averages estimates' noise variance over users, at the worst value: 0 or 1.
 
     A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
     """

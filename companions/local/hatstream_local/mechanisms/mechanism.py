@@ -1,4 +1,4 @@
-"""What a local mechanism is: it perturbs one value of one user before the value leaves the user's hands."""
+"""Defines a local mechanism, which perturbs one user's value at its owner."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ epsilon and nothing overflows at a large one; only the finished constant is roun
 
 
 class LocalMechanism(Protocol):
-    """One file of this package holds one mechanism: a frozen dataclass with the epsilon of one report.
+    """Local mechanism: a frozen dataclass with the epsilon of one report.
 
     Values v are in [-1, 1], the common domain. Any two values are neighbours: for every report x and all v, w,
     density(x | v) <= exp(epsilon) density(x | w). `low` and `high` bound the raw reports. Arrays broadcast.
@@ -45,7 +45,7 @@ class LocalMechanism(Protocol):
     def high(self) -> float: ...
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Computes the log density of a raw report given the value (log probability where reports are few)."""
+        """Computes the log density (or probability) of raw reports given values."""
         ...
 
     def unbiased(self, reports: Float64s) -> Float64s:
@@ -57,14 +57,14 @@ class LocalMechanism(Protocol):
         ...
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
-        """Draws one raw report for each value in [-1, 1], which is first rounded to the stated grid.
+        """Draws a raw report for each value, first rounded to the stated grid.
 
         Raises ValueError for a value outside [-1, 1] or not a number.
         """
         ...
 
     def real_epsilon(self) -> float:
-        """Computes the sampler's epsilon on its finite grid: the largest log ratio of two exact probabilities."""
+        """Computes the sampler's exact epsilon, as the largest log probability ratio."""
         ...
 
 
@@ -86,7 +86,7 @@ def to_steps(values: Float64s) -> Int64s:
 
 
 def coin_below(share: Decimal) -> int:
-    """Finds the largest T with T / 2**62 <= share: rounding goes to the side that tells less."""
+    """Computes the largest T with T / 2**62 <= share, the private side."""
     return math.floor(EXACT.multiply(share, Decimal(1 << COIN_BITS)))
 
 
@@ -97,7 +97,7 @@ def flip(threshold: int, size: int, noise: Noise) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One receiver of reports; each user perturbs its value for it independently of the other services."""
+    """Receiver of independently perturbed reports."""
 
     name: str
     mechanism: LocalMechanism
@@ -105,9 +105,9 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """values: float64 (services, users), raw reports; NaN where a user has not answered a service.
+    """Raw reports, float64 (services, users); NaN for an unanswered service.
 
-    Services are kept in the order of their names, so that fusion gives the same bits in whatever order they came.
+    Services are sorted by name, so that fusion gives the same bits in whatever order they came.
     """
 
     services: Sequence[Service]
@@ -133,6 +133,6 @@ class Reports:
         return Reports(self.services, self.values[:, first:last])
 
     def leakage(self) -> float:
-        """Computes the most epsilon that any of these users has given away: the sum over the services it answered."""
+        """Computes the largest epsilon that a user spent over its services."""
         epsilons = np.array([service.mechanism.epsilon for service in self.services])
         return float(np.max(epsilons @ ~np.isnan(self.values), initial=0.0))

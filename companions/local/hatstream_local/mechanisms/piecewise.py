@@ -1,4 +1,4 @@
-"""PM, the piecewise mechanism: the window whose width gives the least variance at the ends of the range."""
+"""PM, the piecewise mechanism: minimal variance at the ends of the range."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,7 +10,7 @@ from hatstream_local.mechanisms.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Piecewise(Window):
-    """Raw reports are unbiased and lie in [-C, C], C = (e^(epsilon / 2) + 1) / (e^(epsilon / 2) - 1).
+    """Piecewise mechanism; unbiased in [-C, C], C = coth(epsilon / 4).
 
     The grid of the sampler and the epsilon that it really has: see `Window`.
     Source: Wang et al. 2019, "Collecting and Analyzing Multidimensional Data with Local Differential Privacy",

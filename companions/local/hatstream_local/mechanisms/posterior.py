@@ -1,4 +1,4 @@
-"""What a user's own reports say about its value: the second moment of the posterior, in O(services) a user.
+"""Computes posterior second moments of users' values, in O(services) a user.
 
 All variances are affine in v^2, so this one moment is all that UWA's weights need. The likelihood is constant in each
 PM and SW report's window, two-sided exponential in a Laplace report, and one of two lines in an SR report: between
@@ -25,7 +25,7 @@ _TABLES = 1 << 12
 
 
 def second_moments(reports: Reports) -> Float64s:
-    """Computes E[v^2 | the user's reports] under a uniform prior on GRID values: (users,); about 1/3 without any."""
+    """Computes E[v^2 | reports] under a uniform prior on GRID values: (users,)."""
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
     signs = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
@@ -53,7 +53,7 @@ def second_moments(reports: Reports) -> Float64s:
 
 
 class _Sums:
-    """Prefix sums over the grid of curve and curve * v^2, for each combination of SR reports and Laplace sides."""
+    """Prefix sums of curve and curve * v^2 by SR reports and Laplace sides."""
 
     def __init__(self, signs: Sequence[StochasticRounding], slopes: Sequence[Laplace]) -> None:
         self._signs, self._slopes = signs, slopes
@@ -71,7 +71,7 @@ class _Sums:
         return zeroth[last] - zeroth[first], second[last] - second[first]
 
     def _prefix(self, number: int) -> Float64s:
-        """Sums from the side where the curve is small, so that a difference loses no digits: (2, GRID + 1)."""
+        """Sums from the curve's small side, without cancellation: (2, GRID + 1)."""
         values = middles(GRID)
         curve, slope = np.zeros(GRID), 0.0
         for laplace in reversed(self._slopes):
@@ -89,7 +89,7 @@ class _Sums:
 
 
 def _digits(columns: Sequence[NDArray[np.int64]], users: int) -> NDArray[np.int64]:
-    """Reads the columns of digits 0, 1, 2 as numbers, the first digit the highest."""
+    """Combines columns of digits 0, 1, 2 into numbers, highest digit first."""
     number = np.zeros(users, np.int64)
     for column in columns:
         number = number * 3 + column

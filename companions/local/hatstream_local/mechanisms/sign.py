@@ -1,4 +1,4 @@
-"""SR, stochastic rounding: the report is one of two numbers, the more likely the nearer the value."""
+"""SR, stochastic rounding: two possible reports, the likelier the nearer the value."""
 
 import math
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from hatstream_local.mechanisms.mechanism import (
 
 @dataclass(frozen=True, slots=True)
 class StochasticRounding:
-    """Reports C or -C, C = coth(epsilon / 2), with P(C | v) = 1/2 + v / (2 C).
+    """Stochastic rounding to C or -C, C = coth(epsilon / 2).
 
-    Source: Duchi, Jordan, Wainwright 2018, section 4, in one dimension.
+    P(C | v) = 1/2 + v / (2 C). Source: Duchi, Jordan, Wainwright 2018, section 4, in one dimension.
 
     The sampler keeps with probability 1 / C (a coin of 62 bits, rounded down) the sign that a fair draw among the
     STEPS steps gives the value, and else a fair sign. Its real epsilon is log((1 + T) / (1 - T)) with T that coin's
@@ -53,7 +53,7 @@ class StochasticRounding:
         return self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Mixes the two ends of the range, so that nothing cancels where one of them is all but sure."""
+        """Mixes the range's two ends, without cancellation near certainty."""
         rare = math.exp(-self.epsilon)
         toward = np.where(reports > 0, values, -values)
         return np.log(((1 + toward) + (1 - toward) * rare) / (2 * (1 + rare)))
@@ -62,7 +62,7 @@ class StochasticRounding:
         return reports
 
     def variance(self, values: Float64s) -> Float64s:
-        """Computes C^2 - v^2, as C^2 - 1 = 1 / sinh(epsilon / 2)^2 and (1 - v) (1 + v)."""
+        """Computes C^2 - v^2 as a sum of positive terms."""
         return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:

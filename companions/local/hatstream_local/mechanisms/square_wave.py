@@ -1,4 +1,4 @@
-"""SW, the square wave: the window whose width gives the largest bound on mutual information."""
+"""SW, the square wave: the window with the largest bound on mutual information."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,11 +10,10 @@ from hatstream_local.mechanisms.window import Window
 
 @dataclass(frozen=True, slots=True)
 class SquareWave(Window):
-    """Raw reports are on the scale o = (v + 1) / 2 of [0, 1] and lie in [-b, 1 + b]; they are biased towards 1/2.
+    """Square wave; reports lie in [-b, 1 + b], biased towards 1/2.
 
-    b = (epsilon e^epsilon - e^epsilon + 1) / (2 e^epsilon (e^epsilon - 1 - epsilon)), which is 1/2 at epsilon 0; worked
-    out with 80 digits it needs no series. The window has the relative width 2 b.
-    The grid of the sampler and the epsilon that it really has: see `Window`.
+    b = (epsilon e^epsilon - e^epsilon + 1) / (2 e^epsilon (e^epsilon - 1 - epsilon)), on o = (v + 1) / 2; 1/2 at
+    epsilon 0. With 80 digits it needs no series. The window has the relative width 2 b; sampler's grid: see `Window`.
     Source: Li et al. 2020, "Estimating Numerical Distributions under Local Differential Privacy", section 4.2.
     """
 

@@ -1,4 +1,4 @@
-"""What PM and SW share: the report falls into a window that slides with the value, or anywhere."""
+"""Shared part of PM and SW: a window that slides with the value."""
 
 import math
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ from hatstream_local.mechanisms.mechanism import (
 
 @dataclass(frozen=True, slots=True)
 class Window(ABC):
-    """With probability `keep` the report is uniform in a window around the value, else uniform over the whole range.
+    """Mechanism uniform in a window with probability `keep`, else over the range.
 
     Written in the common domain after unbiasing, PM and SW are this one family and differ in the window's width w
     (in units of the distance 2 that its centre slides) and in how a raw report is written down:
@@ -82,13 +82,13 @@ class Window(ABC):
         return self.raw_middle + self.raw_slope * self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Takes one of two levels: log((1 - keep) / range) outside the window, and epsilon more inside."""
+        """Computes log((1 - keep) / range) outside the window, plus epsilon inside."""
         outside = math.log(self.uniform / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
         return np.asarray(outside + self.epsilon * inside)
 
     def centres(self, reports: Float64s) -> Float64s:
-        """Finds the value whose window's centre is at a raw report; windows of values within `width` of it hold it."""
+        """Computes values whose windows are centred at the raw reports."""
         return self.unbiased(reports) * self.keep
 
     def unbiased(self, reports: Float64s) -> Float64s:

@@ -23,7 +23,7 @@ def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
 
 
 def loaded(path: Path, *, quiet: bool) -> Specification:
-    """Loads a specification, and shows how far that is where it has a file of very many places."""
+    """Loads a specification, with progress for large files of places."""
     from hatstream.api import load
 
     with progress_bars(quiet=quiet) as report:
@@ -39,7 +39,7 @@ def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Sur
 
 
 def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
-    """Adds the shapes of places that the specification names by a file. path: of the specification."""
+    """Adds shapes of the specification's file of places. path: of the specification."""
     places = None if spec.places is None else spec.places.pieces.places
     if places is None or not places.geometries:
         return around

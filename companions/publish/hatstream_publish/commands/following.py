@@ -1,4 +1,4 @@
-"""Keeps a published folder current: beside a run, or until it is told to stop."""
+"""Keeps a published folder current, during a run or until stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
-    """Updates a site whenever its results change, and a last time when it is told to stop.
+    """Updates a site whenever results change, and once more at the stop.
 
     Whatever keeps an update from being made is said, once until it changes: the folder stays as it was, and the next
     look tries again. A file that cannot be used is named once, when two looks find the same.
@@ -58,14 +58,9 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
 
 @contextmanager
 def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, folder: Path) -> Iterator[None]:
-    """Keeps a folder that `publish` made before current while a run writes results, and once when it has ended.
+    """Updates a published folder while a run writes `results`, and once at its end.
 
-    Args:
-        spec, spec_path, place: Of the run: its specification and its account.
-        results: The folder that it writes.
-        folder: The published folder.
-
-    Raises UsageError where `publish` has not made the folder.
+    Raises UsageError where `publish` has not made the folder. spec, spec_path, place: of the run.
     """
     from hatstream_publish.commands.publish import asked_site
 
@@ -86,7 +81,7 @@ def wishes_path(folder: Path) -> Path:
 
 
 def write_wishes(folder: Path, wishes: Mapping[str, Any]) -> None:
-    """Keeps what was asked for, not for the public: paths are among it. May raise OSError."""
+    """Stores a site's options privately, since they hold paths. Raises OSError."""
     import msgspec
 
     folder.parent.mkdir(parents=True, exist_ok=True)

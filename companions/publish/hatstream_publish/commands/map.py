@@ -1,4 +1,4 @@
-"""`hatstream map`: one HTML file with the hexagons of result files, to open from disk."""
+"""`hatstream map`: draw result files as one HTML file, to open from disk."""
 
 from __future__ import annotations
 

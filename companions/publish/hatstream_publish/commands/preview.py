@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 
 
 class _Files(SimpleHTTPRequestHandler):
-    """Answers with regular files of the folder: not with hidden ones, those that links lead to elsewhere, or lists."""
+    """Serves regular files of the folder: no hidden ones, outward links or lists."""
 
     def send_head(self) -> Any:
         root, path = Path(self.directory).resolve(), Path(self.translate_path(self.path))

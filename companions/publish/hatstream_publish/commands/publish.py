@@ -1,4 +1,4 @@
-"""`hatstream publish`: a static site of released values, with a privacy card and where its values come from."""
+"""`hatstream publish`: make a static site of released values with a privacy card."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def asked_site(
     *,
     follows: bool,
 ) -> Site:
-    """Makes the site that options ask for. texts: the other options. Raises UsageError and InputError."""
+    """Makes the site of a command's options. Raises UsageError and InputError."""
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import Site
 

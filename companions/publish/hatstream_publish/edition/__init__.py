@@ -1,1 +1,1 @@
-"""A folder that an open-data portal takes: tables, their dictionary, a privacy card, provenance, a map."""
+"""Makes a folder for open-data portals: tables, dictionary, privacy card, provenance, map."""

@@ -1,4 +1,4 @@
-"""Plain files for programs: a table of each day, the latest slot, an index of days, and their description."""
+"""Writes programs' files: tables of days, newest slot, index, and their description."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/opena
 
 
 class PublishedDay(NamedTuple):
-    """A day's files. columns: of its table, none where no value of the day may be used. content: by name."""
+    """Files of a day by name; columns: None without a usable value."""
 
     date: str
     rows: int
@@ -36,11 +36,9 @@ class NewestSlot(NamedTuple):
 
 
 def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
-    """Makes a day's table as GeoParquet and, with its places' values of the whole day, as JSON.
+    """Writes a day's table as GeoParquet, and its places' daily values as JSON.
 
-    Args:
-        rows: Of the day's slots.
-        day: Of the day as a whole.
+    rows: of the day's slots. day: of the day's places.
     """
     everything = edition.wishes.everything
     table, whole = (published(part, places, everything=everything) for part in (rows, day))
@@ -54,7 +52,7 @@ def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places
 
 
 def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
-    """Finds the newest slot, one that is no forecast if there is any. rows: of the newest day."""
+    """Picks the newest slot, preferably no forecast. rows: of the newest day."""
     forecasts = pc.equal(rows["status"], "forecast")
     settled = rows.filter(pc.invert(forecasts))
     chosen = settled if settled.num_rows else rows
@@ -88,7 +86,7 @@ def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes
 
 
 def openapi(edition: Edition) -> dict[str, Any]:
-    """Describes the files in OpenAPI 3.1; they have no queries: ranges are read from Parquet by the client."""
+    """Describes the files in OpenAPI 3.1; clients read ranges from Parquet."""
     wishes = edition.wishes
     date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
     latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}

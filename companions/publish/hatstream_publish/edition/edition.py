@@ -1,4 +1,4 @@
-"""What one published folder is about: everything that its records say, all of it public."""
+"""Collects the public facts about one published folder."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ NAMES = tuple(licence.name for licence in _KNOWN)
 
 
 def licence(name: str) -> Licence:
-    """Finds a licence by its name in any case; one that is not known has no address."""
+    """Looks up a licence by case-insensitive name; unknown ones have no address."""
     return next((entry for entry in _KNOWN if entry.name.lower() == name.lower()), Licence(name, name, ""))
 
 
@@ -46,9 +46,9 @@ PERIODS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What whoever publishes wants to be said. url: where the folder will be found; empty: addresses are relative.
+    """Publisher's texts; url: the folder's address, empty for relative ones.
 
-    everything: values that are not to be used are published too.
+    everything: unusable values are published too.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Wishes:
 
 
 class Extent(NamedTuple):
-    """Slots: first start, last end, number, and starts of those that are due and not released."""
+    """Slots' first start, last end, number, and starts of missing ones."""
 
     first: str
     last: str
@@ -71,8 +71,10 @@ class Extent(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """specification: its text. entry: hash of its newest release in the ledger, which tells all entries before it and
-    is the same whatever audit events follow. is_signed: the ledger's signatures were compared."""
+    """Origin of the values; specification: its text.
+
+    entry: hash of its newest release in the ledger, which proves all before. is_signed: signatures were compared.
+    """
 
     specification: str
     entry: str

@@ -1,4 +1,4 @@
-"""The records of a published folder: a Data Package, a DCAT record, a dictionary, and a page for people."""
+"""Writes a folder's records: Data Package, DCAT, dictionary, and a page for people."""
 
 import csv
 import io
@@ -76,7 +76,7 @@ def _resource(part: PublishedFile) -> dict[str, Any]:
 
 
 def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
-    """Describes a CSV or a Parquet file: without it validators guess types, and take a place's id for a date.
+    """Describes a table's columns, so that validators need not guess types.
 
     Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
     """

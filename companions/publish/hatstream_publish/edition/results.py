@@ -1,4 +1,4 @@
-"""Result files of a folder that grows, each read once; one that cannot be used is named and left out."""
+"""Reads a growing folder's result files once each; unusable ones are named."""
 
 import glob
 import os
@@ -33,11 +33,7 @@ class Stamp(NamedTuple):
 class ResultFiles:
     """Follows the result files that a pattern matches.
 
-    Attributes:
-        pattern: A folder, or files as a glob pattern.
-        spec: The specification whose rows they must hold.
-        places: Shapes that places of rows must have.
-        skipped: Why a file is left out, by its path.
+    places: shapes required for the rows' places. skipped: reasons of omitted files by path.
     """
 
     pattern: str
@@ -69,7 +65,7 @@ class ResultFiles:
         return True
 
     def results(self) -> dict[str, pa.Table]:
-        """Joins the rows of all files, by product; a file that contradicts older ones is left out."""
+        """Joins the rows of all files by product, without files that contradict older ones."""
         tables, contradictions = dict(self._tables), {}
         try:
             joined = _joined(tables)
@@ -103,7 +99,7 @@ class ResultFiles:
             yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
 
     def _read(self, stamp: Stamp) -> Mapping[str, pa.Table]:
-        """Reads a file, and looks at all in it that could stop an edition. Raises InputError, OSError and _DAMAGE."""
+        """Reads and validates a file. Raises InputError, OSError and _DAMAGE."""
         if not stat.S_ISREG(os.stat(stamp.path).st_mode):
             raise InputError("is no regular file")
         tables = read_results([Path(stamp.path)])

@@ -1,4 +1,4 @@
-"""A published folder as a static site, and what keeps it current: tables, days, records, map, pointer."""
+"""Builds a published folder as a static site, and updates it."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,7 +70,7 @@ _TITLES = {
 
 
 class Changes(NamedTuple):
-    """rows: of each table, how many are published and of how many. changed: names of files that were written."""
+    """Rows of each table, published and in total; changed: names of written files."""
 
     rows: Mapping[str, tuple[int, int]]
     files: Mapping[str, str]
@@ -79,12 +79,9 @@ class Changes(NamedTuple):
 
 @dataclass
 class Site:
-    """A folder for the public, and the results that it is made of.
+    """Public folder with the results that it is made of; dates: first, last.
 
-    Attributes:
-        dates: First and last local date; rows beyond are left out.
-        follows: Whether it grows: the map asks for what is new, and tables of the whole range hold days before the
-            newest alone, so that they change once a day.
+    follows: the map polls for updates, and tables of the range end before the newest day, so that they change daily.
     """
 
     folder: Path
@@ -102,9 +99,9 @@ class Site:
     _digests: dict[str, str] = field(default_factory=dict)
 
     def update(self) -> Changes | None:
-        """Brings the folder up to date; None where there is no row yet.
+        """Updates the folder; None without any row, and unchanged on an error.
 
-        Raises InputError, UsageError, OSError, and LedgerError where the ledger is not whole: the folder stays then.
+        Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
         for path, why in () if self.follows else self.files.skipped.items():
@@ -124,7 +121,7 @@ class Site:
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:
-        """Makes every day's files again after an update that failed: what it put aside is gone."""
+        """Forgets all days after a failed update, whose staged files are gone."""
         try:
             yield
         except BaseException:
@@ -132,7 +129,7 @@ class Site:
             raise
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        """Keeps the rows of the dates; without --all not those of slots of which anything is a forecast."""
+        """Selects rows of the dates; slots with any forecast need --all."""
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
         rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
         if self.wishes.everything:
@@ -141,8 +138,7 @@ class Site:
         return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
 
     def _edition(self, rows: pa.Table) -> Edition:
-        """Walks the ledger. Raises LedgerError where it is not whole, InputError where it has nothing of the
-        specification."""
+        """Verifies the ledger and describes the edition. Raises LedgerError, InputError."""
         starts, ends = (
             sorted(rows[name].unique().to_pylist(), key=datetime.fromisoformat) for name in ("slot_start", "slot_end")
         )
@@ -165,8 +161,7 @@ class Site:
     def _put(
         self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate
     ) -> Mapping[str, tuple[int, int]]:
-        """Puts every file; returns how many rows each table has, and of how many. Raises InputError where nothing is
-        left to publish."""
+        """Stages every file, and returns tables' published and total rows. Raises InputError."""
         rows, places = with_days(results), self.around.places
         days = self._put_days(edition, results, update)
         tables = self._whole_tables(edition, results, days[-1].date)
@@ -200,7 +195,7 @@ class Site:
         }
 
     def _put_days(self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate) -> list[PublishedDay]:
-        """Makes the files of days of which a result file is new; the others are as they were."""
+        """Renders days with new result files; other days' files are reused."""
         stamps, days = self.files.stamps_of_days(), []
         by_slot, by_day = (table_of(results, name) for name in (HATS, OF_DAYS))
         for date in sorted({start[:10] for rows in (by_slot, by_day) for start in _starts(rows)}):
@@ -230,7 +225,7 @@ class Site:
         return self._tables[1]
 
     def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
-        """Makes the map: with its data, or as a page that asks the pointer for them."""
+        """Renders the map with its data, or as a page that polls the pointer."""
         texts = MapTexts(self.wishes.title, edition.account.guarantee, *self.tiles)
         places, ground = self.around.places, self.around.ground
         if not self.follows:
@@ -324,7 +319,7 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
 
 
 def _created(folder: Path) -> datetime | None:
-    """Reads when the former edition was made: one that is the same keeps its time."""
+    """Reads the time of an earlier edition, which an identical one keeps."""
     try:
         provenance = msgspec.json.decode((folder / "provenance.json").read_bytes(), type=dict[str, Any])
         return datetime.fromisoformat(provenance["created"])

@@ -27,15 +27,14 @@ class ColumnEntry(NamedTuple):
 
 
 def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
-    """Describes the columns in the order of the table's schema. Raises KeyError for a column that nobody has
-    described."""
+    """Describes the columns in the schema's order. Raises KeyError for an unknown one."""
     declared = {name: ColumnEntry(name, column.meaning, column.unit) for name, column in result_columns(spec).items()}
     entry_of = declared | {entry.name: entry for entry in _published(declared, max(spec.cells.resolution - 1, 0))}
     return [entry_of[name] for name in table.names]
 
 
 def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[ColumnEntry]:
-    """Lists the columns that a published table has of its own, and those of which it says more."""
+    """Lists columns of published tables alone, and those with fuller descriptions."""
     listed = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     ends = [
         ColumnEntry(f"own_{name}", f"Of own_value: {_lowered(declared[name].meaning)}", "column unit")
@@ -72,9 +71,9 @@ def _lowered(text: str) -> str:
 
 
 def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:
-    """Writes GeoParquet 1.1 with the columns' meanings in the schema; what the package says is under the key hatstream.
+    """Writes GeoParquet 1.1 with column meanings; `about` is JSON under key hatstream.
 
-    about: JSON. Source: https://geoparquet.org/releases/v1.1.0/
+    Source: https://geoparquet.org/releases/v1.1.0/
     """
     shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if cell != CITY}
     for name in ("slot_start", "slot_end"):

@@ -1,4 +1,4 @@
-"""A published folder brought up to date: new files first, the pointer last, nothing rewritten that did not change."""
+"""Updates a published folder: changed files first, the pointer last."""
 
 import fcntl
 import hashlib
@@ -23,13 +23,9 @@ SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.
 
 @dataclass
 class FolderUpdate:
-    """What takes its place in a folder when all of it is on disk.
+    """Staged update of a folder, moved into place once it is on disk.
 
-    Attributes:
-        folder: The published folder.
-        former: SHA-256 of files that this process put there before.
-        changed: Names of files that are not as they were.
-        digests: SHA-256 of every file, by name.
+    former: SHA-256 of files that this process wrote earlier. digests: SHA-256 of every file, by name.
     """
 
     folder: Path
@@ -52,7 +48,7 @@ class FolderUpdate:
         self.digests[name] = digest
 
     def commit(self) -> None:
-        """Moves files to their places, the pointer last, then removes what the former edition had. Raises OSError."""
+        """Moves staged files into place, then deletes obsolete ones. Raises OSError."""
         sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
         former = _named_in(self.folder / SUMS)
         self.put(SUMS, sums.encode())
@@ -69,10 +65,9 @@ class FolderUpdate:
 
 @contextmanager
 def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
-    """Opens a published folder, or a new one, for one update.
+    """Opens a published or new folder for one update.
 
-    Raises UsageError for a folder that holds something else, or a key or a ledger, InputError while another process
-    updates it, and OSError.
+    Raises UsageError for foreign content, keys or ledgers, InputError during another process's update, and OSError.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / PACKAGE).exists() and not _is_begun(folder):
         raise UsageError(f"{folder} holds other files than what `publish` writes: name another folder")
@@ -96,19 +91,19 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
 
 
 def _order(name: str) -> tuple[bool, ...]:
-    """Puts first what says whose folder it is, and last what tells readers of the others."""
+    """Orders files: the folder's mark first, the readers' pointer last."""
     return name == LATEST, name == SUMS, name != PACKAGE
 
 
 def refuse_secrets(folder: Path) -> None:
-    """Raises UsageError where a key or a ledger lies in a folder for the public."""
+    """Raises UsageError where a key or a ledger lies in a public folder."""
     for pattern in SECRETS:
         if secret := next(folder.rglob(pattern), None):
             raise UsageError(f"{secret} lies in the folder for the public: keep ledgers and keys elsewhere")
 
 
 def _is_begun(folder: Path) -> bool:
-    """Says whether a first update was killed here: there is nothing but what it put aside."""
+    """Recognises a first update that was killed: only staged files."""
     return {path.name for path in folder.iterdir()} <= {_STAGING}
 
 
@@ -122,7 +117,7 @@ def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
 
 
 def _named_in(sums: Path) -> set[str]:
-    """Reads the names in a file of checksums; those that lead out of the folder are left out."""
+    """Reads the names in a checksum file, without those outside the folder."""
     if not sums.is_file():
         return set()
     names = {line.partition("  ")[2] for line in sums.read_text("utf-8", "replace").splitlines()}

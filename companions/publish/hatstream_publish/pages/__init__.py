@@ -1,1 +1,1 @@
-"""Pages for people: the map and the report, each one HTML file that opens from disk without a network."""
+"""Renders the map and the report, each as one HTML file without network."""

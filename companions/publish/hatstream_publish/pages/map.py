@@ -1,4 +1,4 @@
-"""The map: places coloured by their estimates, a slider over slots, and what is known of a place; one file."""
+"""Renders the map: coloured places, a slider over slots, and details of places."""
 
 import base64
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from hatstream_publish.pages.rows import ADVICE, STATUSES
 
 @dataclass(frozen=True)
 class MapTexts:
-    """title, claim: what the page is called, and a sentence on what the release guarantees.
+    """Texts of the page; claim: a sentence on the guarantee.
 
-    tiles: a template of raster tiles' addresses ("https://host/{z}/{x}/{y}.png") that the browser then loads, None for
-    a map that asks for nothing. credit: whom the tiles are by. language: of the page; None: the browser's.
+    tiles: template of raster tiles ("https://host/{z}/{x}/{y}.png"), None for no requests. credit: their makers.
+    language: of the page; None for the browser's.
     """
 
     title: str
@@ -55,7 +55,7 @@ def draw_map(
 
 
 def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None, follow_s: float = 5) -> bytes:
-    """Makes the page with its data inside, or one that asks its server for them at `source`, again each `follow_s`."""
+    """Renders the page with its data, or polling `source` every `follow_s` seconds."""
     settings = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",

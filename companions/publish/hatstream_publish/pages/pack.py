@@ -1,4 +1,4 @@
-"""What a map's program reads, small: a line of JSON, then arrays byte by byte, compressed.
+"""Packs a map's data compactly: a line of JSON, then compressed byte planes.
 
 `templates/map/unpack.js` reads it. An array of numbers of several bytes is stored as all their lowest bytes, then all
 the next ones: neighbours are alike, and compress.
@@ -58,7 +58,7 @@ class _Grid(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """What can be shown: columns of a value and its bounds, and of its status. statistic: whose rows, None for all."""
+    """Drawable columns: value, bounds and status; statistic: of which rows, None for all."""
 
     title: str
     columns: tuple[str, str, str]
@@ -69,9 +69,9 @@ class _Layer(NamedTuple):
 def packed(
     rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
 ) -> bytes:
-    """Packs a map's data. rows: of slots, see `read_rows`. standing: what places are usually; else other days say it.
+    """Packs a map's data. Raises InputError where a place has no shape.
 
-    Raises InputError where a place has no shape.
+    rows: of slots, see `read_rows`. standing: usual values of places; else other days give them.
     """
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
@@ -106,7 +106,7 @@ def packed(
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Reads what each place is usually, by the newest map of it, in USUAL_KMH; and where that is the area's value."""
+    """Reads places' usual values, in USUAL_KMH, and marks those of the area."""
     newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
@@ -120,7 +120,7 @@ def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
 
 
 def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
-    """Says whether values are those of all days until a slot's end, and how many days each rests on where rows say."""
+    """Detects cumulative values over all days, with days behind each if known."""
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
     if "days" not in rows.column_names:
         return {"standing": is_standing, "days": []}
@@ -130,7 +130,7 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
 
 
 def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Tells how many vehicles were at a place at least, where rows say it of any; 0 where they do not."""
+    """Packs lower bounds of vehicles by slot and place, if rows have any."""
     if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
         return {}
     matrix = np.zeros(grid.shape, np.uint8)
@@ -144,7 +144,7 @@ def _by_byte(array: Array) -> bytes:
 
 
 def _grid(rows: pa.Table) -> _Grid:
-    """Raises InputError for slots that are no instants, and for a matrix that no page can hold."""
+    """Indexes rows by slot and place. Raises InputError for invalid or too many slots."""
     try:
         starts = sorted(rows["slot_start"].unique().to_pylist(), key=_instant)
     except ValueError:
@@ -184,7 +184,7 @@ def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
 
 
 class _Codes(dict[str, int]):
-    """Numbers of the different ways of being known, in the order in which they are met."""
+    """Codes of rows' origins, numbered on first use."""
 
     def of(self, texts: pa.ChunkedArray) -> Array:
         for text in sorted(texts.unique().to_pylist()):
@@ -201,7 +201,7 @@ def _code(text: str) -> dict[str, Any]:
 
 
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
-    """Lists what can be shown: each statistic's value, and whatever else has an interval of its own."""
+    """Lists layers: each statistic's value, and other columns with intervals."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
@@ -212,7 +212,7 @@ def _layers(rows: pa.Table) -> Iterable[_Layer]:
 def _packed_layer(
     rows: pa.Table, grid: _Grid, number: int, layer: _Layer, codes: _Codes, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    """Adds a layer's matrices; answers with what its head says. Numbers are stored as (number - origin) / step."""
+    """Packs a layer's matrices as (number - origin) / step, and returns its header."""
     name, chosen = f"layer{number}", _chosen(rows, layer)
     subset = rows.filter(pa.array(chosen))
     slot, place = grid.slot[chosen], grid.place[chosen]
@@ -242,7 +242,7 @@ def _chosen(rows: pa.Table, layer: _Layer) -> Array:
 
 
 def is_beside(rows: pa.Table) -> Array:
-    """Says of which rows the value of something coarser is drawn: only that is known."""
+    """Marks rows that show a coarser value, the only one known."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
     is_parent: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
@@ -256,7 +256,7 @@ def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
 
 
 def _known(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
-    """Says how each row is known: its status, its mechanism, and what its drawn value is about."""
+    """Joins each row's status, mechanism, and the place of its drawn value."""
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
@@ -285,7 +285,7 @@ def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
 
 
 def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
-    """Lists kinds, numbers of parts and of positions, and positions as steps from the one before, near the middle."""
+    """Packs shapes: kinds, numbers of parts and positions, steps between positions."""
     parts = [part for shape in shapes for part in shape.parts]
     flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)
     flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])

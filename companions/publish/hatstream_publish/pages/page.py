@@ -1,4 +1,4 @@
-"""One HTML file from a template: data and program travel inside of it, and the browser may load nothing else."""
+"""Renders one HTML file from a template, with data and program inside."""
 
 import base64
 import csv
@@ -28,10 +28,10 @@ def render(
     language: str | None = None,
     **texts: Any,
 ) -> bytes:
-    """Makes a page whose Content-Security-Policy names the hashes of its own program and style, and nothing more.
+    """Renders a page whose Content-Security-Policy allows its own program and style alone.
 
-    images: an address that pictures may come from. connects: the program may ask the server that the page is from.
-    frames: the page may show others of its folder. language: of the page; None: the browser's.
+    images: allowed source of pictures. connects: its server may be asked. frames: pages of its folder may be shown.
+    language: of the page; None for the browser's.
     """
     page = text_of(template, policy=_POLICY, **texts)
     page = page.replace(_WORDS, script_json({"site": language, "table": words()}), 1)
@@ -65,7 +65,7 @@ def words() -> list[list[str]]:
 
 
 def script_json(data: Mapping[str, Any]) -> str:
-    """Writes JSON that may stand inside a <script> element: no text of the data can end it."""
+    """Encodes JSON for a <script> element, which no text can end."""
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
@@ -74,7 +74,7 @@ def _hash(text: str) -> str:
 
 
 def _origin(address: str | None) -> str:
-    """Names scheme and host, as a policy names them: nothing of the address can add another rule."""
+    """Extracts scheme and host for a policy; no further rule can slip in."""
     parts = urlsplit(address or "")
     host = re.sub(r"[^A-Za-z0-9.:-]", "", parts.netloc.rpartition("@")[2])
     return f"{parts.scheme}://{host}" if host and parts.scheme in ("http", "https") else ""

@@ -1,4 +1,4 @@
-"""Places and ground of maps: public names and shapes, from GeoJSON files or from H3 itself."""
+"""Reads public names and shapes of maps, from GeoJSON or H3."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,10 +35,7 @@ _DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 
 
 @dataclass(frozen=True)
 class DrawnShape:
-    """A line or an area. parts: of a line its lines, of an area its rings, which fill by the even-odd rule.
-
-    geometry: as GeoJSON has it.
-    """
+    """Line, or area with rings by the even-odd rule; geometry: GeoJSON."""
 
     kind: str
     parts: tuple[tuple[Position, ...], ...]
@@ -47,10 +44,9 @@ class DrawnShape:
 
 @dataclass(frozen=True)
 class Place:
-    """A place of a map, by its id.
+    """Place of a map; name: empty if unnamed.
 
-    name: as people call it, empty where nobody says. note: what else is public of it, such as its routes. departures:
-    of a timetable, on all its days.
+    note: further public text, such as its routes. departures: of a timetable, on all its days.
     """
 
     id: str
@@ -67,7 +63,7 @@ class NamedPlaces:
     named: Mapping[str, Place] = field(default_factory=dict)
 
     def place(self, place_id: str) -> Place:
-        """Finds the place of a row, with a shape. Raises InputError where nobody knows where it lies."""
+        """Returns a row's place with its shape. Raises InputError without one."""
         place = self.named.get(place_id, Place(place_id))
         if place.shape is not None:
             return place
@@ -85,7 +81,7 @@ class NamedPlaces:
         )
 
     def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
-        """Gives shapes to places that have none of their own. geometries: GeoJSON by id. Raises InputError."""
+        """Adds missing shapes. geometries: GeoJSON by id. Raises InputError."""
         shaped = dict(self.named)
         for place_id, geometry in geometries.items():
             named = shaped.get(place_id, Place(place_id))
@@ -96,7 +92,7 @@ class NamedPlaces:
 
 @dataclass(frozen=True)
 class GroundLine:
-    """A line or an area under a map, such as a route or a lake. colour: as CSS has it (#rrggbb), or empty.
+    """Background line or area, such as a route or lake; colour: CSS.
 
     kind: of an area, `water`, `park` or another word.
     """
@@ -108,10 +104,9 @@ class GroundLine:
 
 
 def read_places(path: Path | None) -> NamedPlaces:
-    """Reads names and shapes of places: a feature each, with `place` (or `cell`, `id`, or `name` alone), `name`, `note`
-    and `departures`.
+    """Reads GeoJSON features of places. Raises InputError.
 
-    Raises InputError.
+    Their properties: `place` (or `cell`, `id`, or `name` alone), `name`, `note` and `departures`.
     """
     if path is None:
         return NamedPlaces()
@@ -130,9 +125,9 @@ def read_places(path: Path | None) -> NamedPlaces:
 
 
 def read_ground(path: Path | None) -> Sequence[GroundLine]:
-    """Reads lines and areas under a map: features with `name`, `kind` and `colour`, or `route_color` as GTFS has it.
+    """Reads GeoJSON features of the background. Raises InputError.
 
-    Raises InputError.
+    Their properties: `name`, `kind` and `colour`, or `route_color` as GTFS has it.
     """
     lines = []
     for feature in [] if path is None else _features(path):
@@ -189,14 +184,14 @@ def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
 
 
 def _position(longitude: float, latitude: float) -> Position:
-    """Reads a position; longitudes may pass the antimeridian. Raises TypeError for no number, ValueError if too far."""
+    """Checks a position beyond the antimeridian. Raises TypeError or ValueError."""
     if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
         raise ValueError
     return float(longitude), float(latitude)
 
 
 def middle_of(lons: Float64s) -> float:
-    """Finds the longitude opposite to the widest gap around the globe, from -180 to 180; 0 for none."""
+    """Computes the longitude opposite the widest gap, -180 to 180; 0 for none."""
     if not lons.size:
         return 0.0
     around = np.unique(lons % 360)
@@ -206,7 +201,7 @@ def middle_of(lons: Float64s) -> float:
 
 
 def turns(lons: Float64s, middle: float) -> Float64s:
-    """Finds what to add to each longitude, a multiple of 360, so that it is at most half a turn from the middle."""
+    """Computes multiples of 360 that bring longitudes within half a turn of `middle`."""
     return 360 * np.rint((middle - lons) / 360)
 
 

@@ -1,4 +1,4 @@
-"""The report: what is promised in plain words, what was spent, how good the figures are, what is missing."""
+"""Renders the report: promise, spending, quality and gaps, in plain words."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ CHANNELS = (
 
 
 class Odds(NamedTuple):
-    """Probabilities of a guess, as the card has them: before publication, and bounds after it."""
+    """Probabilities of a guess: before publication, and bounds after it."""
 
     before: float
     most: float
@@ -44,13 +44,13 @@ class Odds(NamedTuple):
 
 
 def odds(epsilon: float) -> list[Odds]:
-    """Bounds odds by Bayes' rule with a likelihood ratio of at most e^epsilon either way."""
+    """Bounds posterior odds, given a likelihood ratio of at most e^epsilon."""
     factor = math.exp(min(epsilon, 700.0))
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
 def span_odds(account: AccountReport) -> list[dict[str, Any]]:
-    """Tells the odds of somebody as sure as not, in every span of days that an account limits, shortest first."""
+    """Computes the odds of each limited span of several days, shortest first."""
     return [
         {
             "days": bound.days,
@@ -110,7 +110,7 @@ _AS_GOOD_AS_CERTAIN = 1e-10
 
 
 def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
-    """Tells the odds of somebody who was as sure as not; rounded away from one half, for these are bounds."""
+    """Computes the odds for an even guess, rounded away from one half."""
     epsilon = float(spent)
     share = 1 / (1 + math.exp(min(epsilon, 700.0)))
     digits = 0 if 100 * share < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * share))
@@ -144,7 +144,7 @@ def _region(spec: Specification) -> str:
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
-    """Sums up per statistic and status: rows, the share that is reliable, how wide intervals are (half-widths)."""
+    """Summarises rows, reliable share and half-widths by statistic and status."""
     classes: list[Mapping[str, Any]] = []
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))

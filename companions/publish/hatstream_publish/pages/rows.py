@@ -1,4 +1,4 @@
-"""Result files as the pages take them: rows of slots, or of one product of places."""
+"""Reads result files for pages: rows of slots, or of one product."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ LIVE_MECHANISM = "-live"
 
 
 def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.Table]:
-    """Reads the rows of all files, by product, HATs first. Raises InputError, also for no row."""
+    """Reads all files' rows by product, HATs first. Raises InputError without rows."""
     tables = read_files(pattern)
     if not any(table.num_rows for table in tables.values()):
         raise InputError("the result files hold no row: there is nothing to show")
@@ -52,7 +52,7 @@ def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa
 
 
 def read_rows(pattern: str | Sequence[str | Path | pa.Table]) -> pa.Table:
-    """Reads the rows of slots. Raises InputError. Of places: the rows of one product of theirs, alone."""
+    """Reads rows of slots, or of a single product of places. Raises InputError."""
     return _rows_of(read_results(pattern))
 
 
@@ -72,7 +72,7 @@ def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
 
 
 def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Fills with a place's day the slots of which it has no row, as maps show them; a day without slots is one."""
+    """Fills missing slots with their place's day; a day without slots is one."""
     if DAYS not in tables:
         return tables[HATS]
     date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)
@@ -89,10 +89,7 @@ def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def read_days_of_places(pattern: str | Sequence[str | Path | pa.Table]) -> tuple[pa.Table, pa.Table | None]:
-    """Reads rows as `read_rows`; where they are days of places, these places' standing values too if there are any.
-
-    Raises InputError.
-    """
+    """Reads rows, and the standing values of days of places. Raises InputError."""
     tables = read_results(pattern)
     if set(tables) == {PLACE_DAY, STANDING}:
         return tables[PLACE_DAY], tables[STANDING]
@@ -100,7 +97,7 @@ def read_days_of_places(pattern: str | Sequence[str | Path | pa.Table]) -> tuple
 
 
 def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
-    """Raises InputError for rows of another specification: what is said of this one would not be theirs."""
+    """Raises InputError for rows of another specification."""
     others = set(rows["spec_id"].unique().to_pylist()) - {spec_id}
     if others:
         raise InputError(f"the result files hold rows of {min(others)}, and {name} is {spec_id}")

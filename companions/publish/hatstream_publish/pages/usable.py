@@ -1,4 +1,4 @@
-"""Result rows as the public is shown them: the values that may be used, each with what it is of; and as CSV."""
+"""Selects publishable values, labels their subject, and writes CSV."""
 
 import io
 from collections.abc import Callable
@@ -24,8 +24,10 @@ _NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "eps
 
 
 def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Table:
-    """Gives rows as they are published, by slot and place. everything: values that are not to be used as well, and what
-    each place's own value is. Where nothing is left the table has no column."""
+    """Selects rows to publish by slot and place; no columns if none remain.
+
+    everything: unusable values too, with each place's own.
+    """
     if not everything:
         rows = rows.filter(pc.and_(pc.is_in(rows["status"], pa.array(USABLE)), pc.is_valid(rows["value"])))
     if not rows.num_rows:
