@@ -81,21 +81,21 @@ counts_options = packed(
 @counts_options
 @click.option(
     "--within",
-    "within_kmh",
+    "within",
     default=2.0,
     show_default=True,
     type=FiniteRange(0, min_open=True),
-    metavar="KMH",
-    help="Say how many vehicles an interval of so many km/h to either side needs.",
+    metavar="WIDTH",
+    help="Say how many vehicles an interval of so much to either side needs, in the value's unit.",
 )
 @json_option
 def plan(
     spec_path: Path,
     counts_of: Callable[[Specification, Report], Given],
-    within_kmh: float,
+    within: float,
     as_json: bool,
 ) -> None:
-    """Forecast noise, bias, error and composed total, and how many vehicles an interval of ±2 km/h needs.
+    """Forecast noise, bias, error and composed total, and how many vehicles an interval of ±2 needs.
 
     It spends nothing, needs no ledger and no key, and no speed decides anything: counts, U, epsilon and speed.prior do;
     under mechanism "levels" the region, the fleet and the total.
@@ -111,7 +111,7 @@ def plan(
 
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
-        result: Made = of_kind(spec, "plan")(spec, within_kmh, counts_of(spec, report), report)
+        result: Made = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
     beware = list(foreseen(spec, date.today()))
     if as_json:
         click.echo(msgspec.json.encode({**msgspec.to_builtins(result.planned), "beware": beware}).decode())
@@ -128,24 +128,24 @@ class Made(NamedTuple):
     show: Callable[[Console], None]
 
 
-def plan_hats(spec: Specification, within_kmh: float, source: Given, report: Report) -> Made:
+def plan_hats(spec: Specification, within: float, source: Given, report: Report) -> Made:
     """Plans a release of each HAT by itself. source: None for typical counts."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
     from pipelines.plan.needs import needs_of
 
     counts, recount = source or (sources.typical_counts(), None)
-    planned = plan(spec, counts, recount, report, within_kmh)
-    needs = needs_of(spec, within_kmh, Fraction(planned.composed.epsilon_per_hat_least))
+    planned = plan(spec, counts, recount, report, within)
+    needs = needs_of(spec, within, Fraction(planned.composed.epsilon_per_hat_least))
     planned = msgspec.structs.replace(planned, needs=needs)
     return Made(planned, partial(show, planned))
 
 
-def plan_levels(spec: Specification, within_kmh: float, source: Given, _: Report) -> Made:
+def plan_levels(spec: Specification, within: float, source: Given, _: Report) -> Made:
     """Plans a release by `levels`. source: counts, which only the operator sees."""
     from pipelines.plan import levels
 
-    planned = levels.plan_levels(spec, within_kmh, source[0] if source else None)
+    planned = levels.plan_levels(spec, within, source[0] if source else None)
     return Made(planned, partial(show_levels, planned))
 
 
@@ -239,12 +239,12 @@ def _needs(needs: MechanismNeeds) -> Table:
     table = table_of(
         f"Half of a HAT's 95 % interval by {needs.mechanism}, ± {needs.unit}, clipping at its worst: by vehicles in it",
         *("epsilon", *(f">|{number}" for number in needs.vehicles_in_a_hat)),
-        *(f">±{needs.within_kmh:g}\nfrom", ">fewest, with"),
+        *(f">±{needs.within:g}\nfrom", ">fewest, with"),
     )
     for need in needs.by_epsilon:
         best = "-" if need.best is None else f"{need.best_vehicles:,} {need.best}"
         now = " now" if need.as_specified else ""
-        halves = (f"{half:.1f}" for half in need.half_widths_kmh)
+        halves = (f"{half:.1f}" for half in need.half_widths)
         table.add_row(f"{need.epsilon:.3g}{now}", *halves, _number(need.vehicles), best, style="bold" if now else None)
     return table
 
@@ -283,22 +283,22 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
         "with which the average cell has the latter. -: no number of vehicles. (x): that HAT would be marked "
         "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised."
     )
-    out.print(_spans(planned.spans))
+    out.print(_spans(planned.spans, planned.unit))
     first, now = planned.spans[0], next(span for span in planned.spans if span.as_specified)
     out.print(
-        f"On its day 7 the error is expected to be {now.range_of(7)} km/h: the ends are of vehicles that drive alike, "
-        "as few lines' buses do, and of taxis."
+        f"On its day 7 the error is expected to be {now.range_of(7)} {planned.unit}: the ends are of vehicles that "
+        "drive alike, as few lines' buses do, and of taxis."
     )
     out.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
-        f"{first.constant_kmh:.1f} where cities differ as usual; without noise {first.least_kmh:.1f} would be left. "
+        f"{first.constant:.1f} where cities differ as usual; without noise {first.least:.1f} would be left. "
         "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
     )
     _print_all(planned.answers, out)
     if planned.choices:
-        out.print(_ways(planned.choices))
+        out.print(_ways(planned.choices, planned.unit))
     if planned.places is not None:
-        out.print(_places(planned.places))
+        out.print(_places(planned.places, planned.unit))
         _print_all(planned.places.answers, out)
     out.print(f"Guarantee: {planned.claim}")
     if (counted := planned.operator_only) is not None:
@@ -318,16 +318,16 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
 
 
 def _totals(planned: PlannedLevels) -> Table:
-    needed = (f"±{planned.within_kmh:g}\n{name}" for name in ("HAT", "cell", "fleet"))
+    needed = (f"±{planned.within:g}\n{name}" for name in ("HAT", "cell", "fleet"))
     table = table_of(
-        "Half of a HAT's 95 % interval, ± km/h, by vehicles in it and by total of a vehicle and period",
+        f"Half of a HAT's 95 % interval, ± {planned.unit}, by vehicles in it and by total of a vehicle and period",
         *("|total", *(f">|{number}" for number in (*planned.vehicles_in_a_hat, *needed))),
     )
     for total in planned.totals:
         span = _SPAN[total.days] or ("now" if total.as_specified else "")
         row = (
             f"{total.epsilon:.4g} {span}".strip(),
-            *_in_brackets(total.half_widths_kmh, total.reliable),
+            *_in_brackets(total.half_widths, total.reliable),
             *map(_number, (total.hat_vehicles, total.place_vehicles, total.fleet)),
         )
         table.add_row(*row, style="bold" if total.as_specified else None)
@@ -339,42 +339,42 @@ def _in_brackets(numbers: Iterable[float], is_shown: Iterable[bool]) -> list[str
     return [f"{number:.1f}" if shown else f"({number:.1f})" for number, shown in zip(numbers, is_shown, strict=True)]
 
 
-def _spans(spans: Sequence[SpanWorth]) -> Table:
+def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
     from pipelines.plan.spans import DAY_NUMBERS
 
     names = ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS))
     table = table_of(
-        "This total as that of several days: mean error by reports that is expected, km/h, by released day",
+        f"This total as that of several days: mean error by reports that is expected, {unit}, by released day",
         *(f">|{name}" for name in names),
     )
     for span in spans:
         published = [span.first_published is not None and number >= span.first_published for number in DAY_NUMBERS]
         row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}"
         style = "bold" if span.as_specified else None
-        table.add_row(*row, *_in_brackets(span.error_kmh, published), style=style)
+        table.add_row(*row, *_in_brackets(span.error, published), style=style)
     return table
 
 
-def _ways(choices: Sequence[Choice]) -> Table:
+def _ways(choices: Sequence[Choice], unit: str) -> Table:
     table = table_of(
-        "Ways to release, the best first, by the root mean square error that is expected by reports, km/h",
+        f"Ways to release, the best first, by the root mean square error that is expected by reports, {unit}",
         *("levels and their shares", ">bound, first day", ">later", ">error, first day", ">later"),
     )
     for rank, choice in enumerate(choices):
         levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
-        numbers = *(f"{bound:g}" for bound in choice.bound_kmh), f"{choice.first_kmh:.2f}", f"{choice.later_kmh:.2f}"
+        numbers = *(f"{bound:g}" for bound in choice.bound), f"{choice.first:.2f}", f"{choice.later:.2f}"
         table.add_row(levels, *numbers, style=None if rank else "bold")
     return table
 
 
-def _places(planned: PlannedPlaces) -> Table:
+def _places(planned: PlannedPlaces, unit: str) -> Table:
     table = table_of(
         f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
-        "± km/h, and reports at places that are ok, by released day",
+        f"± {unit}, and reports at places that are ok, by released day",
         *("|places", "|traffic", *(f">|day\n{number}" for number in planned.days)),
     )
     for kind in planned.kinds:
-        shown = (f"{half:.0f}\n{100 * ok:.0f}%" for half, ok in zip(kind.half_width_kmh, kind.ok, strict=True))
+        shown = (f"{half:.0f}\n{100 * ok:.0f}%" for half, ok in zip(kind.half_width, kind.ok, strict=True))
         row = f"{kind.what}\n{kind.places:,}", kind.traffic, *shown
         table.add_row(*row, style="bold" if kind.as_specified else None)
     return table

@@ -29,6 +29,7 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.span_total import ONE
 from transforms.places.hierarchy import hats_of
+from transforms.value import Value
 
 MOST_VEHICLES = 1_000_000
 WEEK = 7
@@ -36,7 +37,7 @@ MOST_CHOICES = 5
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """What one total and stage gives. half_widths_kmh, reliable: of a HAT, for each of VEHICLES.
+    """What one total and stage gives. half_widths, reliable: of a HAT, for each of VEHICLES.
 
     hat_vehicles, place_vehicles: fewest in a HAT for the wanted interval of a HAT, and of a whole day. fleet: the
     smallest that gives an average cell the latter. None: no number does.
@@ -47,7 +48,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     days: str
     as_specified: bool
     levels: dict[str, float]
-    half_widths_kmh: list[float]
+    half_widths: list[float]
     reliable: list[bool]
     hat_vehicles: int | None
     place_vehicles: int | None
@@ -55,15 +56,12 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to release, and the error by reports that is expected of it, km/h: on a first day, and on later ones.
-
-    bound_kmh: of a first day, and of later ones.
-    """
+    """A way to release, its bounds, and the error by reports that is expected: on a first day, and on later ones."""
 
     levels: dict[str, float]
-    bound_kmh: tuple[float, float]
-    first_kmh: float
-    later_kmh: float
+    bound: tuple[float, float]
+    first: float
+    later: float
 
 
 class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +90,8 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     vehicles: int
     usual_vehicles: float
-    within_kmh: float
+    unit: str
+    within: float
     vehicles_in_a_hat: list[int]
     totals: list[Total]
     spans: list[SpanWorth]
@@ -104,12 +103,12 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     operator_only: CountedFleet | None
 
 
-def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | None = None) -> PlannedLevels:
+def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release. counts: of one period, for the operator alone where they are secret."""
     levels = spec.by_levels
-    bounds, upper = known_of(spec, levels), float(spec.value.grid.upper)
+    bounds, width = known_of(spec, levels), spec.value.width
     totals = [
-        _total(levels, bounds, factor, day, upper, within_kmh)
+        _total(spec.value, levels, bounds, factor, day, within)
         for factor in FACTORS
         for day in (_DAYS if factor == 1 else (_LATER,))
     ]
@@ -128,23 +127,24 @@ def plan_levels(spec: Specification, within_kmh: float, counts: SampleCounts | N
         slots=bounds.hats.slots,
         vehicles=bounds.fleet.vehicles,
         usual_vehicles=bounds.usual_vehicles,
-        within_kmh=within_kmh,
+        unit=spec.value.unit,
+        within=within,
         vehicles_in_a_hat=list(VEHICLES),
         totals=totals,
         spans=spans,
         usable=usable,
         answer=answer(usable),
         answers=[
-            *_answers(levels, bounds, totals, within_kmh),
-            *of_distributions(levels, bounds, spec.value.grid),
+            *_answers(spec.value, levels, bounds, totals, within),
+            *of_distributions(levels, bounds, spec.value),
             first_days(spans),
         ],
         choices=[
             Choice(
                 levels={name: float(share) for name, share in way.recipe.later[-1].shares},
-                bound_kmh=(float(way.recipe.first[0].bound_kmh), float(way.recipe.later[0].bound_kmh)),
-                first_kmh=way.first_kmh,
-                later_kmh=way.later_kmh,
+                bound=(width(float(way.recipe.first[0].bound_kmh)), width(float(way.recipe.later[0].bound_kmh))),
+                first=width(way.first_kmh),
+                later=width(way.later_kmh),
             )
             for way in ways
         ],
@@ -206,18 +206,19 @@ _DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if 
 
 
 def _total(
-    levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, upper: float, within: float
+    value: Value, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, within: float
 ) -> Total:
+    upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
     stage = day.stage(levels, bounds, factor)
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day.number)
 
     def of_hat(vehicles: float) -> bool:
-        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day.number).kmh[0] <= within)
+        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day.number).kmh[0] <= within_kmh)
 
     def of_place(stage: Stage, bounds: BoundsOnly, vehicles: float) -> bool:
         half = place_half_widths(stage, bounds, np.array([vehicles]), upper, day.number)[0]
         grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
-        return grouped.size == bounds.hats.cells * grouped.slot_groups and bool(half <= within)
+        return grouped.size == bounds.hats.cells * grouped.slot_groups and bool(half <= within_kmh)
 
     def of_fleet(vehicles: int) -> bool:
         fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
@@ -229,7 +230,7 @@ def _total(
         days=day.text,
         as_specified=factor == 1 and day is _LATER,
         levels={name: float(share) for name, share in stage.shares},
-        half_widths_kmh=shown.kmh.tolist(),
+        half_widths=value.width(shown.kmh).tolist(),
         reliable=shown.reliable.tolist(),
         hat_vehicles=fewest(of_hat, MOST_VEHICLES),
         place_vehicles=fewest(partial(of_place, stage, bounds), MOST_VEHICLES),
@@ -261,10 +262,10 @@ def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _answers(levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
+def _answers(value: Value, levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
     """Tells what the table says of the wanted width, what to change next, and what wrong input does."""
     now = next(total for total in totals if total.as_specified)
-    goal = f"±{within:g} km/h for the mean of a cell's whole day"
+    goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"
     if now.place_vehicles is None:
         answers = [
             f"{goal} is out of reach at a total of {now.epsilon:g}: this fleet's levels are {', '.join(now.levels)}, "
@@ -274,8 +275,9 @@ def _answers(levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], wit
         fleet = "" if now.fleet is None else f"; the average cell has that from a fleet of {now.fleet:,} vehicles"
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
         answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
-    goal, own_kmh = f"±{within:g} km/h for a single HAT", Z95 * (fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE) ** 0.5
-    why = f"it is described by its cell and its hour, and its own mean lies around that by ±{own_kmh:.2g} km/h at best"
+    goal = f"±{within:g} {value.unit} for a single HAT"
+    own = value.width(Z95 * (fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE) ** 0.5)
+    why = f"it is described by its cell and its hour, around which its own mean lies by ±{own:.2g} {value.unit} at best"
     larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
     if now.hat_vehicles is not None:
         answers.append(f"{goal} needs {now.hat_vehicles:,} vehicles in it.")

@@ -22,12 +22,12 @@ TYPICAL_COUNTS = (2, 40)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """half_widths_kmh: of a HAT's 95 % interval, clipping at its worst, for each of VEHICLES. vehicles: the fewest for
+    """half_widths: of a HAT's 95 % interval, clipping at its worst, for each of VEHICLES. vehicles: the fewest for
     the wanted one. best: the mechanism that needs fewest, and how many; None: of neither there is one."""
 
     epsilon: float
     as_specified: bool
-    half_widths_kmh: list[float]
+    half_widths: list[float]
     vehicles: int | None
     best: str | None
     best_vehicles: int | None
@@ -36,26 +36,26 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
     mechanism: str
     unit: str
-    within_kmh: float
+    within: float
     vehicles_in_a_hat: list[int]
     by_epsilon: list[Need]
     answers: list[str]
 
 
-def needs_of(spec: Specification, within_kmh: float, epsilon: Fraction) -> MechanismNeeds | None:
+def needs_of(spec: Specification, within: float, epsilon: Fraction) -> MechanismNeeds | None:
     """Says how many vehicles the mean needs, if it is asked for. epsilon: of a whole HAT."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
-    rows = [_need(spec, stat, epsilon * factor, factor == 1, within_kmh) for factor in FACTORS]
+    rows = [_need(spec, stat, epsilon * factor, factor == 1, within) for factor in FACTORS]
     name = stat.mechanism.name
     return MechanismNeeds(
         mechanism=name,
         unit=spec.value.unit,
-        within_kmh=within_kmh,
+        within=within,
         vehicles_in_a_hat=list(VEHICLES),
         by_epsilon=rows,
-        answers=[_answer(name, rows, f"±{within_kmh:g} {spec.value.unit}")],
+        answers=[_answer(name, rows, f"±{within:g} {spec.value.unit}")],
     )
 
 
@@ -71,7 +71,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
     return Need(
         epsilon=float(epsilon),
         as_specified=now,
-        half_widths_kmh=[half(number) for number in VEHICLES],
+        half_widths=[half(number) for number in VEHICLES],
         vehicles=_fewest(half, within),
         best=best,
         best_vehicles=None if best is None else able[best],

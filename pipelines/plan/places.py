@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from dpops import fitted
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.place_stage import with_places
@@ -15,6 +16,7 @@ from pipelines.plan.needs import first_above
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import SHARE
+from transforms.value import Value
 
 DAY_NUMBERS = (1, 2, 4, 7, 14, 28)
 MOST_DAYS = 365
@@ -32,7 +34,7 @@ MOST_FLEET = 1_000_000
 class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of places in a city whose traffic is spread over them, or concentrated in few, by released day.
 
-    half_width_kmh: half of all reports lie at places with a narrower interval. ok: part of all reports at places that
+    half_width: half of all reports lie at places with a narrower interval. ok: part of all reports at places that
     are. useful_from: the first day on which a third of all reports is at places that are ok.
     """
 
@@ -40,10 +42,10 @@ class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
     places: int
     traffic: str
     as_specified: bool
-    half_width_kmh: list[float]
+    half_width: list[float]
     ok: list[float]
-    error_kmh: list[float]
-    cell_error_kmh: list[float]
+    error: list[float]
+    cell_error: list[float]
     useful_from: int | None
 
 
@@ -74,13 +76,13 @@ def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) 
     share = SHARE if levels.places is None else levels.places.share
     stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]
     kinds = _kinds(spec, levels, bounds)
-    worth = [_worth(kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
+    worth = [_worth(spec.value, kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
         share=float(share),
         is_asked=levels.places is not None,
         days=list(DAY_NUMBERS),
         kinds=worth,
-        answers=_answers(worth, kinds, stage, bounds.fleet),
+        answers=_answers(spec.value, worth, kinds, stage, bounds.fleet),
     )
 
 
@@ -99,7 +101,7 @@ def _kinds(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> li
     return kinds
 
 
-def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
+def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
     maps = _expected(kind, stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
     shown = [maps[day - 1] for day in DAY_NUMBERS]
     return PlacesWorth(
@@ -107,10 +109,10 @@ def _worth(kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth
         places=kind.places,
         traffic=traffic,
         as_specified=kind.as_specified,
-        half_width_kmh=[expected.half_width_kmh for expected in shown],
+        half_width=[value.width(expected.half_width_kmh) for expected in shown],
         ok=[expected.ok for expected in shown],
-        error_kmh=[expected.kmh for expected in shown],
-        cell_error_kmh=[expected.cell_kmh for expected in shown],
+        error=[value.width(expected.kmh) for expected in shown],
+        cell_error=[value.width(expected.cell_kmh) for expected in shown],
         useful_from=next((expected.day for expected in maps if expected.ok >= USEFUL), None),
     )
 
@@ -122,14 +124,17 @@ def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Se
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _answers(worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
+def _answers(
+    value: Value, worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet
+) -> list[str]:
     """Says which hexagons are worth it, and what to expect of the specification's own places."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
     anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
     perhaps = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in anyway]
+    width = f"{value.width(fitted.PLACE_WIDTH_KMH):.2g}"
     answers = [
-        f"Places of {noun} are worth it: a third of all reports is expected at places known to ±8 km/h "
+        f"Places of {noun} are worth it: a third of all reports is expected at places known to ±{width} {value.unit} "
         f"{_days(of_kind[noun, 'spread'].useful_from)}, however the traffic is spread."
         for noun in anyway[-1:]
     ]

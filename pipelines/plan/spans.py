@@ -24,6 +24,7 @@ from pipelines.specification.places import ClassesAsked
 from pipelines.specification.span_total import SpanTotal
 from transforms.releases.periods.learned_classes import edges_in_units, weight_of_one
 from transforms.time.calendar import WEEKDAYS
+from transforms.value import Value
 
 SPANS = (1, 7, 28, 91, 365)
 DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)
@@ -36,26 +37,26 @@ RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     """The total as that of so many days, of which `served` are released at most.
 
-    epsilon_a_day: the largest share. error_kmh: expected, of each of DAY_NUMBERS, where vehicles differ as buses do;
-    low_kmh, high_kmh: where they differ less, or as taxis do. first_published: the first day that is not expected to be
-    held back. constant_kmh: of the city's true mean as value; least_kmh: without noise.
+    epsilon_a_day: the largest share. error: expected, of each of DAY_NUMBERS, where vehicles differ as buses do;
+    low, high: where they differ less, or as taxis do. first_published: the first day that is not expected to be
+    held back. constant: of the city's true mean as value; least: without noise.
     """
 
     days: int
     served: int
     as_specified: bool
     epsilon_a_day: float
-    error_kmh: list[float]
-    low_kmh: list[float]
-    high_kmh: list[float]
+    error: list[float]
+    low: list[float]
+    high: list[float]
     first_published: int | None
-    constant_kmh: float
-    least_kmh: float
+    constant: float
+    least: float
 
     def range_of(self, day: int) -> str:
         """Writes the expected error of one of DAY_NUMBERS, and its ends."""
         place = DAY_NUMBERS.index(day)
-        return f"{self.error_kmh[place]:.1f} ({self.low_kmh[place]:.1f} to {self.high_kmh[place]:.1f})"
+        return f"{self.error[place]:.1f} ({self.low[place]:.1f} to {self.high[place]:.1f})"
 
 
 def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
@@ -101,6 +102,7 @@ def _worth(
     total: SpanTotal, spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
     """Tells what is expected of released days in a row: from the first of those that have more on, or a Monday."""
+    width = spec.value.width
     strategy = chosen(recipe(*total.of_a_day()), bounds, levels.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counts = levels.fleet_is_declared and not levels.counts_public
@@ -122,12 +124,12 @@ def _worth(
         served=spec.timetable.most_served(total.days),
         as_specified=total.days == (1 if levels.span is None else levels.span.days),
         epsilon_a_day=float(total.of_a_day()[0]),
-        error_kmh=[days[number - 1].kmh for number in DAY_NUMBERS],
-        low_kmh=[low[number - 1].kmh for number in DAY_NUMBERS],
-        high_kmh=[high[number - 1].kmh for number in DAY_NUMBERS],
+        error=[width(days[number - 1].kmh) for number in DAY_NUMBERS],
+        low=[width(low[number - 1].kmh) for number in DAY_NUMBERS],
+        high=[width(high[number - 1].kmh) for number in DAY_NUMBERS],
         first_published=next((day.number for day in days if day.is_published), None),
-        constant_kmh=days[0].constant_kmh,
-        least_kmh=days[0].least_kmh,
+        constant=width(days[0].constant_kmh),
+        least=width(days[0].least_kmh),
     )
 
 
@@ -136,14 +138,16 @@ WORTH = 0.8
 """Of one constant's error: above it a distribution is hardly worth its share."""
 
 
-def of_distributions(levels: LevelsRelease, facts: BoundsOnly, grid: Grid) -> list[str]:
+def of_distributions(levels: LevelsRelease, facts: BoundsOnly, value: Value) -> list[str]:
     """Says by how much the 85th percentile of a cell's day is expected to be missed, where it is asked for."""
     if levels.classes is None:
         return []
-    first, later, constant = (_error(levels, levels.classes, facts, grid, days) for days in (1, DAYS, 0))
+    first, later, constant = (
+        value.width(_error(levels, levels.classes, facts, value.standard, days)) for days in (1, DAYS, 0)
+    )
     sentence = (
-        f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} km/h "
-        f"after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."
+        f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} "
+        f"{value.unit} after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."
     )
     if later <= WORTH * constant:
         return [sentence]

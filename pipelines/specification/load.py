@@ -117,6 +117,3 @@ def foreseen(spec: Specification, today: date) -> Iterator[str]:
         lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)
         if not in_box(lat_e7, lon_e7, spec.cells.bbox).any():
             yield "no cell of cells.region lies in cells.bbox (west, south, east, north): all reports will be refused"
-    if spec.value.scale != 1 and spec.kind == "levels":
-        kmh = f"{float(spec.value.scale):.3g} {spec.value.unit}"
-        yield f"`hatstream plan` tells errors by 'levels' as if bounds were 0 to 65 km/h: 1 km/h is {kmh} of this value"

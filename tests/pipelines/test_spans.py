@@ -219,7 +219,7 @@ def test_a_plan_tells_what_the_total_is_worth_for_longer_spans(tmp_path: Path, h
     assert shares == sorted(shares, reverse=True)
     assert shares[0] == 5
     for day in range(7):
-        errors = [span["error_kmh"][day] for span in spans]
+        errors = [span["error"][day] for span in spans]
         assert errors == sorted(errors), "a smaller share of a day never tells more"
     assert [span["days"] for span in spans if span["as_specified"]] == [4]
     _, out, _ = hatstream("plan", "--spec", str(tmp_path / "spec.toml"))

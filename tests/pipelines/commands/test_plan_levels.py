@@ -118,3 +118,18 @@ def test_slots_that_cannot_follow_a_clock_change_are_said_and_the_others_are_pla
     document = json.loads(out)
     assert {"resolution 8", "30-minute slots"} <= {each["choice"] for each in document["choices"]}
     assert any("slots of 120 minutes cannot follow it" in note for note in document["notes"])
+
+
+def test_a_plan_of_delays_speaks_of_minutes_alone(planned, tmp_path, hatstream):
+    """Its bounds lie 6.5 min apart, so numbers are a tenth of what they are for speeds, and nothing is said of km/h."""
+    delay = '[value]\nname = "delay"\nunit = "min"\nlower = -1.5\nupper = 5'
+    late = levels_city.SPEC.replace("[speed]\nupper_kmh = 65", delay)
+    of_speeds, of_delays = planned(levels_city.SPEC), planned(late, "--within", "0.2")
+    assert [now(of)["place_vehicles"] for of in (of_speeds, of_delays)][0] is not None
+    assert now(of_delays)["place_vehicles"] == now(of_speeds)["place_vehicles"]
+    assert now(of_delays)["half_widths"] == pytest.approx([half / 10 for half in now(of_speeds)["half_widths"]])
+    assert of_delays["spans"][0]["constant"] == pytest.approx(of_speeds["spans"][0]["constant"] / 10)
+    code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
+    assert code == 0
+    assert "±2 min" in out
+    assert "km/h" not in out

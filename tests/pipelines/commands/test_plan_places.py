@@ -53,10 +53,10 @@ def test_a_larger_fleet_has_finer_places_sooner(planned: Any) -> None:
     ]
     for name in of[0]:
         assert of[1][name]["ok"][-1] >= of[0][name]["ok"][-1]
-        assert of[1][name]["half_width_kmh"] < of[0][name]["half_width_kmh"]
+        assert of[1][name]["half_width"] < of[0][name]["half_width"]
         for kinds in of:
             assert kinds[name]["ok"] == sorted(kinds[name]["ok"])
-            errors = zip(kinds[name]["error_kmh"], kinds[name]["cell_error_kmh"], strict=True)
+            errors = zip(kinds[name]["error"], kinds[name]["cell_error"], strict=True)
             assert all(map_error <= cell_error for map_error, cell_error in errors)
     assert "Places of resolution 9 are worth it" in many["answers"][0]
 
