@@ -1,7 +1,6 @@
-"""hatstream for other people's pipelines: `Release` takes reports of vehicles and gives private statistics.
+"""Entry point for other people's Beam pipelines; `Release` turns vehicle reports into private statistics.
 
-Importing it makes sure that hatstream's own packages are found, whatever folders a project has of the same names. All
-else is imported when it is asked for, Beam too.
+Importing it puts hatstream's packages ahead of a project's folders of the same names; Beam is imported lazily.
 """
 
 from typing import TYPE_CHECKING, Any

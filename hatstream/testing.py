@@ -1,4 +1,4 @@
-"""For tests and first steps alone: an account that is gone when the process ends, and with it what was spent."""
+"""Temporary accounts for tests and first steps, deleted with their spending at process end."""
 
 import atexit
 import shutil
@@ -10,13 +10,13 @@ from pipelines.runs.per_key import Total, UserAccount
 
 
 def account(limit: Total, **terms: Any) -> UserAccount:
-    """Opens a new account in a temporary folder, which is removed when the process ends.
+    """Opens a new account in a temporary folder, removed at process end.
 
-    Never for data of real users: whoever opens another one may spend the limit again, and nobody can tell.
+    Never use it for real data: each new account allows spending the limit again, unnoticed.
 
     Args:
         limit: An epsilon, or an epsilon and a delta.
-        terms: Of `hatstream.UserAccount`, such as hides="values".
+        terms: Fields of `hatstream.UserAccount`, such as hides="values".
 
     >>> account(1.0).location.ledger.exists()
     True

@@ -1,10 +1,9 @@
-"""The road of an event, from what a source hands over to published files.
+"""Path of an event from a source's batches to published files.
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-Every pipeline counts its slots and takes `road` with a runner of its own: a stream (pipelines/runs/stream/windows.py),
-a scheduled job on this machine or a cluster (pipelines/runs/beam/bounded.py), a caller's pipeline
-(pipelines/runs/library.py).
+Pipelines count slots, then share `road`, each with its runner: streams (pipelines/runs/stream/windows.py), scheduled
+jobs (pipelines/runs/beam/bounded.py), callers' pipelines (pipelines/runs/library.py).
 """
 
 from typing import NamedTuple, Protocol
@@ -47,14 +46,14 @@ class ObservedOutputs(NamedTuple):
 
 
 class HexagonOutputs(NamedTuple):
-    """sealed: (what is recorded together, encoded Unit). demand: what it asks of the account, and vehicles spend."""
+    """Outputs of drawing: encoded units to record, and their demands on the account."""
 
     sealed: PCollection[KeyedUnit]
     demand: PCollection[KeyedDemand]
 
 
 class Runner(Protocol):
-    """Says what differs between pipelines from the count of a slot on: what must be known before one is recorded."""
+    """Part of a pipeline that differs after counting: what precedes recording a slot."""
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
         """Hands drawn units to the ledger, and answers with what it returned."""
@@ -66,9 +65,9 @@ class Runner(Protocol):
 def road(
     tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", shelf: Shelf | None = None
 ) -> PCollection[SlotEstimates]:
-    """Turns tallies into estimates of all that the job releases. drawing: names its step. shelf: holds units.
+    """Turns tallies into estimates of all that the job releases. shelf: holds units.
 
-    tallies: by (plan, release shard); with a heartbeat, b"", for every plan and shard, so that empty slots are sealed.
+    tallies: by (plan, release shard); a heartbeat b"" for every plan and shard seals empty slots.
     """
     if job.release.in_order:
         return runner.in_order(tallies, job)
@@ -82,9 +81,9 @@ def observe(
     pane_s: int | None = None,
     lateness: RefuseLate | None = None,
 ) -> ObservedOutputs:
-    """Turns what a source read into accepted observations, packed by (slot, vehicle shard), and counts refused rows.
+    """Turns batches into accepted observations by (slot, vehicle shard), and counts refused rows.
 
-    pane_s: of the panes of a slot; None for whole slots. lateness: None where slots are over.
+    pane_s: length of a slot's panes; None for whole slots. lateness: None where slots are over.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same

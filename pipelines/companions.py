@@ -31,11 +31,7 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 
 def companion_command(name: str) -> Any:
-    """Loads the command of a companion; None where nobody has such a one.
-
-    Raises:
-        MissingExtra: the project has it in a companion that is not installed.
-    """
+    """Loads a companion's command; None if unknown. Raises MissingExtra if its companion is missing."""
     entry = entries(COMMANDS_GROUP).get(name)
     if entry is not None:
         return entry.load()
@@ -46,11 +42,7 @@ def companion_command(name: str) -> Any:
 
 
 def extension(name: str, extra: str) -> Any:
-    """Loads what a companion brings for an option of the core.
-
-    Raises:
-        MissingExtra: the companion is not installed.
-    """
+    """Loads a companion's extension of an option. Raises MissingExtra if it is not installed."""
     entry = entries(EXTENSIONS_GROUP).get(name)
     if entry is None:
         raise MissingExtra(f"this needs hatstream's {extra}, which is not installed: {advice(extra)}", name=extra)

@@ -1,4 +1,4 @@
-"""What a stream, or a bounded job, asks of an engine. Flink is one: pipelines/runs/flink."""
+"""Interfaces of engines for streams and bounded jobs, such as pipelines/runs/flink."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 
 class EngineError(Exception):
-    """An engine did not take a job, lost it, or does not answer. The message says where."""
+    """Error of an engine that refused or lost a job, or does not answer."""
 
 
 class StreamJob(Protocol):
@@ -30,27 +30,26 @@ class StreamJob(Protocol):
         """The address at which people can look at it."""
 
     def state(self) -> str | None:
-        """Tells one of ENDED, RUNNING, or another word of the engine's; None where nobody answers in seconds."""
+        """Returns ENDED, RUNNING or an engine's word; None without an answer in seconds."""
 
     def counters(self) -> Operator[Mapping[str, int]]:
-        """Reads our counters since the job was started or started again; their spaces may be `_`. Raises OSError."""
+        """Reads our counters since the last (re)start; `_` may replace spaces. Raises OSError."""
 
     def cancel(self) -> None:
-        """Ends the job and waits until it has ended. Raises EngineError where it has not, or where nobody can say."""
+        """Cancels the job and waits for its end. Raises EngineError if that is unconfirmed."""
 
 
 class Engine(Protocol):
-    """Runs unbounded pipelines.
+    """Engine of unbounded pipelines.
 
-    What it says of time decides what is lost: the watermark behind a source is the least of all promises of its
-    restrictions, also of those that wait for their next poll. Where it is more, the engine drops unread rows as late,
-    no counter knows of them, and slots are sealed without them (tests/stream/test_engines.py).
+    A source's watermark must be the minimum over all its restrictions, also those that wait for their next poll. Beyond
+    it the engine drops unread rows as late, uncounted, and seals slots without them (tests/stream/test_engines.py).
     """
 
     def submit(self, build: "Callable[[beam.Pipeline], None]", name: str, stop: threading.Event) -> StreamJob:
-        """Hands over the pipeline that `build` makes. name: of no other job.
+        """Submits the pipeline that `build` makes, under a unique name.
 
-        Raises EngineError, also where nobody has taken it in minutes, or in seconds after `stop` is set.
+        Raises EngineError, also after minutes without acceptance, or seconds once `stop` is set.
         """
 
 
@@ -70,14 +69,14 @@ class BoundedEngine(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """Whether all steps run in this process, where they can leave what they shuffle in its temporary files."""
+        """Returns whether all steps run in this process, and can share its temporary files."""
 
     def run(
         self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
-        """Runs the pipeline that `build` makes, to its end. name: of no other job. watch: sees its counters meanwhile.
+        """Runs the pipeline of `build` to its end. watch: receives its counters meanwhile.
 
-        Raises StepError, LedgerError or AccountRefusal where a step did, else EngineError. An interrupt ends the job.
+        Raises a step's StepError, LedgerError or AccountRefusal, else EngineError. An interrupt ends the job.
         """
 
 

@@ -1,14 +1,14 @@
-"""What a person meets: errors, what exit codes mean for schedulers, and how far long work is."""
+"""Errors, exit codes for schedulers, and progress callbacks."""
 
 from collections.abc import Callable
 
 
 class UsageError(Exception):
-    """The command was called wrongly; it ends with exit code 1, and shows the message."""
+    """Error of a wrong call of a command; exit code 1, with the message."""
 
 
 class InputError(Exception):
-    """The input is not there or cannot be used; a command ends with exit code 4, and shows the message.
+    """Error of missing or unusable input; exit code 4, with the message.
 
     >>> raise InputError("town.csv: it is empty")
     Traceback (most recent call last):
@@ -19,7 +19,7 @@ class InputError(Exception):
 
 
 def shortened(text: str, length: int = 300) -> str:
-    """Keeps a long text's beginning and end, for messages; nothing in it moves a terminal's cursor."""
+    """Shortens long text to its beginning and end, with unprintable letters replaced."""
     shown = text if len(text) <= length else f"{text[: length // 2]} .. {text[-length // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in shown)
 

@@ -1,4 +1,4 @@
-"""What a run reads: the files that a pattern matches, and the range of time that is asked for."""
+"""Input of a run: files that match a pattern, and the range of time."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from transforms.time.calendar import Calendar, CalendarError, Timetable, calenda
 
 
 def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) -> list[str]:
-    """Lists the files that a pattern matches, or those in a folder, sorted.
+    """Lists the files that match a pattern, or lie in a folder, sorted.
 
     Args:
-        pattern: Such as `feed/*.csv`; `**` stands for any folders, and of a folder hidden files are left out.
-        or_none: Whether there may be none.
-        inside: Whether the files of an archive are listed in its place; a NUL stands between both names.
+        pattern: Pattern such as `feed/*.csv`; `**` matches any folders. A folder's hidden files are left out.
+        or_none: Whether an empty list is allowed.
+        inside: Whether an archive's members replace it, after its name and a NUL.
 
     Returns:
-        Their paths, of this machine.
+        Local paths.
 
     Raises:
-        InputError: Nothing matches, or something that is no regular file; or an archive is damaged.
+        InputError: There is no match, or no regular file among them; or an archive is damaged.
 
     >>> input_paths("examples/hourly-*.toml")
     ['examples/hourly-means.toml']
@@ -66,7 +66,7 @@ def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    """Matches as `glob.glob(.., recursive=True)` does, but `**` follows no links, which may lead in circles."""
+    """Matches like recursive `glob.glob`, but `**` follows no links, which may be circular."""
     head, stars, tail = pattern.partition(f"**{os.sep}")
     if not stars:
         return glob.glob(pattern)
@@ -92,7 +92,7 @@ FIRST_YEAR, LAST_YEAR = 2000, 2099
 
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
-    """Makes the calendar of --from and --to: local dates, both included, or ISO times on the edges of slots."""
+    """Returns the calendar of --from and --to: inclusive local dates, or ISO slot edges."""
     first, until = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
     if until <= first:
         raise UsageError(f"the range is empty: --to {end} is before --from {start}")
@@ -103,7 +103,7 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
 
 
 def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
-    """Reads as `range_of` does, but refuses a range that is not over: what a sealed slot lacks is lost for ever."""
+    """Returns the calendar of a past range; refuses unfinished ones, as sealing is final."""
     calendar = range_of(timetable, start, end)
     if calendar.to_s > now.timestamp():
         raise UsageError(
@@ -120,7 +120,7 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 
 
 def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
-    """Reads a local date's first instant (or with `last` the next one's), or an ISO time. Raises UsageError."""
+    """Parses an ISO time, or a local date's start (`last`: end). Raises UsageError."""
     day = _parsed(date, text)
     instant = day or _parsed(datetime, text)
     if instant is None:

@@ -1,4 +1,4 @@
-"""What a job is made of, and what every job does before it starts: checks key, ledger and account."""
+"""Jobs and their construction, with checks of key, ledger and account."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ VEHICLE_SHARDS = 2
 
 @dataclass(frozen=True)
 class Outputs:
-    """Where released rows go: files of each format in a folder, and messages of a topic, where there is one.
+    """Destinations of released rows: files in a folder, and optionally messages of a topic.
 
-    shape: what rows and files have on request.
+    shape: optional columns and layout.
     """
 
     folder: Path
@@ -49,10 +49,10 @@ NOWHERE = Outputs(Path())
 
 @dataclass(frozen=True)
 class Job:
-    """Everything that the road needs to know, as the small values that its steps define.
+    """Complete configuration of the pipeline, as small values that its steps define.
 
-    vehicle_shards: into how many parts a stream cuts the vehicles of a pane and slot; they are worked on side by side,
-    and change no result. skips_unreadable: whether a file that cannot be decoded is a dead letter, and ends nothing.
+    vehicle_shards: number of parallel parts of a stream's pane and slot, without effect on results. skips_unreadable:
+    whether undecodable files become dead letters instead of ending the job.
     """
 
     layout: Layout
@@ -77,7 +77,7 @@ class Job:
 
 
 def admitted(spec: Specification, location: AccountLocation) -> Secret:
-    """Reads the account's secret, once key, ledger and head belong together. Raises AccountRefusal or LedgerError."""
+    """Reads the account's secret after checking key, ledger and head. Raises AccountRefusal, LedgerError."""
     secret = read_key(location.key)
     ledger = location.ledger
     if not ledger.exists():
@@ -91,20 +91,20 @@ def admitted(spec: Specification, location: AccountLocation) -> Secret:
 
 
 def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: bool = True) -> LedgerAccount:
-    """Names an admitted account's ledger, with its key's signature. signs: False where nothing will be recorded."""
+    """Returns an admitted account's ledger. signs: whether to sign; False if nothing is recorded."""
     account = spec.account
     signature = signature_of(read_key(location.key)) if signs else None
     return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
-    """Tells a slot's public facts. plan: the slots that are planned together. plans: how many share the period."""
+    """Returns a slot's public facts. plan: slots planned together. plans: number per period."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     return SlotFacts(period, start, end, plan, plans)
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
-    """Gives the job digests of the form that the ledger has of its specification (transforms.releases.hats.policy)."""
+    """Returns the job with digests in its ledger's form (transforms.releases.hats.policy)."""
     return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
 
 
@@ -119,7 +119,7 @@ def assemble(
     *,
     in_slots: bool = False,
 ) -> Job:
-    """Makes of the specification what the road needs. in_slots: slots are released one by one, as they end."""
+    """Builds a job from the specification. in_slots: whether slots are released singly."""
     request = asked_of(spec, slots, secret, account)
     return Job(
         layout=spec.input.layout,
@@ -152,12 +152,12 @@ def asked_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret
 
 
 def job_of(spec: Specification, calendar: Calendar, secret: Secret, account: LedgerAccount, outputs: Outputs) -> Job:
-    """Makes the road of a closed range, a period recorded at a time. Raises UsageError, see `slot_facts`."""
+    """Builds the job of a closed range, recorded by period. Raises UsageError, see `slot_facts`."""
     return assemble(spec, calendar, slot_facts(spec, calendar), "period", secret, account, outputs)
 
 
 def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
-    """Collects public facts of a range's slots. Raises UsageError where it cuts a period that is planned as one."""
+    """Collects public facts of a range's slots. Raises UsageError for a split plan."""
     facts = {}
     for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)

@@ -1,4 +1,4 @@
-"""Functions of kinds of release that have words of their own, by the names of `transforms.releases.registry`."""
+"""Functions that differ by kind of release, by names of `transforms.releases.registry`."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class Said(NamedTuple):
-    """Functions of a specification, as module:name; a module loads when its function is asked for.
+    """Lazily loaded functions of a specification, as module:name.
 
-    promise(spec, bounds, hat, spent): the guarantee, as `guarantee.sentence` says. value(spec): which mean a mean is.
-    summary(spec, done, place): what a run did; shown(summary, console): the same as tables.
-    plan(spec, within_kmh, given, progress): a `Made` of commands/plan.py.
+    promise(spec, bounds, hat, spent): see `guarantee.sentence`. value(spec): description of a mean. summary(spec, done,
+    place): summary of a run; shown(summary, console): its tables. plan(spec, within_kmh, given, progress): a `Made` of
+    commands/plan.py.
     """
 
     promise: str

@@ -1,4 +1,4 @@
-"""Types of options and what they offer, said here so that `--help` imports no room: a test compares both."""
+"""Option types and choices, kept import-free for a fast `--help`; a test compares them."""
 
 import math
 import re
@@ -18,7 +18,7 @@ PRODUCTS = (
 
 @dataclass(frozen=True)
 class InputFiles:
-    """Files that a pattern matches, or those in a folder. allow_empty: seals periods without rows.
+    """Input files of a pattern or folder. allow_empty: seals periods without rows.
 
     skip_unreadable: see `Job`. unattended: see `LedgerAccount`.
     """
@@ -30,7 +30,7 @@ class InputFiles:
 
 
 class FiniteRange(click.FloatRange):
-    """Numbers of a range. nan, which a comparison with its ends lets pass, and inf are refused."""
+    """Range of finite numbers: refuses nan, which passes comparisons, and inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
@@ -40,7 +40,7 @@ class FiniteRange(click.FloatRange):
 
 
 class LocalPath(click.Path):
-    """A path that is no address: s3://bucket/folder, for instance, would quietly become a folder of that name."""
+    """Local path; refuses addresses such as s3://bucket/folder, which would become a local folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", str(value)):
@@ -51,7 +51,7 @@ class LocalPath(click.Path):
 
 
 def listed(*offered: str) -> Callable[[click.Context, click.Parameter, str | None], tuple[str, ...]]:
-    """Gives the callback of an option whose value names some of these, with commas between."""
+    """Returns an option callback that parses a comma-separated choice of the offered names."""
 
     def read(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
         parts = (value or "").split(",") if value or isinstance(parameter.default, str) else []

@@ -1,4 +1,4 @@
-"""What a scheduled job did: rows, duplicates and refusals, units recorded, what was asked for and spent."""
+"""Outcome of a scheduled job: rows, duplicates, refusals, recorded units, debits and spending."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-reg
 
 
 class Spend(NamedTuple):
-    """What vehicles spent in a period: the most of any, and what half and nine tenths of them did not exceed."""
+    """Spending of vehicles in a period: maximum, median and 90th percentile."""
 
     most: Fraction
     median: Fraction
@@ -23,9 +23,9 @@ class Spend(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a run did. By period: new units recorded, debits asked for, what vehicles spent in this run.
+    """Outcome of a run; by period: new units, debits, and vehicles' spending in it.
 
-    left_out: files that cannot be decoded, each with the reason. is_unreadable: whether they are all that there is.
+    left_out: undecodable files with the reason. is_unreadable: whether no other file exists.
     """
 
     rows: int = 0
@@ -50,15 +50,15 @@ class Outcome:
 
     @property
     def periods_released(self) -> list[str]:
-        """Periods of a refused run that were recorded and published before another process spent the rest."""
+        """Periods published in a refused run before another process spent the remaining budget."""
         lost_some = self.units_lost_to_the_limit > 0
         return [period for period in self.debits if lost_some and period not in self.periods_refused]
 
     @property
     def unusable(self) -> bool:
-        """No row was usable, though some lay in the range, or most could not even be placed: it is the wrong input.
+        """Whether no row is usable though some lie in range, or most are unplaceable.
 
-        An input without rows, or with rows of other days and the usual few bad ones, is a day when nothing happened.
+        Input that is empty, or of other days with a few bad rows, is not unusable: nothing happened on that day.
         """
         if self.rows > sum(self.refused.values()):
             return False
@@ -89,9 +89,9 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
 
 
 def is_refused(outcome: Outcome, files: int, needed: Collection[str] | None, having: Collection[str]) -> bool:
-    """Says whether the input is none of these slots, and notes the needed periods without rows.
+    """Checks whether to refuse an input, and records the needed periods without rows.
 
-    files: of the input; where all were left out, nothing is known of any vehicle. having: periods with rows.
+    files: number of input files; if all were left out, nothing is known of any vehicle. having: periods with rows.
     """
     if outcome.left_out and len(outcome.left_out) >= files:
         outcome.is_unreadable = True

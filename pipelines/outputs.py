@@ -1,4 +1,4 @@
-"""Where results go, looked at before anything is spent, and the columns that rows have on request."""
+"""Output destinations, checked before spending, and optional columns of rows."""
 
 import os
 import tempfile
@@ -29,10 +29,10 @@ class OutputError(Exception):
 
 
 def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) -> None:
-    """Makes a folder writable for releases; asks the topic too. Raises OutputError or StepError.
+    """Checks folder and topic before a release. Raises OutputError or StepError.
 
-    A slot that was published there and that the ledger does not know was released with another ledger, or with this
-    one before an older copy was restored: with fresh noise it would be a second look at the same data.
+    A published slot missing from the ledger implies another or a restored ledger: fresh noise would be a second look at
+    the same data.
     """
     make_writable(outputs.folder)
     for is_live in (False, True):
@@ -58,7 +58,7 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
 
 
 def make_writable(folder: Path) -> None:
-    """Makes the folder, removes what killed runs left in it, and proves that it may be written. Raises OutputError."""
+    """Creates the folder, removes leftovers of killed runs, and tests writing. Raises OutputError."""
     with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:  # which may be many
         for entry in entries:  # Beam's, of runs that were killed: empty, our own, and old
             if entry.name.startswith("beam-pipeline-temp"):

@@ -1,7 +1,6 @@
-"""What companions are built on, and all that they may use of hatstream beside `dpops`: few names, each of them deep.
+"""Public interface of companions: with `dpops`, all of hatstream that they may use.
 
-Whatever is not named here may change without a word. A name is imported when it is asked for: the help of a command
-costs what the command line costs. docs/api/companions.md shows all of them.
+Other names may change without notice. Names are imported lazily, for fast --help. See docs/api/companions.md.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -28,14 +28,14 @@ from transforms.sinks.columns import COLUMNS, ResultColumn
 
 
 def find_account(ledger: str | None = None, key: Path | None = None) -> AccountLocation:
-    """Finds where an account's ledger and key are, as the options of commands name them.
+    """Locates an account's ledger and key, as the commands' options do.
 
     Args:
-        ledger: A path, or an sqlite:/// or postgresql:// URL; None: of the environment, or the state folder.
-        key: The file of its secret; None: the usual place.
+        ledger: A path, or an sqlite:/// or postgresql:// URL; by default from the environment, or the state folder.
+        key: The account's key file; the default path if None.
 
     Returns:
-        What `AccountReport.read` takes, and commands with the option `account`.
+        The argument `place` of `AccountReport.read` and of commands with the option `account`.
 
     >>> find_account("build/no.sqlite").key.name
     'no.key'
@@ -45,12 +45,11 @@ def find_account(ledger: str | None = None, key: Path | None = None) -> AccountL
 
 @dataclass(frozen=True, kw_only=True)
 class AccountReport:
-    """What is promised, was spent and is missing, of a ledger that was walked and found whole.
+    """Guarantee, spending and missing slots of a verified ledger.
 
-    guarantee: in one sentence. spent: by period, what somebody may learn from all claims on it. limit: in force;
-    bounds: what holds of its spans. record: the newest release, signatures and head. costs: of several days in a row;
-    standing: of somebody at one place of a map every day. slots: of the dates that were asked about; gaps: those of
-    them that are due and not released whole.
+    guarantee: one sentence. spent: privacy loss by period over all claims. bounds: of spans of days. record: newest
+    release, signatures, head. costs: of days in a row; standing: of daily presence at one place of a map. slots: number
+    in the requested dates; gaps: due slots among them that are not fully released.
     """
 
     spec: Specification
@@ -74,7 +73,7 @@ class AccountReport:
         return any(isinstance(bound.limit, DeltaLimit) for bound in self.bounds)
 
     def usable(self, hats: Sequence[str], days: Sequence[str]) -> str:
-        """Says which part of rows is usable, by statuses of HATs' rows and of places' whole days."""
+        """Describes which rows are usable, from statuses of HATs and of places' days."""
         return answer_afterwards(hats, days, len(self.spec.timetable.service_minutes))
 
     @classmethod
@@ -85,17 +84,17 @@ class AccountReport:
         dates: tuple[str, str] | None = None,
         days: Sequence[int] = DAYS,
     ) -> "AccountReport":
-        """Walks a ledger before anything of it is told.
+        """Verifies a ledger and reports its account.
 
         Args:
-            spec: Whose releases they are.
-            place: Of the account, as `find_account` and the option `account` give it.
-            dates: First and last local date of the slots to look for, or ISO times on their edges.
-            days: In a row, that costs are told of.
+            spec: Specification of the releases.
+            place: Location of the account, from `find_account` or the option `account`.
+            dates: First and last local date of the slots to check, or ISO times on slot edges.
+            days: Lengths of runs of consecutive days whose costs are reported.
 
         Raises:
             UsageError: The dates are no range.
-            LedgerError: There is no ledger, or it is not whole.
+            LedgerError: The ledger is missing or not intact.
         """
         when = range_of(spec.timetable, *dates) if dates else None
         book = place.read()
@@ -123,13 +122,13 @@ _LEARNED = "end of an interval that about 95 % of the rows with status ok, and f
 
 
 def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
-    """Declares the columns that rows of a specification may have, by name.
+    """Returns the possible result columns of a specification, by name.
 
     Args:
-        spec: Of the rows.
+        spec: Specification of the rows.
 
     Returns:
-        Of each its Arrow type (`kind`), `presence`, `unit` and `meaning`.
+        Columns with Arrow type (`kind`), `presence`, `unit` and `meaning`.
 
     >>> from hatstream.api import load
     >>> result_columns(load("examples/hourly-means.toml"))["lower95"].unit

@@ -1,7 +1,7 @@
-"""Releases of counted days in memory, beside what truly was: for tests and evaluations, and never for publishing.
+"""In-memory releases of counted days beside true values, for tests and evaluations; never publish.
 
-Counted days are true values of vehicles: not private. A release here has an account in memory, whose limit nobody
-keeps; its noise may have a seed. All else is what `hatstream release` runs: plans, noise, learning, rows.
+Counts are true, hence not private. The account is in memory, its limit is not enforced and its noise may be seeded;
+plans, noise, learning and rows are those of `hatstream release`.
 """
 
 import os
@@ -51,22 +51,22 @@ def release_days(
     whole: bool = False,
     forecasts: bool = False,
 ) -> dict[str, pa.Table]:
-    """Releases counted days, the oldest first, on an account in memory: for tests and evaluations only.
+    """Releases counted days, oldest first, on an in-memory account: for tests and evaluations only.
 
     Args:
-        spec: What is released; of the same cells, slots and cap as what was counted.
-        counted: As `count_days` gives it; rows may be left out, changed or made up.
-        seed: Of the noise; None for that of a release.
-        whole: Also estimates every day by all that is known in the end.
-        forecasts: Also estimates every day but the first before anything is known of it.
+        spec: Specification with the cells, slots and cap of the counts.
+        counted: Table of `count_days`; rows may be removed, changed or invented.
+        seed: Seed of the noise; None for the random noise of a release.
+        whole: Also estimates every day from all releases.
+        forecasts: Also estimates every day but the first from earlier releases.
 
     Returns:
-        Rows of the result table by what they are of: "hats" (unknown ones too), names of products, "whole", "forecast".
-        Beside its columns a row has `period`, and `slot` and `last_slot`, the numbers of its first and last slot; of
-        what rests on several periods these are null. HATs whose counts are public have `vehicles` and `reports` too.
+        Result tables by "hats" (with unknown HATs), product names, "whole" and "forecast". Further columns: `period`,
+        and `slot` and `last_slot`, numbers of the first and last slot; null for rows over several periods. HATs with
+        public counts also have `vehicles` and `reports`.
 
     Raises:
-        UsageError: The account's unit is no day.
+        UsageError: The account's unit is not the vehicle-day.
 
     >>> from hatstream import load
     >>> release_days(load("examples/hourly-means.toml"), pa.table({"period": pa.array([], pa.string())}))
@@ -92,7 +92,7 @@ def release_days(
 
 
 class _Days(NamedTuple):
-    """Facts of the slots of all counted periods, and tallies by period and slot; of a slot without reports too."""
+    """Slot facts of counted periods, and tallies by period and slot, empty slots included."""
 
     facts: dict[int, SlotFacts]
     tallies: dict[str, dict[int, wire.Tally]]
@@ -136,7 +136,7 @@ class _Days(NamedTuple):
 
 @dataclass(frozen=True)
 class _MemoryAccount(LedgerAccount):
-    """An account whose entries are a list in memory. Its limit is not kept, and it is nowhere written."""
+    """In-memory account without a limit, never persisted."""
 
     entries: list[Sequenced[Any]] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ class _MemoryAccount(LedgerAccount):
         return [entry for entry in of_slots if entry.unit.period == period]
 
     def stop(self, *_unit: str) -> bool:
-        """Lets a run go on after a period of few vehicles, as one does that somebody attends to."""
+        """Continues after a period with few vehicles, as in an attended run."""
         return False
 
     def record(self, units: Sequence[Unit]) -> list[RecordedSlot]:
@@ -246,19 +246,19 @@ def count_days(
     bins: int = 0,
     report: Report = unheard,
 ) -> pa.Table:
-    """Counts what every vehicle did, once, as a release would read it. Not private.
+    """Counts each vehicle's reports as a release reads them; the counts are not private.
 
     Args:
-        spec: Of the feed, and of the cells or places under which reports are counted.
-        pattern: Files, such as `feed/*.csv`.
+        spec: Specification of the feed, and of the cells or places.
+        pattern: Pattern of files, such as `feed/*.csv`.
         dates: First and last local day or time; all days of the files if None.
-        bins: So many equally wide bins of values are counted too, in the column `histograms`.
-        report: Told how many files are read.
+        bins: Number of equally wide bins of values, counted in the column `histograms`.
+        report: Callback with the number of files read.
 
     Returns:
-        A row for each vehicle in a slot and cell (or piece of one): `period`, `slot` (its number in the period, from
-        0), `cell` (hexadecimal, or a key), `place` (null where there is none), `vehicle`, `reports` (that a cap of the
-        specification keeps), `sums` (of values, in steps of the grid), and what else its release counts.
+        One row per vehicle, slot and cell (or piece of one): `period`, `slot` (number in the period, from 0), `cell`
+        (hexadecimal, or a key), `place` (null outside of places), `vehicle`, `reports` (after the cap), `sums` (of
+        values in grid steps), and further columns of its release.
 
     Raises:
         InputError: No row of the input became an observation, or a file cannot be decoded.
@@ -293,7 +293,7 @@ def count_days(
 
 
 def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
-    """Lays out all local days from the first to the last plausible time in the files."""
+    """Returns the calendar from the first to the last plausible time in the files."""
     first, last, units = TO_US, FROM_US, spec.input.layout.units
     for path in paths:
         for batch in spec.input.layout.read(path):
@@ -314,7 +314,7 @@ def _release_of(spec: Specification) -> ReleaseKind:
 
 
 def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tuple[Column, ...]:
-    """Lists what is added up of values: sums, and what a release of the specification needs."""
+    """Lists the columns to sum: sums, and those that the release needs."""
     further = [Histogram(bins, spec.value.grid.upper_steps)] if bins else []
     return tuple({column.name: column for column in (SUMS, *release.columns, *further)}.values())
 
@@ -349,7 +349,7 @@ def _int64s(column: pa.Array) -> Int64s:
 
 
 def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
-    """Finds what each row is counted under; below 0 for those outside of the region."""
+    """Returns the counting key of each row; below 0 outside of the region."""
     cells = counted["cell"].combine_chunks().dictionary_encode()
     named = cells.dictionary.to_pylist()
     numbers = [int(name, 16) if spec.keys is None else spec.keys.number.get(name.encode(), -1) for name in named]

@@ -1,4 +1,4 @@
-"""Input files as a release reads them, for companions that look at them beforehand or make something else of them."""
+"""Input files as a release reads them, for companions that inspect or convert them."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,16 +36,16 @@ Table = TypeVar("Table")
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Opens an input file; one that ends in .gz, .zst or .zip is unpacked while it is read.
+    """Opens an input file, decompressing .gz, .zst and .zip on the fly.
 
     Args:
-        path: Of this machine.
+        path: Local path.
 
     Returns:
         A context manager around the file.
 
     Raises:
-        InputError: It cannot be opened, or it is damaged; also while it is read.
+        InputError: The file cannot be opened, or is damaged; also raised while reading.
 
     >>> with open_input("examples/hourly-means.toml") as file:
     ...     file.read(1)
@@ -61,12 +61,11 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 
 
 def own_layouts() -> Mapping[str, OwnLayout]:
-    """Maps the names of layouts with columns and units of their own to what is known of them.
+    """Returns the built-in layouts with fixed columns and units, by name.
 
     Returns:
-        Of each its `layout`, and `headed`, the same with headings, or None; what its files look like: `form`,
-        `columns`, `records`; and `fits`, which says whether columns are of such a file. One is imported when it is
-        looked up.
+        By name, imported on access: `layout`; `headed`, the same with headings, or None; `form`, `columns` and
+        `records` of its files; `fits`, a test of columns.
 
     >>> own_layouts()["tides"].form
     'csv'
@@ -75,17 +74,17 @@ def own_layouts() -> Mapping[str, OwnLayout]:
 
 
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
-    """Names the places of a GeoJSON collection that a release would refuse, for they have no part of a region.
+    """Lists the places of a GeoJSON collection that a release refuses as outside.
 
     Args:
-        document: A collection of features with the property `name`, as the file of `[places]` is.
+        document: A feature collection with the property `name`, like the file of `[places]`.
         cells: The region's H3 cells of one resolution, sorted.
 
     Returns:
-        Names of places that lie outside, or whose part belongs to others.
+        Names of places that lie outside, or whose part belongs to other places.
 
     Raises:
-        ValueError: The collection cannot be that of a release; the message says why.
+        ValueError: A release cannot use the collection; the message says why.
 
     >>> places_outside({"type": "FeatureCollection", "features": []}, [])
     Traceback (most recent call last):
@@ -95,15 +94,15 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
 
 
 def read_batches(layout: Layout, path: str) -> Iterator[RawBatch]:
-    """Reads a file in a process apart, within the limits that a release has for hostile files.
+    """Reads a file in a separate process, with a release's limits against hostile files.
 
     Args:
-        layout: As the function `layout` makes one, or of `own_layouts`.
-        path: Of this machine.
+        layout: Result of the function `layout`, or an entry of `own_layouts`.
+        path: Local path.
 
     Returns:
-        Batches in the order of the file: `rows`, `table` (an Arrow RecordBatch of the layout's fields) and `refused`
-        (rows that are not in the table, by reason).
+        Batches in file order: `rows`, `table` (an Arrow RecordBatch of the layout's fields) and `refused` (rows left
+        out, by reason).
 
     Raises:
         InputError: The file cannot be decoded; the message shows nothing of its content.
@@ -123,23 +122,23 @@ def read_batches(layout: Layout, path: str) -> Iterator[RawBatch]:
 def read_positions(
     layout: Layout, pattern: str, key: Path | None, *, step: Fraction, steps: int, report: Report = unheard
 ) -> tuple[Observations, dict[str, int]]:
-    """Reads positions of vehicles and checks each row as a release does, but for its calendar and its region.
+    """Reads vehicle positions with a release's row checks, except calendar and region.
 
     Args:
-        layout: Of positions.
-        pattern: As of `input_paths`.
-        key: The file of the secret that vehicles are hashed under; None: hashes that nobody can make again.
-        step: Of the grid of speeds, in km/h.
-        steps: How many of these a speed has at most.
-        report: Told how many files are read.
+        layout: Layout of positions.
+        pattern: Pattern of files, as in `input_paths`.
+        key: File of the key that vehicles are hashed with; a random key if None.
+        step: Step of the speed grid, in km/h.
+        steps: Largest speed, in steps.
+        report: Callback with the number of files read.
 
     Returns:
         Columns of the accepted rows: `vehicle`, `event_us` (since 1970 UTC), `lat_e7` and `lon_e7` (1e-7 degrees) and
-        `value` (steps); and how many rows were refused, by reason.
+        `value` (steps); and numbers of refused rows by reason.
 
     Raises:
-        InputError: There is no file, or one cannot be decoded.
-        AccountRefusal, LedgerError: There is no key, or it is open to others.
+        InputError: No file matches, or one cannot be decoded.
+        AccountRefusal, LedgerError: The key is missing, or open to other users.
 
     >>> from hatstream.api import layout
     >>> positions = layout("csv", {name: name for name in ("vehicle", "time", "lat", "lon", "speed")})
@@ -171,17 +170,17 @@ class _AnyTime:
 
 
 def read_tables(path: Path, kind: type[Table]) -> Table:
-    """Reads a TOML file into a `msgspec.Struct`, as strictly as a specification is read.
+    """Reads a TOML file into a `msgspec.Struct`, as strictly as a specification.
 
     Args:
-        path: Of a regular file.
-        kind: Names the fields and their types; one that forbids unknown fields refuses a mistyped one.
+        path: Path of a regular file.
+        kind: Struct with the fields and their types; it should forbid unknown fields, to refuse mistyped ones.
 
     Returns:
         The struct.
 
     Raises:
-        SpecificationError: It cannot be read, is no TOML, or is not of that kind.
+        SpecificationError: The file cannot be read, is not TOML, or does not fit the struct.
 
     >>> class Town(msgspec.Struct):
     ...     name: str
@@ -195,21 +194,21 @@ def read_tables(path: Path, kind: type[Table]) -> Table:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, *, mode: int = 0o666) -> None:
-    """Writes rows to a file that appears whole, in the form that its ending says.
+    r"""Writes rows to a file atomically, in the format of its suffix.
 
     Args:
-        path: Ends in .parquet, .avro, .csv, .jsonl or .geojson, which draws the H3 cells of the column `cell`.
-        rows: A value for each column of the schema; None where a row has none.
-        schema: Columns of texts, whole numbers, floats, lists of floats and instants.
-        mode: Who may read it, less what the process's mask takes away.
+        path: Path in .parquet, .avro, .csv, .jsonl or .geojson, which draws the H3 cells of the column `cell`.
+        rows: A value per column of the schema, or None.
+        schema: Columns of texts, integers, floats, lists of floats and instants.
+        mode: File mode, reduced by the umask.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
 
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"
     >>> write_rows(path, [{"cell": "a", "value": 1.5}], pa.schema({"cell": pa.string(), "value": pa.float64()}))
     >>> path.read_text()
-    'cell,value\\na,1.5\\n'
+    'cell,value\na,1.5\n'
     """
     write_whole(path, FORMATS[path.suffix.removeprefix(".")](columns_in(rows, schema), schema, path.stem), mode=mode)

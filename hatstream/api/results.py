@@ -23,15 +23,14 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     """Reads result files of any format, or tables of a published folder, by product.
 
     Args:
-        source: A folder or a pattern of files; or files, and tables that were read before, to be put together.
+        source: A folder or a file pattern; or a sequence of files and tables to concatenate.
 
     Returns:
-        Of `hats` and of each product that is there a table with the columns of `result_columns`: those that every row
-        has, and others where a file has them. Each place, slot and statistic has one row; of a day that is released
-        whole none is live.
+        A table for `hats` and each product present, with the columns of `result_columns` that files have. One row per
+        place, slot and statistic; live rows only of days without a full release.
 
     Raises:
-        InputError: A file is none of results, or two give different values of the same place and slot.
+        InputError: A file holds no results, or two differ in a value of one place and slot.
 
     >>> read_results("examples/*.toml")
     Traceback (most recent call last):
@@ -49,7 +48,7 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
 
 
 def _of_whole_days(table: pa.Table) -> pa.Table:
-    """Leaves out live rows of days that are released whole, and days that older versions wrote into each slot."""
+    """Drops live rows of fully released days, and older versions' day rows in slots."""
     if "parent" in table.column_names:
         table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))
     live, day = pc.ends_with(table["mechanism"], LIVE_MECHANISM), pc.utf8_slice_codeunits(table["slot_start"], 0, 10)
@@ -58,7 +57,7 @@ def _of_whole_days(table: pa.Table) -> pa.Table:
 
 
 def _each_once(table: pa.Table) -> pa.Table:
-    """Keeps one row a HAT and statistic, a live one only where there is no other. Raises InputError."""
+    """Deduplicates rows by HAT and statistic, final rows before live ones. Raises InputError."""
     first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
     keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
     grouped = keys.group_by(list(_KEY)).aggregate([("at", "min")])

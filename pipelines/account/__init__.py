@@ -1,1 +1,1 @@
-"""The account: where its ledger, key and head are, what it guarantees, which slots it lacks."""
+"""Accounts: locations of ledger, key and head, privacy guarantee, missing slots."""

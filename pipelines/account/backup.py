@@ -1,4 +1,4 @@
-"""One file of a ledger, its key and its head at one instant: a line that says so, then gzip of JSON lines."""
+"""Backup of ledger, key and head in one file: header line, gzipped JSON lines."""
 
 import gzip
 import io
@@ -61,7 +61,7 @@ class Backup(NamedTuple):
         return self.entries[-1]
 
     def with_entries(self, entries: Entries) -> "Backup":
-        """Gives a backup of the same ledger that ends with these entries, with its head."""
+        """Returns a backup of the same ledger with these entries and their head."""
         last, head = entries[-1], self.header.head
         newest = RememberedHead(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
         return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: newest}), entries)
@@ -81,14 +81,14 @@ class Backup(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Proof that nothing was released since a backup: all folders of results, or the operator's word."""
+    """Evidence of no release since a backup: all result folders, or the operator's word."""
 
     results: Sequence[Path]
     is_answered_for: bool
 
 
 def write_backup(place: AccountLocation, path: Path) -> Backup:
-    """Writes the file whole or not at all, for the user alone. Raises AccountRefusal, LedgerError, OSError."""
+    """Writes a backup atomically with mode 600. Raises AccountRefusal, LedgerError, OSError."""
     if path.exists():
         with path.open("rb") if path.is_file() else io.BytesIO() as older:
             if older.read(len(_NAME)) != _NAME:
@@ -108,10 +108,9 @@ def write_backup(place: AccountLocation, path: Path) -> Backup:
 
 
 def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Backup, list[str]]:
-    """Puts back what is lost of ledger, key and head; tells what that was. What is there stays, and must fit.
+    """Restores and lists missing parts of ledger, key and head; existing parts must match.
 
-    Raises AccountRefusal where another look at released days could follow, LedgerError for a file or a ledger that is
-    not whole.
+    Raises AccountRefusal where released days could be drawn again, LedgerError for a damaged file or ledger.
     """
     backup = read_backup(path)
     place.key.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +146,7 @@ def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Bac
 
 
 def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evidence) -> None:
-    """Refuses a ledger without some releases, which would be drawn again. backup: with entries of the ledger there."""
+    """Refuses a ledger that lacks releases, which would be drawn again. backup: with entries."""
     if place.head.exists():
         head = Head(place.head, backup.signature)
         for account in {entry["account"] for entry in backup.entries}:
@@ -180,7 +179,7 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
 
 
 def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
-    """Checks that everything in folders of results is in the backup, and its newest release in one of them."""
+    """Checks that the backup covers all published results, which include its newest release."""
     bodies = [entry["body"] for entry in backup.entries if entry["kind"] == "account"]
     opened = [msgspec.json.decode(body, type=Account) for body in bodies]
     zones = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What vehicles spent, and what a release promises them: in a sentence, and translated from unit to unit."""
+"""Spending of vehicles, and a release's privacy promise: as a sentence, and by unit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ _WEEK = 7
 
 
 class Cost(NamedTuple):
-    """Cost of a vehicle that drives on so many days in a row, alike on each. chance: as `Loss` has it."""
+    """Privacy cost of a vehicle driving alike on consecutive days. chance: as in `Loss`."""
 
     days: int
     total: ApproxDP
@@ -54,9 +54,9 @@ class Cost(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What somebody may learn of a vehicle and period, by the definition of epsilon and delta.
+    """Privacy loss of a vehicle and period, as epsilon and delta.
 
-    chance: that the drawn noise raises the odds of a true guess by more than e^epsilon, as `chance_beyond` says.
+    chance: probability, from `chance_beyond`, that the noise raises the odds of a true guess by more than e^epsilon.
     """
 
     epsilon: Fraction = ZERO
@@ -74,11 +74,11 @@ class Loss(NamedTuple):
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
 
     def covering(self, loss: "Loss") -> "Loss":
-        """Takes the larger of both, part by part: it holds of whatever either holds of."""
+        """Returns the elementwise maximum of both, a bound of either."""
         return Loss(max(self.epsilon, loss.epsilon), max(self.delta, loss.delta), max(self.chance, loss.chance))
 
     def definition(self, neighbour: str) -> str:
-        """Says the definition in a further sentence where there is a delta. neighbour: of the input, in words."""
+        """Returns the (epsilon, delta) definition as a sentence, if any. neighbour: adjacent input."""
         if not self.delta:
             return ""
         delta = f"{float(self.delta):g}"
@@ -89,20 +89,16 @@ class Loss(NamedTuple):
 
 
 def loss_of(spent: Accountant, limit: Limit, *, steered: bool = False) -> Loss:
-    """Tells the loss of what was spent, in the limit's terms. steered: see `chance_beyond`.
-
-    Raises:
-        ClaimError: the limit's terms cannot say it.
-    """
+    """Converts spending to a loss in the limit's terms. steered: see `chance_beyond`. Raises ClaimError."""
     shown = limit.shown(spent)
     return Loss(shown.epsilon, shown.delta, chance_beyond(shown.epsilon, spent, steered=steered))
 
 
 class SpanBound(NamedTuple):
-    """Bounds what a vehicle loses in any so many consecutive periods of an account, whatever its specifications say.
+    """Bound of a vehicle's loss in a number of consecutive periods, over all specifications.
 
-    limit: in force. most: the larger of it and of what any window spent. over: windows that spent more than the limit,
-    by their first period. since: windows from this date on are within it; empty where all are, and without an end.
+    most: maximum of the limit in force and of every window's spending. over: spending of windows above the limit, by
+    first period. since: date from which windows keep the limit; empty if all do.
     """
 
     days: int
@@ -136,7 +132,7 @@ def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
 
 
 def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
-    """Says what a release promises a vehicle. hat: largest epsilon of a HAT. spent: bound of what any period spent."""
+    """Returns a release's promise. hat: largest epsilon of a HAT. spent: largest period's."""
     said_of_kind: str = of_kind(spec, "promise")(spec, bounds, hat, spent)
     return said_of_kind
 
@@ -195,15 +191,15 @@ def _change(loss: Loss) -> str:
 
 
 def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Cost]:
-    """Tells the costs, by `standing_costs`, of the specification's own total; none where it has no places."""
+    """Returns `standing_costs` of the specification's own total; empty without places."""
     return [] if spec.places is None else standing_costs(spec.account.unit, bounds, spec.by_levels.claim)
 
 
 def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list[Cost]:
-    """Adds up what a map of places tells of somebody at one every day: all that so many days in a row may spend.
+    """Computes the cost of staying at one place of a map on consecutive days.
 
-    bounds: of the account. claim: of one period of the release. A span of so many days or more that is bounded by less
-    bounds it. None where a limit adds up no such claim: then nothing is released.
+    claim: of one period. A tighter bound of an equally long or longer span caps it. Empty if a limit cannot add up the
+    claim, as nothing is released then.
     """
     period, result = Accountant().compose([claim]), []
     if not all(bound.limit.adds_up(period) for bound in bounds):
@@ -217,7 +213,7 @@ def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list
 
 
 def _of_spans(spec: Specification, bounds: Sequence[SpanBound]) -> str:
-    """Tells what bounds spans of several days, after a space; nothing where there are none."""
+    """Describes the bounds of spans of several days, with a leading space; or empty."""
     guess, sentences = "its speeds on them" if spec.counts_are_public else "them", ""
     for bound in bounds:
         if bound.days > 1:
@@ -232,7 +228,7 @@ def _of_spans(spec: Specification, bounds: Sequence[SpanBound]) -> str:
 
 
 def _most_loss(limit: Limit) -> Loss:
-    """Tells the loss of an account that spends all that the limit allows, each day around what earlier days gave."""
+    """Computes the loss of an exhausted account, each day's mechanism chosen from earlier releases."""
     if not isinstance(limit, DeltaLimit):
         return Loss(limit.epsilon)
     return Loss(limit.epsilon, limit.delta, chance_beyond(limit.epsilon, limit.most, steered=True))
@@ -243,7 +239,7 @@ def _factor(epsilon: Fraction) -> str:
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
-    """Says what so many days in a row cost. by_period: debits, of which the dearest stands for each."""
+    """Computes costs of consecutive days, each at the dearest period's debits."""
     dearest, result = Accountant(), []
     for total in by_period.values():
         dearest = dearest.largest(total)
@@ -267,7 +263,7 @@ def said(chance: float) -> str:
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
-    """Notes what vehicles spent, where counts are public and this run recorded all that the account has of a period."""
+    """Records vehicles' spending if counts are public and this run completed a period alone."""
     if not spec.counts_are_public or not outcome.spent:
         return
     for period, new in outcome.new.items():
@@ -278,7 +274,7 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 
 
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:
-    """Adds up a period's debits; tells exactly what vehicles spent, if noted and nothing came after."""
+    """Sums a period's debits; with vehicles' exact spending if recorded and still current."""
     limit, spent = ledger.limit(spec.account.name), ledger.spent(spec.account.name, period)
     total = sum((entry.debited for entry in spent), Accountant())
     debits = loss_of(total, limit)
@@ -289,10 +285,10 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Sp
 
 
 def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound]) -> str | None:
-    """Finds the first day after all windows over a limit of which the least that the specification asks fits.
+    """Finds the first day after windows over a limit whose least debit fits.
 
     Returns:
-        The day; None where no window is over a limit, the unit is no day, or no such day comes.
+        The day; None if no window is over a limit, the unit is not the day, or no day fits.
     """
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
     if not ends or spec.account.unit != "vehicle-day":
@@ -304,7 +300,7 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
 
 
 def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
-    """Counts the units that are recorded of a period; None if the account has some of another specification."""
+    """Counts a period's recorded units; None if another specification has some."""
     if {entry.spec_id for entry in spent} - {spec.spec_id}:
         return None
     return sum(entry.units for entry in spent) * spec.privacy.release_shards

@@ -1,4 +1,4 @@
-"""Where an account's ledger, key file and head file are, and how they are opened."""
+"""Location and opening of an account's ledger, key file and head file."""
 
 import os
 import secrets
@@ -27,7 +27,7 @@ KEY_FILE_BYTES = 4_096
 
 @dataclass(frozen=True)
 class AccountLocation:
-    """The ledger's URL, the key file, and the head file beside the key. key_is_named: by who asks, not by default."""
+    """Ledger URL, key file, and head file beside it. key_is_named: explicit, not by default."""
 
     url: str = field(repr=False)  # may hold a password
     key: Path
@@ -61,9 +61,9 @@ class AccountLocation:
         return signature_of(read_key(self.key)) if os.path.lexists(self.key) else None
 
     def reader(self) -> Ledger:
-        """Opens the ledger read-only, for anybody who may read it: with the signatures if the key can be read too.
+        """Opens the ledger read-only, with signatures if the key is readable.
 
-        Raises LedgerError where the key was named and cannot be used, or is of no account in the ledger.
+        Raises LedgerError if an explicitly named key is unusable or of no account in the ledger.
         """
         signature = None
         try:
@@ -99,7 +99,7 @@ def find(ledger: str | None, key: str | Path | None) -> AccountLocation:
 
 
 def read_key(path: Path) -> Secret:
-    """Reads a key file. Raises AccountRefusal where there is none, LedgerError where it is no key or open to others."""
+    """Reads a key file. Raises AccountRefusal if missing, LedgerError if invalid or unsafe."""
     try:
         mode, text = path.stat().st_mode, read_regular(path, KEY_FILE_BYTES).decode()
     except FileNotFoundError:
@@ -116,7 +116,7 @@ def read_key(path: Path) -> Secret:
 
 
 def secret_of(text: str, source: str) -> Secret:
-    """Reads the key that a text holds. source: of the text, for the message. Raises LedgerError."""
+    """Parses a hexadecimal key. source: its name in the message. Raises LedgerError."""
     try:
         key = bytes.fromhex(text)
     except ValueError:
@@ -127,7 +127,7 @@ def secret_of(text: str, source: str) -> Secret:
 
 
 def open_account(place: AccountLocation, table: "AccountTerms") -> str:
-    """Opens the account; makes ledger, key file and head file where they are missing. Returns what it found or did."""
+    """Opens the account, creating missing ledger, key and head files. Returns a status message."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
     is_new = not place.ledger.exists()
     try:
@@ -158,14 +158,14 @@ def open_account(place: AccountLocation, table: "AccountTerms") -> str:
 
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
-    """Lists what else the ledger or the head file knows: a vehicle that reports to two accounts spends both budgets."""
+    """Lists the ledger's and head file's other accounts: shared vehicles spend both budgets."""
     in_ledger = {entry.name for entry in place.ledger.accounts()}
     with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
 
 def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
-    """Names the ledger's accounts with public counts, beside one that hides whether a vehicle drove."""
+    """Lists accounts with public counts, which void the promise of an add-remove account."""
     if table.adjacency != "add-remove":
         return []
     return sorted(account.name for account in place.ledger.accounts() if account.adjacency == "counts-public")

@@ -1,4 +1,4 @@
-"""What the ledger proves of a specification's releases, and which slots of its timetable it lacks."""
+"""Ledger evidence of a specification's releases, and slots missing from it."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from transforms.time.calendar import Calendar
 
 
 class LedgerRecord(NamedTuple):
-    """A ledger found whole. newest: hash of the specification's newest release, whatever audit events follow."""
+    """Verified ledger. newest: hash of the specification's newest release, audit events aside."""
 
     newest: str
     is_signed: bool
@@ -18,7 +18,7 @@ class LedgerRecord(NamedTuple):
 
 
 def walked(book: Ledger, spec: Specification) -> LedgerRecord:
-    """Walks the ledger before anything else of it is read. Raises LedgerError where it is not whole."""
+    """Verifies the ledger and returns its record. Raises LedgerError if it is damaged."""
     verified = book.verify()
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
@@ -27,7 +27,7 @@ def walked(book: Ledger, spec: Specification) -> LedgerRecord:
 
 
 class Gap(NamedTuple):
-    """A due slot that is not released whole; times in ISO 8601, as `--from` and `--to` take them."""
+    """Due slot without a full release; ISO 8601 times for `--from` and `--to`."""
 
     period: str
     slot_start: str
@@ -36,12 +36,12 @@ class Gap(NamedTuple):
 
 
 def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
-    """Says whether a slot is over, and with it the time for which a stream waits for late reports."""
+    """Checks whether a slot and its allowed lateness are over."""
     return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
 
 
 def gaps(spec: Specification, calendar: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
-    """Lists a range's missing slots that are due at `now_s`. Raises AccountRefusal for an unknown account."""
+    """Lists missing slots of a range that are due at `now_s`. Raises AccountRefusal."""
     if spec.is_learned:
         stages = ledger.stages(spec.account.name, spec.spec_id)
         sealed = {(slot.start_s, 0) for slot in calendar.slots if is_complete(stages, slot.period)}

@@ -1,4 +1,4 @@
-"""The options that say on which engine a pipeline runs: those of all engines, of which one is chosen by its name."""
+"""Command line options that choose the engine: those of all engines."""
 
 import importlib
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ LOCAL = "local"
 
 
 def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, option: str, values: Mapping[str, Any]) -> Any:
-    """Makes the engine of that name of its own options' values; None where no engine has the name.
+    """Makes the chosen engine from its options' values; None for an unknown name.
 
-    option: names it. Raises UsageError where an option was given that only another engine has.
+    Raises UsageError where an option of another engine was set. option: the one that names the engine.
     """
     parameters = engines[chosen].by_parameter if chosen in engines else {}
     source_of = click.get_current_context().get_parameter_source
@@ -35,7 +35,7 @@ def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, option: str, va
 
 
 def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
-    """Collects all engines' options by parameter; one that several engines have is the first one's."""
+    """Collects all engines' options by parameter; the first engine wins for shared ones."""
     options: dict[str, Option] = {}
     for engine in engines.values():
         options |= {parameter: option for parameter, option in engine.by_parameter.items() if parameter not in options}

@@ -1,4 +1,4 @@
-"""`hatstream estimate`: estimates of released days again, or of days to come, without data and without spending."""
+"""`hatstream estimate`: estimates of released or coming days from the ledger, without spending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hatstream ledger`: what was spent, whether the record is whole, and which slots are missing in it."""
+"""`hatstream ledger`: spending, integrity and missing slots of the record."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ Command = Callable[..., Any]
 def packed(
     name: str, made_by: Command, *options: Callable[[Command], Command], takes: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
-    """Decorates commands, which then take these options as one value of that name.
+    """Decorates commands to receive these options as one value, `name`.
 
-    takes: names of the options, where the parameters of `made_by` do not say them.
+    takes: names of the options, where they are not the parameters of `made_by`.
     """
     names = takes or tuple(inspect.signature(made_by).parameters)
 
@@ -48,7 +48,7 @@ def packed(
 
 
 def loaded(path: Path, *, quiet: bool) -> Specification:
-    """Loads a specification, and shows how far that is where it has a file of very many places."""
+    """Loads a specification, with a progress bar for large files of places."""
     from pipelines.specification import load
 
     with progress_bars(quiet=quiet) as report:
@@ -136,12 +136,12 @@ _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
 
 
 def option(name: str, **changes: Any) -> Callable[[Command], Command]:
-    """Makes an option that commands share, so that it is called, checked and explained alike in all of them.
+    """Returns an option shared by commands, with one name, check and help text.
 
     Args:
         name: `spec` (which gives spec_path), `input` (pattern), `folder` or `file` (output), `formats`, `kafka`
             (topic), `json` (as_json), or `account`: --ledger and --key (place).
-        changes: What `click.option` takes, such as help and required, where that is not as usual.
+        changes: Arguments of `click.option`, such as help and required, that override its own.
 
     Returns:
         A decorator of commands.

@@ -83,7 +83,7 @@ input_options = packed(
 
 
 def _begun_early(command: Command) -> Command:
-    """Loads the specification first, and begins what decodes its input: that imports while this process does."""
+    """Loads the specification and starts its input decoder early, to overlap their imports."""
 
     @wraps(command)
     def begun(*, spec_path: Path, **values: Any) -> Any:

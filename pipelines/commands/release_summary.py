@@ -1,4 +1,4 @@
-"""What `hatstream release` says of a finished run, and of an input that it only looked at."""
+"""Report of `hatstream release` on a finished run, or on a checked input."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_js
 
 
 def summarise(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Sums up what a run did where counts are public: printed as tables for people and as it is for programs."""
+    """Summarises a run with public counts, for people's tables and for programs."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
     periods, hat, bound = list[dict[str, Fact]](), Fraction(0), Loss()
@@ -174,7 +174,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 
 def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Sums up a run. What is public is the same whatever the input holds, or follows from released rows."""
+    """Summarises a run of levels; public facts follow from released rows, not the input."""
     from transforms.releases.periods.stages import read_unit
 
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
@@ -182,7 +182,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
-        """Lists a period's stages in their order. number: how they, and those that they rest on, are counted."""
+        """Lists a period's stages in order. number: maps ledger sequences to those shown."""
         stages = (entry for entry in entries if entry.unit.period == period)
         return [
             {
@@ -254,7 +254,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
 
 
 def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: Console) -> None:
-    """Tabulates what was read and what became of it, and names the files that were left out."""
+    """Prints a table of read, accepted and refused rows, and the skipped files."""
     rows = table_of(title, "|rows", ">number")
     numbers = {"read": counted["rows"]} | {name: counted[name] for name in ("observations", "duplicates")}
     numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | extras

@@ -1,4 +1,4 @@
-"""`hatstream spec`: check a specification, draft one from a sample, and the schema and reference of all."""
+"""`hatstream spec`: check, draft, schema and reference of specifications."""
 
 from __future__ import annotations
 

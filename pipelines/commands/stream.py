@@ -75,14 +75,14 @@ feed_options = packed(
 
 @dataclass(frozen=True)
 class HealthOptions:
-    """Who hears of the stream's health: a file, standard output or standard error; `metrics`: whoever asks there."""
+    """Sinks of the stream's health: a file, standard output or error; `metrics`: served address."""
 
     log: Path | None
     metrics: str | None
     as_json: bool
 
     def say(self, stack: ExitStack, spec: Specification) -> Say:
-        """Makes what tells each line of health; what is served ends with the stack. Raises OSError or MetricsError."""
+        """Returns a writer of health lines; the stack closes its server. Raises OSError, MetricsError."""
         if self.log is not None:
             self.log.open("a").close()
         if self.metrics is None:
@@ -99,7 +99,7 @@ class HealthOptions:
         return say
 
     def _tell(self, line: Summary) -> None:
-        """Appends a line to the file, or else says it. Raises OSError where the file cannot be written."""
+        """Appends a line to the file, or prints it. Raises OSError."""
         text = msgspec.json.encode(line.whole().opened()).decode()
         if self.log is None:
             (click.echo if self.as_json else note)(text)

@@ -1,4 +1,4 @@
-"""What a person or a log sees of a run: results on standard output, progress and notes on standard error."""
+"""Output of a run: results to standard output, progress and notes to standard error."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ _VERBOSITY = "hatstream.verbosity"
 
 
 def with_verbosity(command: click.Command) -> click.Command:
-    """Gives a command, and the commands in it, the options --quiet and -v; each may stand before or after its name."""
+    """Adds the options --quiet and -v to a command and its subcommands."""
     if not any(parameter.name == "quiet" for parameter in command.params):
         for level, flags, meaning in (
             (-1, ["-q", "--quiet"], "No progress, no notes."),
@@ -54,7 +54,7 @@ def _verbosity() -> int:
 
 
 def note(text: str) -> None:
-    """Says a line to the person who watches, on standard error; not under --quiet.
+    """Writes a line to standard error, unless --quiet.
 
     Args:
         text: The line.
@@ -72,10 +72,10 @@ def detail(text: str) -> None:
 
 
 def console() -> Console:
-    """Opens standard output. In a log a sentence is one line and a table has its own width, unless COLUMNS is set.
+    """Returns a console on standard output; in a log, unwrapped unless COLUMNS is set.
 
     Returns:
-        A console of `rich` that shows texts as they are, and cuts no text of a table off.
+        A console of `rich` without markup, which never truncates table cells.
 
     >>> console().print("[3 rows]")
     [3 rows]
@@ -88,7 +88,7 @@ def console() -> Console:
 
 
 def table_of(title: str | None, *columns: str) -> Table:
-    """Makes a table without rows. columns: names; ">" before one has its cells on the right, "|" never breaks them."""
+    """Makes an empty table. columns: names; prefix ">" aligns right, "|" prevents wrapping."""
     table = Table(title=title, title_justify="left")
     for column in columns:
         name = column.lstrip(">|")
@@ -98,7 +98,7 @@ def table_of(title: str | None, *columns: str) -> Table:
 
 
 class _Results(Console):
-    """A console that cuts no text of a table off: what is too long goes on in the next line."""
+    """Console that wraps long table cells instead of truncating them."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         for column in (column for table in objects if isinstance(table, Table) for column in table.columns):
@@ -108,13 +108,13 @@ class _Results(Console):
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[Report]:
-    """Shows how far long work is, on standard error: bars while a terminal watches, a line a minute in a log.
+    """Shows progress on standard error: terminal bars, or a log line a minute.
 
     Args:
         quiet: Whether nothing is shown, as under --json and --quiet.
 
     Returns:
-        A context manager around what is told a phase, how much of it is done, and the whole, or None.
+        A context manager around a callback with phase, count and total, or None if unknown.
 
     >>> with progress_bars(quiet=True) as report:
     ...     report("files read", 1, 2)
@@ -179,7 +179,7 @@ def _left(task: Task) -> str:
 
 @dataclass
 class _Log:
-    """A line a minute about the phase that is at work; a phase of which a line was written gets a last one."""
+    """Progress log: a line a minute for the current phase, and a closing line."""
 
     _phase: tuple[str, float, int, int | None] | None = None  # name, begun_s, done, whole
     _said_s: float = field(default_factory=time.monotonic)
@@ -222,7 +222,7 @@ class _Log:
 
 
 def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
-    """Tells progress as a line of a log: count and whole, share, rate, time spent, and time left if it can be said."""
+    """Formats progress as a log line: count, share, rate, time spent and time left."""
     parts = [f"{phase}: {counted(count, total)}"]
     if total:
         parts.append(f"{100 * min(count / total, 1):.0f} %")
@@ -251,13 +251,13 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
-    """Lets SIGINT and SIGTERM end a command that has no end of its own.
+    """Sets an event on SIGINT and SIGTERM, to end a command that runs indefinitely.
 
     Args:
-        within_s: So long after a signal the process ends with exit code 4, whatever it does; None: it waits.
+        within_s: Seconds after a signal until the process exits with code 4; never if None.
 
     Returns:
-        A context manager around the event that is set when a signal comes.
+        A context manager around the event.
 
     >>> with asked_to_stop() as stop:
     ...     stop.wait(0.01)

@@ -1,6 +1,6 @@
-"""Engines, a file each: the options by which a command asks for one, and how it is made of them.
+"""Engines, one per file: their command options, and construction from them.
 
-The files are loaded for every command that has an engine: they import Beam when the engine is made.
+Every command with an engine loads these files, so they import Beam only in construction.
 """
 
 import inspect
@@ -21,10 +21,9 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class EngineOptions(NamedTuple):
-    """The options of one engine, in the order of the parameters of `made_by`, which takes their values.
+    """Options of one engine, in the order of `made_by`'s parameters.
 
-    made_by: gives an `EngineStarter` for a stream, a `BoundedEngine` for a closed range. Raises UsageError for values
-    that do not go together.
+    made_by: returns an `EngineStarter` (streams) or a `BoundedEngine` (closed ranges). Raises UsageError for conflicts.
     """
 
     made_by: Callable[..., Any]
@@ -43,7 +42,7 @@ class EngineStarter(Protocol):
         """How many workers read and count side by side."""
 
     def start(self, stack: ExitStack) -> "Engine":
-        """Makes the engine. Servers that this starts end with the stack. Raises MissingTool or ServerError."""
+        """Starts the engine; the stack closes its servers. Raises MissingTool or ServerError."""
 
 
 def address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -54,6 +53,6 @@ def address(_context: click.Context, _parameter: click.Parameter, value: str | N
 
 
 def engines_with(kind: str) -> dict[str, EngineOptions]:
-    """Finds the engines, by the names of their files, that have options of that kind: STREAM or BOUNDED."""
+    """Finds engines with options of the kind STREAM or BOUNDED, by file name."""
     files = {module.name: import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)}
     return {name: getattr(file, kind) for name, file in files.items() if hasattr(file, kind)}

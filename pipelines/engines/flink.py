@@ -1,4 +1,4 @@
-"""Apache Flink: a cluster of the operator's, or one that is started on this machine to try a stream."""
+"""Apache Flink: the operator's cluster, or a temporary local one to try streams."""
 
 import tempfile
 from contextlib import ExitStack
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlinkStarter:
-    """A Flink cluster of the operator's, or with `local` one that is started for as long as the command runs.
-
-    Raises UsageError for options that do not go together.
-    """
+    """Options of a Flink cluster; `local` starts one for the command. Raises UsageError."""
 
     local: bool
     job_server: str | None

@@ -1,1 +1,1 @@
-"""The runs of the road: closed on this machine or an engine, without an end, in a pipeline of others."""
+"""Runs of the pipeline: bounded locally or on an engine, unbounded, in callers' pipelines."""

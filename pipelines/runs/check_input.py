@@ -1,4 +1,4 @@
-"""What an input holds of a range, for the operator alone: nothing is released, recorded or spent."""
+"""Check of an input against a range, for the operator, without release or spending."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -35,7 +35,7 @@ _ROWS, _AT_PLACES = "slot/", "places/"
 
 
 class PeriodInput(NamedTuple):
-    """Counts of a period: slots with rows, rows without duplicates, and rows at places; None without places."""
+    """Row counts of a period. rows: without duplicates. at_places: None without places."""
 
     period: str
     slots: int
@@ -45,7 +45,7 @@ class PeriodInput(NamedTuple):
 
 
 class InputCheck(NamedTuple):
-    """merged: ids of the whole input that another `input.vehicle_form` makes one. shares: of all its speeds."""
+    """Result of an input check. merged: ids that another `input.vehicle_form` merges. shares: of speeds."""
 
     outcome: Outcome
     periods: list[PeriodInput]
@@ -61,7 +61,7 @@ class InputCheck(NamedTuple):
 def check_input(
     spec: Specification, calendar: Calendar, files: InputFiles, account: LedgerAccount, progress: Report
 ) -> InputCheck:
-    """Reads the input as a release would, without opening the ledger. Raises what it would."""
+    """Reads the input as a release would, without its ledger; raises the same errors."""
     paths = input_of(files.pattern)
     job = replace(job_of(spec, calendar, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     pieces = None if spec.places is None else spec.places.pieces
@@ -83,7 +83,7 @@ def check_input(
 
 @dataclass(frozen=True)
 class _Look:
-    """The pipeline of a look: reads and counts. pieces: of places, where there are some."""
+    """Pipeline of an input check: reads and counts. pieces: of places, if any."""
 
     bounded: Bounded
     pieces: Pieces | None
@@ -92,7 +92,7 @@ class _Look:
         _ = self.bounded.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
 
     def counted(self, group: Group) -> None:
-        """Counts observations, of derived ones those with a value. Raises StepError for an unreadable file."""
+        """Counts observations, and derived ones with a value. Raises StepError for unreadable files."""
         job, ((slot_s, _), _), parts = self.bounded.job, *group
         if slot_s == NO_SLOT:
             for _, fact in parts:

@@ -1,4 +1,4 @@
-"""Estimates of released days again, or of days to come, from the ledger alone: no data is read, nothing is spent."""
+"""Repeated or future estimates from the ledger alone, without data or spending."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ SUMS = "released"
 
 @dataclass(frozen=True)
 class RecordedStages:
-    """The recorded stages of a `levels` specification, in the order of the ledger, and how they are read."""
+    """Recorded stages of a `levels` specification in ledger order, with their reader."""
 
     spec: Specification
     policy: LevelsPolicy
@@ -78,9 +78,9 @@ def estimate_again(
     whole: bool,
     sums: bool = False,
 ) -> tuple[list[Path], list[str]]:
-    """Writes estimates of a range's released periods; returns the files, and the periods not released.
+    """Writes estimates of a range's released periods; returns files, and periods not released.
 
-    whole: by all that is known by now. sums: also what was released itself.
+    whole: whether to use all recorded entries. sums: whether to write released sums too.
     """
     make_writable(outputs.folder)
     facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
@@ -119,14 +119,14 @@ def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], out
 
 
 def whole_of(recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
-    """Estimates a released period by all that is known. everything: what all entries teach, none folded in."""
+    """Estimates a released period from all entries. everything: their state, not folded in."""
     order = period_order(recorded.entries)
     taught = taught_of(recorded.entries, recorded.policy)
     return day_estimates(everything, recorded.policy, slots, taught, len(order) - 1 - order.index(period))
 
 
 def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
-    """Writes what is expected of days from `first` on, whether they are released or not."""
+    """Writes forecasts of days from `first` on, released or not."""
     if not recorded.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")
     make_writable(outputs.folder)

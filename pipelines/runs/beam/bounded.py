@@ -1,12 +1,12 @@
-"""A scheduled job as one bounded pipeline: read in pieces, counted, judged, and only then recorded.
+"""Scheduled job as one bounded pipeline: read, count, judge, and only then record.
 
     pieces -> observe -> by vehicle -+-> by hexagon -+-> record -> estimate -> publish
                                      |               |     ^
                           counts,    |               +-> what is asked and spent -> judge
                           unreadable +-----------------------------------------------^
 
-Few steps, for each costs a runner some hundredths of a second. Counts go to the judge by the group-by of events, see
-NO_SLOT. Whatever an engine does twice, the ledger keeps what it recorded first.
+Steps are few, as each costs a runner some 10 ms. Counts reach the judge through the group-by of events, see NO_SLOT.
+If an engine retries a step, the ledger keeps its first record.
 """
 
 import time
@@ -64,9 +64,9 @@ Group = tuple[PaneShard, Iterable[tuple[int, EventBytes]]]
 
 @dataclass(frozen=True)
 class Bounded:
-    """All that such a job is made of. needed: see `verdict_on`. pane_s: of panes in which slots are counted.
+    """Parts of a bounded job. needed: see `verdict_on`. pane_s: length of counted panes.
 
-    spool: holds grouped events in a file where all steps run here. spells: and the spellings of ids.
+    spool: file of grouped events where all steps run locally. spells: whether it holds spellings of ids.
     """
 
     job: Job
@@ -87,9 +87,9 @@ class Bounded:
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
-        """Reads the input, and groups events by what is tallied together; by NO_SLOT the facts that were counted.
+        """Reads the input and groups events by tally; counted facts by NO_SLOT.
 
-        Where all steps run here one worker has all pieces, else each is for whichever is free.
+        Locally one worker has all pieces, otherwise each goes to any free worker.
         """
         pieces = pieces_of(self.job.layout, self.paths)
         bundles = [pieces] if self.spool is not None or not pieces else [[piece] for piece in pieces]
@@ -101,7 +101,7 @@ class Bounded:
         return listed | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
 
     def keyed(self, part: WirePart) -> KeyedPart:
-        """Gives packed events the key of what is tallied together: a pane, a slot, or a whole period."""
+        """Keys packed events by their tally: a pane, a slot, or a whole period."""
         data = part.data if self.spool is None else EventBytes(self.spool.put(part.data))
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(part.slot_s), part.shard), 0), (part.slot_s, data)
@@ -121,7 +121,7 @@ class Bounded:
 
 
 class _Tally(beam.DoFn):
-    """Grouped events -> main: tallies, with heartbeats of all plans; counted: facts; beats: heartbeats beside panes."""
+    """DoFn from grouped events to tallies and heartbeats; counted: facts; beats: panes' heartbeats."""
 
     def __init__(self, bounded: Bounded) -> None:
         self._bounded, job = bounded, bounded.job
@@ -149,7 +149,7 @@ class _Tally(beam.DoFn):
 
 @dataclass(frozen=True)
 class _Judged:
-    """The runner of a bounded job: what is drawn of it is recorded only with a consent. counted: of the input."""
+    """Runner of a bounded job that records units only with consent. counted: input facts."""
 
     bounded: Bounded
     counted: PCollection[KeyedFact]
@@ -182,7 +182,7 @@ class _Judged:
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
-    """Finds the longest panes, in seconds, that divide a slot and hold about PANE_ROWS rows. rows: None: unknown."""
+    """Finds the longest pane in seconds that divides a slot, near PANE_ROWS rows each."""
     if rows is None:
         return PANE_S
     parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
@@ -200,9 +200,9 @@ UNSIZED_SHARDS = 8
 def run(
     job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
 ) -> Outcome:
-    """Releases the slots, and says which were released although others were refused.
+    """Releases the slots, possibly some only, and returns the outcome.
 
-    needed: periods that must have rows; None where the input may not decide that. Raises StepError or EngineError.
+    needed: periods that must have rows; None if rows do not matter. Raises StepError or EngineError.
     """
     requested = asked_of_the_account(job)
     if requested.periods_refused:
@@ -236,7 +236,7 @@ def finished_job(
 
 
 def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, spool: Spool) -> Bounded:
-    """Makes the job of this process, where vehicles are parted only if a whole period is too large to count at once."""
+    """Builds the local job, which shards vehicles only for periods too large to count."""
     about = rows_about(paths)
     shards = 1
     if job.release.in_order:
@@ -252,7 +252,7 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, s
 
 @contextmanager
 def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
-    """Reports how far the steps in this process are, within the block. about: rows of the input, if that is known."""
+    """Reports progress of the local steps within the block. about: input rows, if known."""
     whole_days = job.rules.need_whole_periods
     slots, periods = len(job.slots), len(job.periods)
     phases: Mapping[Phase, tuple[str, int]] = {
@@ -301,7 +301,7 @@ def _sealed(job: Job) -> set[tuple[int, int]]:
 
 
 def asked_of_the_account(job: Job) -> Outcome:
-    """Asks what the periods will be debited, where no input decides that, and which of them the account refuses."""
+    """Returns input-independent debits by period, and the periods that the account refuses."""
     wanted = job.release.claims(Before(job.account))
     if wanted is None:
         return Outcome()

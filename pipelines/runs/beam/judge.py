@@ -1,4 +1,4 @@
-"""The verdict on a whole input, before anything of it is recorded, and what periods ask of the account."""
+"""Verdict on a whole input before any recording, and debits of its periods."""
 
 import math
 from collections import Counter
@@ -49,7 +49,7 @@ class AskedFact(msgspec.Struct, tag=True, frozen=True):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on an input. unreadable: files with the reason. consents: whether units may be recorded."""
+    """Verdict on an input. unreadable: files with the reason. consents: permission to record."""
 
     outcome: Outcome
     unreadable: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Verdict:
 def verdict_on(
     facts: Iterable[bytes], files: int, needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
 ) -> Verdict:
-    """Judges an input. needed: periods that must have rows, or None. excess: finds periods over the limit."""
+    """Judges an input. needed: periods requiring rows, or None. excess: finds overspent periods."""
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
     decoded = [msgspec.json.decode(fact, type=CountFact | AskedFact) for fact in facts]
     for fact in decoded:
@@ -94,7 +94,7 @@ def _from_text(kind: type, text: str) -> Any:
 
 @dataclass
 class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
-    """All facts of an input -> the consent of each period, or nothing, at the end of all that is read."""
+    """Transform of all input facts into each period's consent, or nothing, after reading."""
 
     account: LedgerAccount
     files: int
@@ -126,7 +126,7 @@ class _Judge(beam.DoFn):
 def asked_of(
     period: str, sealed: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
 ) -> KeyedFact:
-    """Tells what a period asks for and its vehicles spend. exposures: by slot. shares: of epsilon, by statistic."""
+    """Encodes a period's debits and vehicles' spending. exposures: by slot. shares: by statistic."""
     units = [msgspec.json.decode(data, type=Spending) for data in sealed]
     spent = spend_of({unit.slot_s: unit.rate for unit in units}, lambda slot_s: exposures.get(slot_s, []), shares)
     wanted = [(*unit.asked.unit, str(unit.asked.claim)) for unit in units]
@@ -136,7 +136,7 @@ def asked_of(
 def spend_of(
     rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
 ) -> Spend:
-    """Adds up for each vehicle the sum of all that is drawn in its HATs. rates: the epsilon of a HAT, by slot."""
+    """Sums each vehicle's spending over its drawn HATs. rates: epsilon per HAT by slot."""
     rated = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
     parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))

@@ -1,4 +1,4 @@
-"""The step of a bounded pipeline that reads and observes, and the pieces that an input is read in."""
+"""Reading and observing step of bounded pipelines, and pieces of their input."""
 
 import os
 import queue
@@ -37,7 +37,7 @@ KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
 
 
 class Piece(NamedTuple):
-    """A share of a file. path: as the file system has it. others: further small files, read as if they were one."""
+    """Share of a file. path: undecoded bytes. others: small files read together with it."""
 
     path: bytes
     number: int
@@ -46,10 +46,9 @@ class Piece(NamedTuple):
 
 
 class Observe(beam.DoFn):
-    """Shares of files -> their events, packed and keyed, and a fact of what was counted in a bundle.
+    """DoFn from file shares to packed, keyed events, and the bundle's counts.
 
-    A file that cannot be read is told, not raised: the verdict decides. spelled: takes hashes of vehicle ids by
-    SPELLINGS.
+    It reports unreadable files for the verdict instead of raising. spelled: receives vehicle ids' hashes by SPELLINGS.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class Observe(beam.DoFn):
 def at_once(
     pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch | UnreadableFile | StepError]]
 ) -> Iterator[RawBatch | UnreadableFile | StepError]:
-    """Yields what a few threads read of the pieces, as it comes; what else reading raises is raised."""
+    """Reads pieces in a few threads, yielding results as they come; raises other errors."""
     number = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
     waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=number)
     lock, is_over = threading.Lock(), threading.Event()
@@ -172,7 +171,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
 
 
 def rows_about(paths: Sequence[str]) -> int | None:
-    """Estimates rows from footers of Parquet files and first lines of texts; None where a file tells neither."""
+    """Estimates rows from Parquet footers and first lines of texts; None if unknown."""
     from transforms.layouts.mapped.parquet import ParquetFooter
 
     total = 0.0
@@ -194,7 +193,7 @@ def rows_about(paths: Sequence[str]) -> int | None:
 
 
 def _lines(path: str, sizes: list[float]) -> float | None:
-    """Estimates a file's lines. sizes: bytes of a line in its kind, added to until PROBED_FILES were looked into."""
+    """Estimates a file's lines. sizes: bytes per line of its kind, from PROBED_FILES samples."""
     if len(sizes) < PROBED_FILES and Path(path).is_file():
         with open(path, "rb") as file:
             start = file.read(SAMPLE_BYTES)

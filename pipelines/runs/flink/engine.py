@@ -1,4 +1,4 @@
-"""Flink as an engine: a pipeline is handed over, found among the cluster's jobs, watched, and ended."""
+"""Flink engine: submission, job lookup, monitoring and cancellation."""
 
 import threading
 import time
@@ -63,9 +63,9 @@ class FlinkJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Flink:
-    """Where and how a stream runs on Flink; addresses are `host:port`. savepoint: where to go on, or None.
+    """Flink stream engine; addresses are `host:port`. savepoint: starting point, or None.
 
-    restarts: of a failed job; -1: as the cluster is set.
+    restarts: limit for a failed job; -1 for the cluster's setting.
     """
 
     job_server: str
@@ -88,10 +88,10 @@ class Flink:
 
     @property
     def options(self) -> list[str]:
-        """Beam's options of the job.
+        """Returns Beam's options of the job.
 
-        `--finish_bundle_before_checkpointing` is not a choice: without it, a checkpoint that meets the bundle of the
-        first element swallows that element, and the job waits for ever without a word.
+        `--finish_bundle_before_checkpointing` is mandatory: otherwise a checkpoint that meets the bundle of the first
+        element swallows it, and the job waits for ever, silently.
         """
         chosen = [
             *addresses(self.job_server, self.worker_pool, self.parallelism),
@@ -106,7 +106,7 @@ class Flink:
 
 
 def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
-    """Finds the cluster's job. Raises EngineError where the job server lost it, TimeoutError where none is shown."""
+    """Finds the cluster's job. Raises EngineError if it is lost, TimeoutError if unseen."""
     cluster, until = Cluster(rest), time.monotonic() + SHOWN_S
     while time.monotonic() < until:
         if job_id := cluster.job_named(name):
@@ -129,7 +129,7 @@ T = TypeVar("T")
 
 
 def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[str]:
-    """Lists Beam's options that say who takes the pipeline and where its Python runs, each `host:port`."""
+    """Lists Beam's options for the addresses of job server and worker pool, `host:port`."""
     return [
         "--runner=PortableRunner",
         f"--job_endpoint={job_server}",
@@ -149,9 +149,9 @@ def handed_over(
     job_server: str,
     stop: threading.Event | None = None,
 ) -> PipelineResult:
-    """Hands over the pipeline that `build` makes, and waits until it is taken. options: Beam's, `addresses` among them.
+    """Submits the pipeline of `build` and waits for acceptance. options: with `addresses`.
 
-    Raises EngineError where no job server answers in TAKEN_S, or in STOP_S once `stop` is set.
+    Raises EngineError after TAKEN_S without an answer, or STOP_S once `stop` is set.
     """
     p = beam.Pipeline(options=PipelineOptions([*options, f"--job_name={name}"]))
     build(p)
@@ -162,9 +162,9 @@ def handed_over(
 
 
 def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
-    """Waits for what `ask` gives, in a thread of its own, for an answer may have no end.
+    """Returns the result of `ask`, run in a thread as it may never end.
 
-    Raises TimeoutError after so many seconds, or STOP_S after `stop` is set; EngineError where nobody answers.
+    Raises TimeoutError after `within_s`, or STOP_S after `stop` is set; EngineError without a job server.
     """
     answer: Future[T] = Future()
 
@@ -215,8 +215,7 @@ class BoundedFlink:
         cluster, reasons = Cluster(self.rest), list[Exception]()
 
         def look() -> None:
-            """Shows the job's counters. An error of ours is no fault of the cluster: the job is ended, not tried
-            again."""
+            """Shows the job's counters; cancels it on an error of ours, to prevent retries."""
             with suppress(OSError):
                 if job := cluster.job_named(name):
                     watch(cluster.counters(job))
@@ -242,7 +241,7 @@ class BoundedFlink:
 
 
 def fault(faults: Sequence[str], rest: str) -> Exception | None:
-    """Says why the job should not be tried again, if it should not: MOST_FAULTS are enough."""
+    """Returns the reason against retrying the job, if any: ours, or MOST_FAULTS faults."""
     reason = next((said for text in faults if (said := reason_of(text))), None)
     if reason is None and len(faults) >= MOST_FAULTS:
         return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")

@@ -1,4 +1,4 @@
-"""The REST of a Flink cluster: which jobs it has, how they are, and how they are ended."""
+"""Client of a Flink cluster's REST API: list, monitor and cancel jobs."""
 
 import json
 import socket
@@ -53,7 +53,7 @@ class Cluster:
         self.rest = rest
 
     def jobs(self) -> Sequence[_Job]:
-        """Lists Flink's jobs. Empty where nobody answers: a cluster may start and end with its job."""
+        """Lists Flink's jobs; empty without an answer, as clusters may live per job."""
         with suppress(OSError):
             return self._overview()
         return []
@@ -76,15 +76,15 @@ class Cluster:
         return next((job.state for job in self.jobs() if job.jid == job_id), None)
 
     def has_ended(self, job_id: str) -> bool:
-        """Says whether the job is over, or nobody knows it. Raises OSError where nobody answers."""
+        """Checks whether the job has ended or is unknown. Raises OSError without an answer."""
         return not any(job.jid == job_id and job.state not in ENDED for job in self._overview())
 
     def cancel(self, job_id: str) -> None:
-        """Cancels the job by Flink's REST: Beam's own `cancel` leaves the job of Flink running."""
+        """Cancels the job by Flink's REST; Beam's own `cancel` leaves it running."""
         self.ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
 
     def counters(self, job_id: str) -> dict[str, int]:
-        """Sums our counters since the job was started or started again, spaces written as `_`. Raises OSError."""
+        """Sums our counters since the last (re)start, `_` for spaces. Raises OSError."""
         counters = Counter[str]()
         for vertex in self._asked(f"/jobs/{job_id}", "vertices", list[_Named]):
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
@@ -95,14 +95,14 @@ class Cluster:
         return dict(counters)
 
     def faults(self, job_id: str) -> list[str]:
-        """Lists what made Flink start the job again, or end it, the newest first: some of them. Raises OSError."""
+        """Lists some causes of the job's restarts or end, newest first. Raises OSError."""
         return [
             fault.stacktrace
             for fault in self._asked(f"/jobs/{job_id}/exceptions", "exceptionHistory.entries", list[_Fault])
         ]
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
-        """Raises OSError, also where what answers is no REST of Flink, breaks off, or does not come to an end."""
+        """Requests a path. Raises OSError, also for foreign, truncated or endless answers."""
         data = None if body is None else msgspec.json.encode(body)
         connection = HTTPConnection(self.rest, timeout=ANSWER_S)
         connection.connect()
@@ -125,7 +125,7 @@ class Cluster:
             connection.close()
 
     def _asked(self, path: str, key: str, kind: type[T]) -> T:
-        """Asks for an answer of that form under a key, or for a whole one. Raises OSError."""
+        """Requests a typed answer, whole or under a dotted key. Raises OSError."""
         answer = self.ask(path)
         try:
             for name in key.split(".") if key else ():

@@ -1,5 +1,4 @@
-"""Beam's runners for a bounded job. One that needs more than its name has a file of that name. Beam is imported when
-one runs."""
+"""Beam's runners for bounded jobs, imported lazily; runners with special needs have a file."""
 
 from collections.abc import Sequence
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""Any runner that Beam knows by its name: the job is handed over with Beam's own options, waited for, and counted."""
+"""Any Beam runner by name: submission with Beam's options, waiting, counters."""
 
 import io
 import re
@@ -30,9 +30,9 @@ _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"
 
 @dataclass(frozen=True)
 class ByName:
-    """A Beam runner and its options, as they stand behind `--` on the command line.
+    """Beam runner with its options from behind `--` on the command line.
 
-    Raises UsageError for values that an option cannot have, and for options that nobody knows.
+    Raises UsageError for invalid values and unknown options.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ByName:
 
     @property
     def parallelism(self) -> int:
-        """What the options say of workers that work side by side; 1 where they say nothing."""
+        """Returns the number of parallel workers in the options; 1 by default."""
         return max((int(number) for number in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
 
     @property
@@ -93,7 +93,7 @@ class ByName:
         return finished(result)
 
     def pipeline(self, build: Callable[[beam.Pipeline], None], name: str) -> beam.Pipeline:
-        """Builds the whole job, ready to run. Raises UsageError for options that do not go together."""
+        """Builds the job, ready to run. Raises UsageError for conflicting options, or EngineError."""
         job = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # as the strictest runner takes it
         try:
             options = self.options_type([f"--runner={self.name}", f"--job_name={job}", *self.beam_options()])
@@ -114,7 +114,7 @@ class ByName:
         return self.name
 
     def submitted(self, p: beam.Pipeline) -> PipelineResult:
-        """Hands over the job to whoever runs it. Raises EngineError; nothing of the input was read by then."""
+        """Submits the job. Raises EngineError, before any input was read."""
         try:
             return p.run()
         except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
@@ -123,7 +123,7 @@ class ByName:
             raise EngineError(f"{self.name} did not take the job ({message})") from None
 
     def unknown(self, error: Exception) -> Exception:
-        """Tells what is said of a failure that is none of ours; its own message may hold what was read."""
+        """Returns an error for a foreign failure, whose message may hold input."""
         return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
 
 
@@ -138,7 +138,7 @@ _RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while 
 
 
 def reason_of(text: str) -> Exception | None:
-    """Tells what a step raised, if it was an error of ours: other texts may hold what was read."""
+    """Parses a step's error from text if ours; other texts may hold input."""
     raised = _RAISED.findall(text)
     if not raised:
         return None
@@ -160,7 +160,7 @@ def finished(result: PipelineResult) -> Finished:
 
 
 def refuse_type_checks(options: PipelineOptions) -> None:
-    """Refuses Beam's checks of types at run time, which end steps of several outputs. Raises UsageError."""
+    """Refuses Beam's runtime type checks, which break multi-output steps. Raises UsageError."""
     types = options.view_as(TypeOptions)
     for name in ("runtime_type_check", "performance_runtime_type_check"):
         if getattr(types, name):

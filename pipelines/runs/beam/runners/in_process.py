@@ -1,6 +1,6 @@
-"""Beam's FnApiRunner, in this process: what releases on this machine, and what Beam's names for it mean.
+"""Beam's FnApiRunner in this process, for local releases and Beam's names of it.
 
-DirectRunner is a switch of Beam's that ends here too for a bounded job: its first choice is Prism, which it downloads.
+DirectRunner ends here too for bounded jobs: Beam would prefer Prism, which it downloads.
 """
 
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ View = TypeVar("View", bound=PipelineOptions)
 
 
 class ParsedOptions(PipelineOptions):
-    """Options of which each view is parsed once: Beam asks 350 times for one of a few, and parses them each time."""
+    """Pipeline options with cached views: Beam requests a few views 350 times."""
 
     def view_as(self, cls: type[View]) -> View:
         views: dict[type[PipelineOptions], Any] = self.__dict__.setdefault("_views", {})
@@ -28,7 +28,7 @@ class ParsedOptions(PipelineOptions):
 
 
 class InProcess(ByName):
-    """Holds all that it shuffles in memory: events, which are many, stay on disk (`is_here`)."""
+    """In-process runner that shuffles in memory; the many events stay on disk (`is_here`)."""
 
     options_type = ParsedOptions
 
@@ -50,7 +50,7 @@ class InProcess(ByName):
         return ("--no_pipeline_type_check", *self.options)  # a tenth of what a small release takes; tests check types
 
     def submitted(self, p: beam.Pipeline) -> PipelineResult:
-        """Runs it to its end, so that what a step read may stand in what is raised."""
+        """Runs the job to its end; errors may therefore show what a step read."""
         return p.run()
 
     def runner(self) -> Any:

@@ -1,4 +1,4 @@
-"""Prism, Beam's runner in a process of its own: a program that is there already, or that Beam downloads."""
+"""Prism, Beam's runner in a separate process: an installed program, or Beam's download."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ _NEEDS_PROGRAM = (
 
 
 class Prism(ByName):
-    """Takes the program of `--prism_location`, or of that name on the PATH, before Beam looks for one on GitHub."""
+    """Prism runner from `--prism_location` or the PATH, else by Beam's download from GitHub."""
 
     def beam_options(self) -> tuple[str, ...]:
         text = " ".join(self.options)
