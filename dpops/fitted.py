@@ -26,6 +26,8 @@ CITY_KMH = 20.0, 5.0
 SLOPE_KMH = -2.0
 """Three real cities agree: where e times as many vehicles report, they are so much slower (stops, centres), before any
 release give or take as much. Learned."""
+NIGHT, NIGHT_ENDS = -2.0, 5
+"""Guessed: the logarithm of what fleets do before five o'clock, before anything is known."""
 RETAINED, RETAINED_SD = 0.66, 0.25
 """Sixteen made-up cities (even seeds from 440 on): what clips, and a least number of reports, leave of what counted
 vehicles would weigh; and how far, in logarithms, a city may be from that. Learned."""

@@ -83,7 +83,7 @@ def fitted_fields(state: State) -> Fit:
 
 def typical_traffic(weights: WeightField, day: DayValues) -> Float64s:
     """Computes logarithms of a day's typical weights around their mean by weight, (cells, slots)."""
-    logs = weights.layout.hats(weights.effects, day.hours, None)
+    logs = weights.layout.hats(weights.effects, day.hours, None) + weights.night(day)
     shares = np.exp(logs)
     centred: Float64s = logs - np.sum(logs * shares) / shares.sum()
     return np.clip(centred, -3, 3)

@@ -96,6 +96,10 @@ class WeightField:
         """Logarithm of the share of a counted vehicle's weight that clipping leaves."""
         return float(self.effects.border[self._at_retention])
 
+    def night(self, day: DayValues) -> Float64s:
+        """Gives the prior mean of each slot's logarithm, (slots,)."""
+        return np.where(day.hours % HOURS < fitted.NIGHT_ENDS, fitted.NIGHT, 0.0)
+
     def weights(self, effects: Effects) -> list[Float64s]:
         """Computes expected weights of HATs, (cells, slots) of each day: means of lognormal laws."""
         return [
@@ -109,7 +113,7 @@ class WeightField:
         return self._expected(self.effects, day, index, variances), variances
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
-        logs = self.layout.hats(effects, day.hours, index)
+        logs = self.layout.hats(effects, day.hours, index) + self.night(day)
         weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
         return weights
 
