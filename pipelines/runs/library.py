@@ -1,4 +1,4 @@
-"""The road as a composite PTransform: positions of vehicles in, rows of the result table out, exactly once."""
+"""Composite PTransform from vehicle positions to result rows, exactly once."""
 
 import time
 from collections.abc import Collection
@@ -42,41 +42,41 @@ _FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRu
 
 @dataclass
 class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
-    """PCollection of dicts, Beam Rows or NamedTuples -> rows of the result table, as dicts or NamedTuples.
+    """PTransform from dicts, Beam Rows or NamedTuples to result rows, exactly once.
 
-    spec: a path, the tables of a specification as a dict, or what `hatstream.load` gave.
+    spec: a path, a dict of a specification's tables, or the result of `hatstream.load`.
 
-    An element is one report. Its names are those of the specification's `input.columns`, else vehicle, time, lat, lon
-    and speed; its units are those of `[input]`. A time is a text, a number in `time_unit`, a datetime with a zone or a
-    Beam Timestamp. What is refused is counted (`refused/<stage>/<reason>`), never shown.
+    An element is one report. Its names are those of the specification's `input.columns`, or else vehicle, time, lat,
+    lon and speed; units are those of `[input]`. A time is a text, a number in `time_unit`, a datetime with a zone or a
+    Beam Timestamp. Refused elements are counted (`refused/<stage>/<reason>`), never shown.
 
-    Of a bounded PCollection the slots from `start` to `end` are released, which must be over: local dates, both
-    included, or ISO times on the edges of slots. Beam timestamps and windows of its elements say nothing.
+    Bounded input: releases the slots from `start` to `end`, which must be over: local dates, both included, or ISO
+    times on slot edges. Beam timestamps and windows of elements are ignored.
 
-    Of an unbounded one every slot from `start` on (without it: the next one) is released when the watermark reaches its
-    end, up to `end`, if that is given; a date is included. What decides lateness is an element's Beam timestamp, which
-    must be the time at which its transport took it: a row whose slot had ended by then is refused as late. Timestamps
-    that are the rows' own times are refused, because what an engine drops as late is not known then, and so is the end
-    of time. How long a slot waits is decided by the watermark of your source: `slot.allowed_lateness_s` must be 0.
+    Unbounded input: releases each slot from `start` (default: the next one) when the watermark reaches its end, up to
+    `end`, if set; a date is included. Lateness follows from an element's Beam timestamp, which must be the time at
+    which its transport took it: a row whose slot had ended by then is refused as late. Timestamps equal to the rows'
+    own times are refused, as an engine's late drops would be unknown, and so is the end of time. The source's watermark
+    decides how long a slot waits: `slot.allowed_lateness_s` must be 0.
 
-    Under secret counts (`add-remove`) a row is late or not by its own two times alone, and one whose Beam timestamp is
-    its own time is refused (`lateness/own-time`). That holds where the source's watermark never passes the timestamp
-    of an element that is still to come. By `levels` rows are of live slots, and of whole periods with `day_lateness_s`.
+    Under secret counts (`add-remove`) only a row's own two times decide its lateness, and one whose Beam timestamp is
+    its own time is refused (`lateness/own-time`). This holds if the source's watermark never passes the timestamp of a
+    coming element. With `levels` rows are of live slots, and of whole periods with `day_lateness_s`.
 
-    Every slot is recorded in the ledger before its rows go on, and once: a retry, a restart or a second pipeline gives
-    the same rows. ledger, key: as `hatstream release` takes them; `hatstream init` makes them. allow_empty: seals a
-    period of which the input holds no row; without it that is an error, for the wrong input must not seal a day.
-    unattended: for schedulers, which try again by themselves: a bounded period that was stopped because too few
-    vehicles reported (under secret counts) stays so; without it the next pipeline releases it, whatever it reads.
+    Every slot is recorded in the ledger once, before its rows are output: a retry, a restart or a second pipeline gives
+    the same rows. ledger, key: as in `hatstream release`; `hatstream init` makes them. allow_empty: seals a period
+    without rows; an error by default, since a wrong input must not seal a day. unattended: for schedulers with retries:
+    a bounded period stopped for too few vehicles (under secret counts) stays stopped; by default the next pipeline
+    releases it.
 
-    columns: further ones that rows shall have, as `hatstream release --columns` has them: "times" (slots as instants
-    with their zone), under public counts "counts" (vehicles and reports), and by `levels` "traffic" (`traffic_lower95`,
-    `traffic_upper95`: of the mean that very many vehicles would have had).
+    columns: optional ones, as in `hatstream release --columns`: "times" (slots as instants with their zone), under
+    public counts "counts" (vehicles and reports), and with `levels` "traffic" (`traffic_lower95`, `traffic_upper95`: of
+    the mean over very many vehicles).
 
     A row's event time is the last instant of its slot, so that it can be windowed again: by the slot, an hour, a day.
-    typed: rows are NamedTuples with a Beam schema, for `SqlTransform`, `to_dataframe` and files with columns.
+    typed: outputs NamedTuples with a Beam schema, for `SqlTransform`, `to_dataframe` and files with columns.
 
-    Raises, when the pipeline is built: UsageError, SpecificationError, AccountRefusal or LedgerError.
+    Raises at construction: UsageError, SpecificationError, AccountRefusal or LedgerError.
     """
 
     spec: Source
@@ -99,10 +99,10 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":
-        """Takes the road up to its estimates, of which `expand` makes rows; and gives the dead letters beside.
+        """Returns the estimates that `expand` turns into rows, and the dead letters.
 
-        Elements that cannot be reports are refused: a day of which none is one would be sealed for ever, and under
-        secret counts nobody would be told.
+        Refuses elements that cannot be reports: a day without one would be sealed for ever, silently under secret
+        counts.
         """
         spec = load(self.spec)
         if not isinstance(elements, PCollection):
@@ -162,7 +162,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
 
 
 class ReleasedEstimates(NamedTuple):
-    """estimates: once they are recorded. refused: dead letters, for the operator alone where counts are secret."""
+    """Recorded estimates and dead letters. refused: for the operator only under secret counts."""
 
     estimates: PCollection[SlotEstimates]
     refused: PCollection[Refused]
@@ -180,7 +180,7 @@ class _AsCalled:
         return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
-        """Releases one period: each rests on those that were recorded before it, so they come one after another."""
+        """Releases a single period, as each depends on those recorded earlier."""
         spec, periods = self.spec, self.calendar.periods
         if key := spec.input.needs_whole_periods:
             raise SpecificationError(f"{key} is for `hatstream release` only: give rows with what it would derive")
@@ -195,7 +195,7 @@ class _AsCalled:
 
 
 class ClosedHats(NamedTuple):
-    """Public keys and windows of a closed range, its bounds, mechanism and account: what the parts of a road share.
+    """Public keys, windows, bounds, mechanism and account of a closed range, shared by transforms.
 
     >>> import hatstream
     >>> from hatstream.testing import account
@@ -237,7 +237,7 @@ class ClosedHats(NamedTuple):
 
 @dataclass
 class AssignHats(beam.PTransform[PCollection[Any], Any]):
-    """Reports -> packed reports by window and a shard of users, each under its key; and what was refused, by reason."""
+    """Transform of reports into packed ones by window, user shard and key; refusals aside."""
 
     hats: ClosedHats
 
@@ -249,7 +249,7 @@ class AssignHats(beam.PTransform[PCollection[Any], Any]):
 
 @dataclass
 class ContributionsPerUser(beam.PTransform[Any, PCollection[KeyedTally]]):
-    """What `AssignHats` gives -> counts and bounded sums by user and key, packed; copies are left out."""
+    """Transform of packed reports into deduplicated counts and bounded sums per user and key."""
 
     hats: ClosedHats
 
@@ -263,7 +263,7 @@ class ContributionsPerUser(beam.PTransform[Any, PCollection[KeyedTally]]):
 
 @dataclass
 class ReleaseMeans(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedUnit]]):
-    """Contributions -> noisy integers by the mechanism, with their public plans: `Record` them before all else."""
+    """Transform of contributions into noisy integers with public plans: `Record` them before any use."""
 
     hats: ClosedHats
 

@@ -1,4 +1,4 @@
-"""Private statistics of any value by any public key: PTransforms for pipelines whose rows are no vehicle positions."""
+"""PTransforms for private statistics of any value by any public key."""
 
 import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -37,11 +37,11 @@ _COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_
 
 @dataclass(frozen=True, kw_only=True)
 class UserAccount:
-    """The budget of some users, and where its ledger is. It is opened once, by `open`.
+    """Budget of a group of users and its ledger, opened once by `open`.
 
-    ledger, key: as `hatstream release` takes them. unit: what is protected: all that a user does in a "day", or in a
-    "week", of `timezone`. hides: "presence", that a user did anything at all; or "values": then who, when, how often
-    and under which keys is public. limit: the most that may be spent on a user in a unit, by all pipelines together.
+    ledger, key: as in `hatstream release`. unit: privacy unit: a user's actions in a "day" or "week" of `timezone`.
+    hides: "presence", any activity of a user; or "values": who, when, how often and under which keys is then public.
+    limit: maximum spending on a user in a unit, over all pipelines.
 
     >>> UserAccount(limit=(2.64, 1e-6)).terms.adjacency
     'add-remove'
@@ -56,7 +56,7 @@ class UserAccount:
     hides: Literal["presence", "values"] = "presence"
 
     def open(self) -> "UserAccount":
-        """Makes the ledger and the secret key where they are missing. Raises AccountRefusal where they do not fit."""
+        """Creates missing ledger and secret key. Raises AccountRefusal where they do not match."""
         location.open_account(self.location, self.terms)
         return self
 
@@ -84,7 +84,7 @@ class UserAccount:
 
 
 class WithRefused(NamedTuple):
-    """rows: of the result. refused: rows left out, by reason; for the operator alone where presence is hidden."""
+    """Result rows and refused ones. refused: for the operator only under hidden presence."""
 
     rows: PCollection[Any]
     refused: PCollection[Refused]
@@ -92,19 +92,19 @@ class WithRefused(NamedTuple):
 
 @dataclass(kw_only=True)
 class PerKey(beam.PTransform[PCollection[Any], Any]):
-    """What the transforms have in common.
+    """Common base of the transforms by key.
 
-    user, key: of an element; a user is protected, a key public. keys: all keys that are released, whatever the data
-    hold; or axes=(.., ..): all pairs of two lists, of which `key` gives one. account: see `UserAccount`; total: what
-    this transform spends of its limit on a user in each day or week. fleet: with hidden presence, how many users
-    there are on a day, roughly, or the table [fleet] of a specification: public, never counted.
+    user, key: of an element; a user is protected, a key public. keys: all released keys, independent of the data; or
+    axes=(.., ..): all pairs of two lists, of which `key` returns one. account: see `UserAccount`; total: spending on a
+    user in each day or week. fleet: with hidden presence, the approximate number of users on a day, or the table
+    [fleet] of a specification: public, never counted.
 
-    The windows of the input are kept: `FixedWindows` that divide a day; without windows, days. An element's time is its
-    Beam timestamp, or what `time` gives. start, end: local dates, the first and the last that is released (end: start);
-    elements without a timestamp belong to start. Unbounded input needs `time`, and is as of `hatstream.Release`.
+    Input windows are kept: `FixedWindows` that divide a day; without windows, days. An element's time is its Beam
+    timestamp, or the result of `time`. start, end: first and last local date of the release (end: start); elements
+    without a timestamp belong to start. Unbounded input needs `time`, and follows `hatstream.Release`.
 
-    Output: a row for each key and window, in its window: a NamedTuple with a Beam schema. with_refused: the output is
-    `rows` and `refused`. All is recorded in the account's ledger before it goes on, once: a retry gives the same rows.
+    Output: a row per key and window, in its window: a NamedTuple with a Beam schema. with_refused: outputs `rows` and
+    `refused`. The ledger records each result once, before its output: a retry gives the same rows.
     """
 
     user: Extractor
@@ -150,7 +150,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
 
     def tables(self, window_s: int) -> dict[str, Any]:
-        """Makes the specification, as the tables of its TOML: the same account, ledger and release as of one."""
+        """Builds the specification as TOML tables, for the same account, ledger and release."""
         presence = self.account.hides == "presence"
         if isinstance(self.total, tuple) and not presence:
             raise UsageError("total is an epsilon alone where the account hides values: its noise needs no delta")
@@ -200,11 +200,11 @@ class _OfValues(PerKey):
 
 @dataclass(kw_only=True)
 class MeanPerKey(_OfValues):
-    """Elements -> (key, window_start, window_end, value, lower95, upper95, status): the mean of a value by public key.
+    """PTransform from elements to the mean of a value by public key.
 
-    value: of an element, in `unit`. bounds: public; what lies outside counts as the nearer of them. With hidden
-    presence windows of a day are one release, and each day rests on those before it (`levels`), a pipeline a day; else
-    mechanism: of docs/mechanisms.md. All else: see `PerKey`.
+    Rows: key, window_start, window_end, value, lower95, upper95, status. value: of an element, in `unit`. bounds:
+    public clipping bounds. With hidden presence a day's windows are one release, and each day rests on earlier ones
+    (`levels`), one pipeline a day; else mechanism: of docs/mechanisms.md. See `PerKey`.
 
     >>> from hatstream.testing import account
     >>> rows = [{"bus": f"b{i % 40}", "route": "AB"[i % 2], "late": i % 5} for i in range(4_000)]
@@ -227,7 +227,7 @@ class MeanPerKey(_OfValues):
 
 @dataclass(kw_only=True)
 class VariancePerKey(_OfValues):
-    """Elements -> rows as `MeanPerKey` has them, of the variance of a value. For accounts that hide values.
+    """PTransform to a value's variance, in `MeanPerKey` rows; for accounts that hide values.
 
     >>> from hatstream.testing import account
     >>> VariancePerKey(
@@ -242,7 +242,7 @@ class VariancePerKey(_OfValues):
 
 @dataclass(kw_only=True)
 class QuantilesPerKey(_OfValues):
-    """Elements -> rows with p50, p85, mean, variance and cdf of a value. For accounts that hide values.
+    """PTransform to p50, p85, mean, variance and cdf; for accounts that hide values.
 
     >>> schema_by_key("distribution").names[7:10]
     ['p50', 'p50_lower95', 'p50_upper95']
@@ -253,13 +253,13 @@ class QuantilesPerKey(_OfValues):
 
 @dataclass(kw_only=True)
 class CountPerKey(PerKey):
-    """Elements -> rows as `MeanPerKey` has them, of how many elements, or users, there are.
+    """PTransform to numbers of elements or users, in `MeanPerKey` rows.
 
-    For accounts that hide presence; where counts are public they need no noise.
+    For accounts that hide presence; public counts need no noise.
 
-    of: what is counted. bound: of one user in a day or week: its counts are scaled down where the root of the sum of
-    their squares, over all keys and windows, is more; the noise grows with it. Users that are in k keys and windows of
-    which only presence counts need the root of k. The interval is of the noise.
+    of: counted items. bound: contribution bound, the L2 norm of a user's counts over all keys and windows in a day or
+    week; larger vectors are scaled down, and noise grows with it. For counts of users, presence in k keys and windows
+    needs a bound of the root of k. The interval covers the noise.
 
     >>> from hatstream.testing import account
     >>> rows = [{"bus": f"b{i}", "route": "AB"[i % 4 == 0]} for i in range(400)]
@@ -283,9 +283,9 @@ class CountPerKey(PerKey):
 
 
 class _Reports(beam.DoFn):
-    """Elements -> reports, as `ReadElements` takes them.
+    """DoFn from elements to reports for `ReadElements`.
 
-    Those without a timestamp are spread over the first day: else a user's under one key would be copies of one report.
+    Elements without a timestamp are spread over the first day, lest a user's under one key look like copies.
     """
 
     def __init__(self, transform: PerKey, first_s: int | None) -> None:
@@ -316,7 +316,7 @@ class _Reports(beam.DoFn):
 
 
 def part_of(extractor: Extractor, element: Any) -> Any:
-    """Takes a part of an element; None where it has none, or a caller's function fails."""
+    """Extracts a part of an element; None if missing or the caller's function fails."""
     if isinstance(extractor, str):
         return value_in(element, extractor)
     try:
@@ -326,7 +326,7 @@ def part_of(extractor: Extractor, element: Any) -> Any:
 
 
 def schema_by_key(name: str) -> pa.Schema:
-    """Lists the columns of rows of a statistic, some of which the result table has by other names."""
+    """Returns the Arrow schema of a statistic's rows by key."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
     schema = schema_of([name])
     extras = [field for field in schema if field.name not in SCHEMA.names]

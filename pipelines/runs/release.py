@@ -1,4 +1,4 @@
-"""A scheduled release from specification to files. Beam is imported where it runs: wrong options are told before."""
+"""Scheduled release from specification to files. Beam is imported lazily, after checks of options."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _NONE_READABLE = (
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run. files: all of the range's rows. new: units recorded, which follow from the ledger."""
+    """Finished run. files: all rows of the range. new: recorded units by the ledger."""
 
     outcome: Operator[Outcome]
     new: int
@@ -52,10 +52,9 @@ def release(
     *,
     engine: "BoundedEngine | None" = None,
 ) -> FinishedRun:
-    """Releases the slots of a range. Raises UsageError, InputError, AccountRefusal, LedgerError, StepError or,
-    for a file that cannot be decoded, UnreadableFile.
+    """Releases the slots of a range, in this process without an engine.
 
-    engine: does the work; this process if None.
+    Raises UsageError, InputError, AccountRefusal, LedgerError, StepError, or UnreadableFile for an undecodable file.
     """
     name, since, until = spec.account.name, spec.account.since, spec.account.until
     if until is not None and calendar.to_s > spec.timetable.midnight(until).timestamp():
@@ -93,7 +92,7 @@ def release(
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
-    """Names a file of each format for each slot, then for each period and product."""
+    """Yields a path per format for each slot, then for each period and product."""
     first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
     names = [(facts.start, HATS) for facts in job.slots.values()]
     names += [(start, product.name) for start in first for product in spec.products]
@@ -103,7 +102,7 @@ def _files(spec: Specification, job: Job) -> Iterator[Path]:
 
 
 def stopped_sentence(spec: Specification, location: AccountLocation, period: str) -> str:
-    """Tells of a period whose noisy number of vehicles is far too small. Public: it follows from the ledger."""
+    """Describes a period stopped by its noisy vehicle count, all from the public ledger."""
     from transforms.releases.periods.stages import vehicles_of
 
     entries = location.ledger.stages(spec.account.name, spec.spec_id)
@@ -119,10 +118,9 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
 
 
 def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
-    """Lists the periods of which the input must hold rows: a day that is sealed empty by a wrong file is lost for ever.
+    """Lists periods that must have rows, lest a wrong file seal an empty day.
 
-    Those with a slot that is not sealed yet, unless the operator says that nothing happened. None where counts are
-    secret: there the input decides nothing.
+    Those with unsealed slots; empty if the operator allows it; None under secret counts, where input decides nothing.
     """
     if not spec.counts_are_public:
         return None
@@ -156,7 +154,7 @@ def _no_rows(outcome: Outcome) -> str:
 
 
 def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
-    """Tells what was released nevertheless; of periods over the limit, what was spent, when, by which specification."""
+    """Describes a refused run: partial release, and spending of periods over the limit."""
     account, ledger = spec.account, location.ledger
     limit = ledger.limit(account.name, account.limit)
     in_period = " in a period" if len(limit.spans) == 1 else ""

@@ -25,7 +25,7 @@ class ByteRange(NamedTuple):
 
 
 class Spool:
-    """Byte strings by key in one file, appended and read back by any thread of this process."""
+    """Byte strings by key in one file, for all threads of this process."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
@@ -48,7 +48,7 @@ class Spool:
             self._rows[key] += rows
 
     def put(self, data: bytes) -> bytes:
-        """Appends without a key. What it returns can be shuffled in place of the data, within this process."""
+        """Appends data without a key; returns a reference to shuffle within this process."""
         with self._lock:
             return msgspec.msgpack.encode(self._append(data))
 

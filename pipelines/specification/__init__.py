@@ -1,4 +1,4 @@
-"""The specification: one strict TOML file, translated into the values that the other packages define."""
+"""Specification: a strict TOML file, translated into values of the other packages."""
 
 from pipelines.specification.errors import SpecificationError
 from pipelines.specification.load import load

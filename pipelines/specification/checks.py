@@ -1,4 +1,4 @@
-"""The rules of a specification, table by table: each gives a checked value, or says which rule is broken."""
+"""Rules of a specification, table by table: checked values or the violated rule."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def timetable_of(document: Document) -> Timetable:
 
 
 def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
-    """Reads hours of service: what lies beyond 24:00 is of the next day's morning, as timetables have it.
+    """Parses hours of service; hours beyond 24:00 are the next morning's, as in timetables.
 
     >>> service_intervals("05:00-09:00, 15:00-26:00", 60)
     ((0, 120), (300, 540), (900, 1440))
@@ -166,7 +166,7 @@ def _accounted(limit: Limit, accounting: Accounting) -> Limit:
 
 
 def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
-    """Checks that a span's total is within the account's limit for it, whichever of its days are released."""
+    """Checks a span's total against the account's limits of spans and days."""
     if levels.span is None:
         return
     of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
@@ -205,7 +205,7 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
 
 
 def cells_of(document: Document, folder: Path) -> Cells:
-    """Reads the cells, or the keys in their place. folder: where paths of region files begin."""
+    """Reads cells, or keys in their place. folder: base of region files' paths."""
     table, places = document.cells, document.places
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
@@ -278,7 +278,7 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
 
 
 def input_of(document: Document, *, headed: bool) -> Input:
-    """Reads the input's table. headed: whether the places need to know which way a vehicle goes."""
+    """Reads the table [input]. headed: whether places need vehicles' headings."""
     table, places = document.input, document.places
     speed, turn = table.derived_speed, table.derived_heading
     columns = dict(table.columns or {})
@@ -330,7 +330,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
 
 
 def check_closed(columns: Mapping[str, str | Sequence[str]]) -> None:
-    """Refuses the columns that a draft could not make out, all of them at once."""
+    """Refuses all columns that a draft left open, in one message."""
     parts = {field: [column] if isinstance(column, str) else column for field, column in columns.items()}
     if missing := [f"columns.{field}" for field, names in parts.items() if OPEN in names]:
         raise SpecificationError(
@@ -339,7 +339,7 @@ def check_closed(columns: Mapping[str, str | Sequence[str]]) -> None:
 
 
 def check_derived(document: Document) -> None:
-    """Refuses speeds that are made from positions where those are not secret: neither are the speeds then."""
+    """Refuses speeds derived from public positions, as they would be public too."""
     if document.input.derived_speed is None:
         return
     if document.account.adjacency == "counts-public":

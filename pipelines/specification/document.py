@@ -1,4 +1,4 @@
-"""The specification as it is written: one strict TOML file, as tables of numbers and text."""
+"""Specification as written: a strict TOML file of tables."""
 
 import re
 import sys
@@ -300,7 +300,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def document_type() -> type[Document]:
-    """Adds to `Document` the tables by which a specification asks for registered kinds of release."""
+    """Returns `Document` with tables of registered kinds of release."""
     tables = {kind.table: kind.options for kind in KINDS.values() if kind.table}
     return _with_tables(tuple(tables.items())) if tables else Document
 
@@ -315,12 +315,12 @@ def _with_tables(tables: tuple[tuple[str, type[msgspec.Struct]], ...]) -> type[D
 
 
 def read(path: Path) -> Document:
-    """Reads a specification file into a document, of which only the types are checked. Raises SpecificationError."""
+    """Reads a specification file and checks its types only. Raises SpecificationError."""
     return _document(toml_of(path, Decimal), str(path))
 
 
 def read_tables(tables: Mapping[str, Any]) -> Document:
-    """Reads the document of tables that a program made: 0.1 is one tenth. Raises SpecificationError."""
+    """Reads a document from a program's tables; 0.1 is one tenth. Raises SpecificationError."""
     return _document(_as_written(tables), "specification")
 
 
@@ -341,7 +341,7 @@ def _document(data: Any, source: str) -> Document:
 
 
 def _as_written(value: Any) -> Any:
-    """Replaces floats by the decimal numbers that they are written as, in tables and lists of any depth."""
+    """Replaces floats by the decimals of their text, at any depth."""
     if isinstance(value, Mapping):
         return {str(key): _as_written(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -350,7 +350,7 @@ def _as_written(value: Any) -> Any:
 
 
 def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[str, Any]:
-    """Reads the tables of a TOML file. Raises SpecificationError for what is no regular file, too large or no TOML."""
+    """Reads a TOML file's tables. Raises SpecificationError if irregular, too large or invalid."""
     digits = sys.get_int_max_str_digits()
     try:
         text = read_text(path, SPEC_BYTES)

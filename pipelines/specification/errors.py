@@ -6,7 +6,7 @@ from pipelines.errors import shortened
 
 
 class SpecificationError(Exception):
-    """The specification is wrong; the message names the field, the rule and the value.
+    """Error of a specification; the message names field, rule and value.
 
     >>> import hatstream
     >>> hatstream.load({"nam": "town"})

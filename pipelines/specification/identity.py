@@ -1,4 +1,4 @@
-"""What a specification's id is the hash of: its content, so that a changed copy has another id."""
+"""Content that a specification's id is the hash of."""
 
 import hashlib
 from dataclasses import fields
@@ -25,9 +25,9 @@ def spec_id_of(text: str) -> str:
 
 
 def decisive_text(spec: "Specification") -> str:
-    """Writes canonical JSON of all that decides a release, defaults resolved, regions by their cells.
+    """Returns canonical JSON of all that decides a release, defaults and regions resolved.
 
-    Left out: names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms.
+    Excludes names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms.
     """
     account = ("name", "unit", "timezone", "adjacency", "since", "until")
     table, value, keys, cells = spec.timetable, spec.value, spec.keys, spec.cells

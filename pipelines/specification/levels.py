@@ -1,4 +1,4 @@
-"""What a specification says of a `levels` release: its checked options, with defaults from public facts."""
+"""Checked options of a `levels` release, with defaults from public facts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,12 +37,12 @@ from transforms.value import Value
 
 @dataclass(frozen=True, kw_only=True)
 class LevelsRelease:
-    """A checked `levels` statistic.
+    """Checked `levels` statistic.
 
-    recipe: as written, with defaults: it tells specifications apart. strategy: as released. epsilon, delta: the total
-    of a vehicle and period. span: of which days that total is a share. live: of a stream. day_lateness_s: so long after
-    its end a stream releases a period whole; None: a scheduled job does. products: published besides HATs. places,
-    classes: of which parts of the total are spent. counted: in place of a mean.
+    recipe: as written, with defaults, for the spec_id. strategy: as released. epsilon, delta: total per vehicle and
+    period. span: days whose total this is a share of. live: stage of a stream. day_lateness_s: delay after which a
+    stream releases a whole period; None: a scheduled job does. products: beside HATs. places, classes: with shares of
+    the total. counted: replaces the mean.
     """
 
     epsilon: Fraction
@@ -65,7 +65,7 @@ class LevelsRelease:
 
     @property
     def claim(self) -> PureDP | ZCDP:
-        """What a vehicle spends in a period: a whole vector of norm UNIT under the noise that is drawn."""
+        """Privacy claim of a vehicle and period: a vector of norm UNIT with noise."""
         return claim_of_vector(self.recipe.kind, self.recipe.spread, self.accounting)
 
     @property
@@ -98,17 +98,17 @@ class LevelsRelease:
 
     @property
     def usual_part(self) -> Fraction:
-        """The part of the total that a day has which is none of the first ones."""
+        """Share of the total of a day after the first ones."""
         return ONE if self.span is None else self.span.ordinary
 
     @property
     def target(self) -> str | None:
-        """Says which mean the release is made for; None where it is between that of reports and that of vehicles."""
+        """Target mean of the release; None between those of reports and vehicles."""
         return next((name for name, exponent in EXPONENTS.items() if exponent == self.exponent), None)
 
     @property
     def count_share(self) -> Fraction | None:
-        """The part of the total by which a period's vehicles are counted first; None where that is not done."""
+        """Share of the total for a period's first vehicle count; None without one."""
         count = self._count()
         return None if count is None else count.share
 
@@ -127,7 +127,7 @@ class LevelsRelease:
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """Adds the stages of classes and of places, each of which has its share of the total. Counts have all of it."""
+        """Adds stages of classes and places with their shares; counts use the whole total."""
         if self.counted is not None:
             return (counts_stage(stages[-1], self.counted.bound, EXPONENTS[self.counted.of]),)
         of_places = Fraction(0) if self.places is None else self.places.share
@@ -144,14 +144,14 @@ class LevelsRelease:
         return tuple(with_least_norm(stage, self.bounds) for stage in named)
 
     def _later(self) -> tuple[Stage, ...]:
-        """Scales the stages of days with live slots, which have a part of the total beforehand."""
+        """Scales the stages of later days by the share that live slots leave."""
         share = ONE - (self.live.share if self.live is not None else 0)
         return scaled(self.strategy.later, share)
 
     def text(self) -> dict[str, Any]:
-        """Writes what decides the release as plain values, defaults resolved; plans in the ledger have the strategy.
+        """Returns what decides the release as plain values; ledger plans have the strategy.
 
-        Products decide none.
+        Products are excluded.
         """
         plain: dict[str, Any] = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
         if self.counted is not None:
@@ -187,7 +187,7 @@ def levels_release(
     live: LiveTable | None,
     counted: CountOptions | None = None,
 ) -> LevelsRelease:
-    """Makes the release. total: of a span of days, or of a period alone. Raises ValueError naming the option."""
+    """Builds the release. total: of a span or period. Raises ValueError naming options."""
     written, table = msgspec.convert(dict(options), Options, dec_hook=from_toml), declared or FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():

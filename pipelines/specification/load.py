@@ -1,4 +1,4 @@
-"""Loads a specification: reads, checks and translates it, and tells what it will meet once it is released."""
+"""Loading of specifications: reading, checks, translation and warnings of later refusals."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -40,9 +40,9 @@ Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 
 
 def load(source: Source, progress: Report = unheard) -> Specification:
-    """Reads and checks a specification. Raises SpecificationError, which names the file where there is one.
+    """Reads and checks a specification. Raises SpecificationError, naming a file if any.
 
-    source: the path of a TOML file; its tables, whose files lie in the working directory; or a loaded specification.
+    source: path of a TOML file; its tables, with files in the working directory; or a loaded specification.
 
     >>> import tomllib
     >>> load(tomllib.loads(Path("examples/hourly-means.toml").read_text())).account.unit
@@ -101,7 +101,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
 
 
 def foreseen(spec: Specification, today: date) -> Iterator[str]:
-    """Tells in sentences: days, in the year from today, and totals that will be refused, and a box without a cell."""
+    """Yields warnings of coming refusals: unreleased days within a year, totals, empty boxes."""
     if warning := spec.timetable.never_released(today):
         yield warning
     if spec.chosen is None:

@@ -1,4 +1,4 @@
-"""Tables of what a total is spent on, as written and checked: levels, speed classes, and places."""
+"""Tables of shares of the total, as written and checked: levels, speed classes, places."""
 
 import csv
 import hashlib
@@ -154,7 +154,7 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
-    """Makes the keys. read: gives the text of a file. Raises ValueError, which names the rule."""
+    """Builds the keys. read: returns a file's text. Raises ValueError naming the rule."""
     names = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
     if names or table.share != SHARE:
         raise ValueError(f"column goes without {names[0] if names else 'share'}: keys stand in the place of hexagons")
@@ -169,7 +169,7 @@ def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
 
 @dataclass(frozen=True)
 class PlacesAsked:
-    """Checked. pieces: the region cut by the places. text: what tells them apart from others, for the spec_id."""
+    """Checked places. pieces: the region cut by them. text: their identity for the spec_id."""
 
     share: Fraction
     text: dict[str, Any] = field(hash=False)
@@ -183,7 +183,7 @@ def places_asked(
     visits: str | None = None,
     progress: Report = unheard,
 ) -> PlacesAsked:
-    """Cuts a region by the places. document, visits: of their files. Raises ValueError, which names the key."""
+    """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
     if not 0 < table.share < 1:
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
     text: dict[str, Any] = {"share": str(table.share)}
@@ -211,7 +211,7 @@ def places_asked(
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
-    """Reads the vehicles a day of each place, HARDLY of the mean where the table has less."""
+    """Reads vehicles a day by place, at least the fraction HARDLY of the mean."""
     rows = csv.DictReader(io.StringIO(content))
     number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
     try:

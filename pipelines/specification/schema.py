@@ -1,4 +1,4 @@
-"""The JSON Schema and the reference page of specifications, made from the tables that read them."""
+"""JSON Schema and reference page of specifications, from the tables that parse them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def variants() -> list[Variant]:
 
 
 def schema() -> Schema:
-    """Describes keys, types and words. What several fields say together is for `hatstream spec check`."""
+    """Returns the JSON Schema of specifications; rules across fields are for `hatstream spec check`."""
     document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(document_type())
     asked = [(list(variant.statistics), ["mechanism"], variant) for variant in variants()]
     for statistic in registry.registered().values():
@@ -98,7 +98,7 @@ def _lines() -> Iterator[str]:
 
 
 def _tables(prefix: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
-    """Lists every table in a table, by the name that TOML gives it, and whether it must be there."""
+    """Yields nested tables by TOML name, with whether they are required."""
     for key, inner in table["properties"].items():
         if "properties" in inner:
             name = f"{prefix}.{key}" if prefix else key

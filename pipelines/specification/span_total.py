@@ -1,4 +1,4 @@
-"""What a vehicle spends over a span of days, and what each released day has of it."""
+"""Total privacy loss of a span of days, and each released day's share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ ONE = Fraction(1)
 
 @dataclass(frozen=True)
 class SpanTotal:
-    """The total of any so many consecutive days; delta None where it is pure.
+    """Total of any span of consecutive days; delta None for pure privacy.
 
-    parts: how many times the largest share of a day all released days have together, at most. shares: of weekdays from
-    Monday on, as parts of the largest; none where all are alike. first: days with which the account begins.
-    ordinary: the largest share of any other day, as a part of the largest.
+    parts: maximum of a span's sum of shares, in units of the largest share. shares: of weekdays from Monday, relative
+    to the largest; empty if uniform. first: the account's first days. ordinary: largest relative share of any later
+    day.
     """
 
     days: int
@@ -39,7 +39,7 @@ class SpanTotal:
         first: FirstDays | None = None,
         accounting: Accounting = "zcdp",
     ) -> "SpanTotal":
-        """Divides a total. weights: of weekdays, 1 if none. total: epsilon, delta of so many days. first: see above."""
+        """Divides a total. weights: of weekdays, default 1. total: epsilon, delta of the span."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
         ordinary = largest = max(every[weekday] for weekday in timetable.weekdays)
         if first is not None:
@@ -51,9 +51,9 @@ class SpanTotal:
         return cls(days, parts, *total, by_weekday, first, ordinary / largest, accounting)
 
     def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
-        """Computes a day's share: its epsilon (with delta at the same delta, rounded up), and with delta its rho.
+        """Computes a day's epsilon, and with delta its rho; epsilon then rounded up.
 
-        part: of the largest share.
+        part: relative to the largest share.
         """
         if self.delta is None:
             return part * self.epsilon / self.parts, None

@@ -1,4 +1,4 @@
-"""The statistics of a specification: each with its mechanism and options, and its share of the epsilon."""
+"""Statistics of a specification, with mechanisms, options and shares of epsilon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -66,7 +66,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
 
 
 def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping[str, Any], *, caps: bool) -> Mechanism:
-    """Makes the mechanism; its options are the fields of its class but those that are filled in.
+    """Builds the mechanism; options are its class's fields except those filled in.
 
     caps: lets plain estimators also cap the vehicles left after suppression (algorithms 9.4).
     """
@@ -92,7 +92,7 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
 def levels_of(
     document: Document, allocation: Allocation, region: Sequence[int] | None, timetable: Timetable
 ) -> LevelsRelease | None:
-    """Reads the `levels` release that is asked for, if it is; under secret counts nothing else is."""
+    """Reads the `levels` release; None where public counts use other mechanisms."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
@@ -144,7 +144,7 @@ def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
 
 
 def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAsked | None:
-    """Reads the distribution by `levels`, if asked for beside the mean. of_places: what places have of the total."""
+    """Reads the distribution by `levels`, if requested. of_places: places' share of the total."""
     table = next((table for table in document.statistic if table.get("name") == STATISTIC), None)
     if table is None:
         return None
@@ -165,7 +165,7 @@ def _options_of(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
-    """Finds the total of the named span, for which the account must have a limit; without one that of a period."""
+    """Finds the named span's total, which needs an account limit, or a period's."""
     privacy, days, accounting = document.privacy, document.privacy.span_days, document.account.accounting
     if days is None:
         for name in ("day_weights", "first_days"):

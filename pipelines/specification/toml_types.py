@@ -1,4 +1,4 @@
-"""Values of TOML as Python's, the JSON Schema of tables, and what a mistyped key was meant to be."""
+"""TOML values in Python, JSON Schema of tables, and suggestions for mistyped keys."""
 
 import dataclasses
 import inspect
@@ -29,12 +29,12 @@ _LIMIT = {
 
 
 def about(text: str, *values: str) -> msgspec.Meta:
-    """Describes a field for the reference and the JSON Schema. values: all that it may be, unless its type says."""
+    """Describes a field for reference and JSON Schema. values: allowed ones beyond its type."""
     return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
 
 
 def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
-    """Describes a msgspec.Struct or dataclass, in which an unknown key is an error. without: fields left out."""
+    """Describes a msgspec.Struct or dataclass that forbids unknown keys. without: excluded fields."""
     defaults, hints = dict(_fields(table)), get_type_hints(table, include_extras=True)
     names = [name for name in defaults if name not in without]
     properties = {name: json_type(hints[name]) for name in names}
@@ -52,7 +52,7 @@ def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
 
 
 def _fields(table: type) -> Iterator[tuple[str, Any]]:
-    """Yields names with defaults: NODEFAULT where a field must be there, None where nothing stands for it."""
+    """Yields names with defaults: NODEFAULT for required fields, None without a plain default."""
     if issubclass(table, msgspec.Struct):
         for field in msgspec.structs.fields(table):
             yield field.name, None if field.default_factory is not msgspec.NODEFAULT else field.default
@@ -100,7 +100,7 @@ def _said(notes: list[Any]) -> Schema:
 
 
 def values_of(schema: Schema) -> list[str]:
-    """Lists all texts that a value may be; none where it may be anything of its type."""
+    """Lists the allowed texts of a value; empty if any of its type."""
     values: list[str] = schema.get("enum", [])
     return values or [value for part in schema.get("anyOf", ()) for value in values_of(part)]
 
@@ -139,7 +139,7 @@ def limit_from_toml(value: Any) -> Limit:
 
 
 def not_added_up(limit: Limit, spent: Accountant) -> str:
-    """Says why what is asked for fits no account with this limit, however little it is; nothing where it may fit."""
+    """Explains why an account's limit cannot add up the spending; empty if it can."""
     refusing = (span.limit for span in limit.spans if not span.limit.adds_up(spent))
     first = next(refusing, None)
     if first is None:
@@ -148,7 +148,7 @@ def not_added_up(limit: Limit, spent: Accountant) -> str:
 
 
 def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:
-    """Says at the end of a message what the first unknown key or value of `data` resembles, or which values there are.
+    """Suggests a close match for the first unknown key or value, or lists values.
 
     document: the whole specification, whose tables a key may belong to.
     """

@@ -1,4 +1,4 @@
-"""A checked specification, as the few values that the rest of the project is handed."""
+"""Checked specification, as a few values for the other packages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AccountTerms:
-    """The budget that releases share: whom it protects, in which stretch of time, and how much may be spent.
+    """Shared budget of releases: protected unit, period and limit.
 
-    since, until: of unit vehicle-ever, the first day and the day after the last.
+    since, until: with unit vehicle-ever, the first day and the day after the last.
     """
 
     name: str
@@ -52,9 +52,10 @@ class AccountTerms:
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """Where HATs are. region: sorted cells, keys, or None for `occupied`. exact_bbox: west, south, east, north.
+    """Cells of HATs. region: sorted cells, keys, or None for `occupied`.
 
-    source: of the region: "timetable", "sample" of reports, or None where the specification does not say.
+    exact_bbox: west, south, east, north. source of the region: "timetable", "sample" of reports, or None if
+    unspecified.
     """
 
     resolution: int
@@ -77,10 +78,11 @@ class Cells:
 
 @dataclass(frozen=True)
 class Input:
-    """The feed. name, columns: of the layout, as written. derived, turning: limits of speeds and headings that are made
-    of positions. headed: whether rows say which way a vehicle goes. vehicle_form: which spellings of an id are one.
-    keyed: fields of rows that name a key. no_value: speeds that stand for unknown. chosen: columns of a layout with its
-    own.
+    """Input feed.
+
+    name, columns: layout as written. derived, turning: limits of speeds and headings derived from positions. headed:
+    whether rows have headings. vehicle_form: equivalence of id spellings. keyed: fields of a row's key. no_value: codes
+    of unknown speeds. chosen: columns of a built-in layout.
     """
 
     name: str
@@ -115,9 +117,9 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """How the budget is divided: over slots and HATs, each vehicle's contribution bounded by `cap`; or over `levels`.
+    """Division of the budget over slots and HATs with bound `cap`, or over `levels`.
 
-    release_shards: into how many parts the cells of a slot are cut, each drawn by itself.
+    release_shards: number of parts of a slot's cells, drawn separately.
     """
 
     allocation: Allocation
@@ -128,7 +130,7 @@ class Privacy:
 
 @dataclass(frozen=True)
 class ChosenKind:
-    """The kind of release that a table of its own asks for. options: what that table says."""
+    """Kind of release requested by a separate table. options: the table's values."""
 
     name: str
     options: Any
@@ -136,10 +138,10 @@ class ChosenKind:
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """A checked specification. prior: what is publicly believed of the value.
+    """Checked specification. prior: public prior of the value.
 
-    statistics: of HATs; none where a mean by `levels` is the only one. chosen: the kind of release that it names by a
-    table; None where its statistics say which.
+    statistics: of HATs; empty if a mean by `levels` is the only one. chosen: kind of release named by a table; None
+    where statistics decide.
     """
 
     name: str
@@ -180,7 +182,7 @@ class Specification:
 
     @property
     def is_learned(self) -> bool:
-        """Whether rows say what all entries of the ledger teach; else each has its own noisy value."""
+        """Whether rows combine all ledger entries, instead of each having its noisy value."""
         return KINDS[self.kind].learned
 
     @property
@@ -197,7 +199,7 @@ class Specification:
 
     @property
     def least(self) -> tuple[PureDP | ZCDP, ApproxDP]:
-        """The least that one period is debited where anything is released, and the epsilon and delta that it is of."""
+        """Least debit of a releasing period, with its epsilon and delta."""
         if self.levels is None:
             epsilon = self.privacy.allocation.epsilon
             return PureDP(epsilon), ApproxDP(epsilon, Fraction(0))
@@ -215,7 +217,7 @@ class Specification:
 
     @property
     def ground(self) -> Ground:
-        """What positions are counted under where they are released: the region's cells, or these cut by places."""
+        """Counting keys of positions: the region's cells, possibly cut by places."""
         return self.cells.ground if self.places is None else self.places.pieces
 
     @property
@@ -230,7 +232,7 @@ class Specification:
 
     @property
     def span(self) -> SpanTotal | None:
-        """The days that one total is given for, where a release has such a total."""
+        """Span of days that shares one total, if any."""
         return None if self.levels is None else self.levels.span
 
     @property
@@ -240,26 +242,26 @@ class Specification:
 
     @property
     def period_lateness_s(self) -> int | None:
-        """So long after its end a stream releases a period as a whole; None where none does."""
+        """Delay after which a stream releases a whole period, in seconds; None without one."""
         return None if self.levels is None else self.levels.day_lateness_s
 
     def entry_slot(self, slot_s: int) -> int:
-        """Finds the slot whose entry in the ledger stands for this one: the first of a period that is one vector."""
+        """Finds the slot of this one's ledger entry: a period vector's first slot."""
         return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
     @property
     def counts_are_public(self) -> bool:
-        """Whether it may be told, and may decide what is recorded, that there are reports of a time at all."""
+        """Whether the existence of reports at a time may be published and decide records."""
         return self.account.adjacency == "counts-public"
 
     @property
     def region_tells(self) -> bool:
-        """Whether the region, which is public, says what is to be hidden: it was made from reports."""
+        """Whether the public region reveals hidden facts, as it was made from reports."""
         return self.cells.source == "sample" and not self.counts_are_public
 
     @property
     def files_tell(self) -> bool:
-        """Whether the names of files, which are public, say what is to be hidden: each file is of one vehicle."""
+        """Whether public file names reveal hidden facts, as each file is one vehicle's."""
         return isinstance(self.input.layout, ByFile) and not self.counts_are_public
 
     def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
@@ -285,7 +287,7 @@ class Specification:
         return self.cells.region if isinstance(self.cells.region, Keys) else None
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
-        """Lists all slots of the period that one is in; none where nothing depends on them."""
+        """Lists all slots of a slot's period; empty where nothing depends on them."""
         if not self.privacy.allocation.needs_period:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()

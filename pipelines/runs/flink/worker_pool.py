@@ -1,8 +1,8 @@
-"""Beam's Python worker pool, bound to one address: it runs whatever it is sent, and asks nobody who sends.
+"""Beam's Python worker pool, bound to one address; runs any code sent to it.
 
-Beam's own start listens on every interface, and begins each worker with 3 to 10 s of imports, of which a bounded job on
-a cluster has one for each of its stages: here a worker is a copy of a process that has imported all of it before. As a
-program: `python -m pipelines.runs.flink.worker_pool --address 10.0.0.5:50000`.
+Beam's own pool listens on every interface and starts each worker, one per stage of a bounded job, with 3 to 10 s of
+imports; here workers are forks of a process with these imports. As a program: `python -m
+pipelines.runs.flink.worker_pool --address 10.0.0.5:50000`.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def serve(address: str) -> None:
 
 
 def path_for_workers(path: str) -> list[str]:
-    """Lists the folders of a search path, but those with packages that have our names and are not ours."""
+    """Lists folders of a search path without foreign packages of our names."""
     return [folder for folder in path.split(os.pathsep) if folder and not hides_us(Path(folder))]
 
 
@@ -67,7 +67,7 @@ def hides_us(folder: Path) -> bool:
 
 
 class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Workers by the names that engines give them. Task managers that share a pool give the same ones, 1-1 first."""
+    """Pool of workers by engines' names; task managers may share names, 1-1 first."""
 
     def __init__(self) -> None:
         self._copies = multiprocessing.get_context("forkserver")
@@ -87,7 +87,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, _context: object) -> Any:
-        """Ends the worker of the engine that asks. One that has lost its engine ends by itself; another's works on."""
+        """Ends the calling engine's worker; orphans end by themselves, others' continue."""
         with self._lock:
             workers = list(self._workers.get(request.worker_id, []))
         if len(workers) == 1:
@@ -110,7 +110,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _work(control: str, worker_id: str) -> None:
-    """Does what Beam's own pool has a new process do, and keeps memory as a release on one machine does."""
+    """Runs a worker as Beam's pool does, retaining freed memory like local releases."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     keep_freed_memory()

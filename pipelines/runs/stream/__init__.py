@@ -1,1 +1,1 @@
-"""The stream: the road without an end, its health, and the engine it runs on."""
+"""Unbounded pipeline, its health and its engines."""

@@ -1,6 +1,6 @@
-"""A stream's health: one line of JSON for every slot and for every change of state, about no vehicle and no HAT.
+"""Health of a stream: a JSON line per slot or state, without vehicle data.
 
-What is counted from rows, and lags, are the operator's part of a line: where counts are secret, nobody else is told.
+Row counts and lags are the operator's part of a line, secret where counts are.
 """
 
 import threading
@@ -51,7 +51,7 @@ def attend(
     stop: threading.Event,
     say: Say,
 ) -> None:
-    """Says how the job is until `stop` is set. Raises EngineError if the job ends first or the engine is gone."""
+    """Reports job status until `stop` is set. Raises EngineError on its end or silence."""
     watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
@@ -89,7 +89,7 @@ class _Watch:
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
-        """Tells slots that became whole in the ledger, oldest first, what was lost, and how many are overdue."""
+        """Returns health lines: completed slots, oldest first, with losses and the number overdue."""
         word, lines, was_away = "answers", list[Summary](), self._is_away
         try:
             new = sorted(set(self._whole()) - self._said)
@@ -151,7 +151,7 @@ class _Watch:
         return [Summary({}, Operator(counted))] if counted else []
 
     def _new_periods(self) -> list[Summary]:
-        """Says a line for each period that was released whole since the last look, or stopped for too few vehicles."""
+        """Returns health lines: periods newly released in full, or stopped for few vehicles."""
         from transforms.releases.periods.stages import read_unit
 
         spec, levels, lines = self._spec, self._spec.by_levels, []
@@ -189,7 +189,7 @@ class _Watch:
         return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
 
     def _since_the_last(self) -> dict[str, Any]:
-        """Tells what the job counted since the last line; from nothing again after a restart."""
+        """Returns the job's counts since the last line, restarting from zero with the job."""
         try:
             now = self._counters()
         except OSError:

@@ -1,6 +1,6 @@
-"""A stream's health as metrics for Prometheus: the facts of its health lines alone, about no vehicle and no HAT.
+"""Stream health as Prometheus metrics: facts of health lines only, without vehicle data.
 
-Under add-remove they are the operator's alone (docs/guarantee.md): bind the address where nobody else reaches it.
+Under add-remove they are for the operator only (docs/guarantee.md): bind a private address.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,7 +77,7 @@ class Metrics:
 
 @contextmanager
 def served(metrics: Metrics, address: str) -> Iterator[int]:
-    """Serves the metrics at `host:port` over HTTP, to whoever asks; answers with the port. Raises MetricsError."""
+    """Serves the metrics over HTTP at `host:port`; yields the port. Raises MetricsError."""
     host, _, port = address.rpartition(":")
     try:
         server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), metrics.registry)

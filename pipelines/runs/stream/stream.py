@@ -1,4 +1,4 @@
-"""The stream: the road of `build.py` joined end to end, with a source and a heartbeat that have no end."""
+"""Stream: the pipeline of `build.py` with an unbounded source and heartbeat."""
 
 import threading
 import time
@@ -54,7 +54,7 @@ CHECKED_DAYS = 3 * 366
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """All that a stream is made of, ready to be built on any engine. identity: of specification and key."""
+    """Parts of a stream for any engine. identity: of specification and key."""
 
     job: Job
     source: Source
@@ -68,7 +68,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class StreamFacts(Mapping[int, SlotFacts]):
-    """Public facts of any slot of service in [from_s, to_s), made when they are asked for."""
+    """Lazy mapping of slots of service in [from_s, to_s) to public facts."""
 
     spec: Specification
     from_s: int
@@ -100,9 +100,9 @@ def prepare(
     outputs: Outputs,
     vehicle_shards: int = VEHICLE_SHARDS,
 ) -> Stream:
-    """Makes a stream of the slots from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
+    """Builds a stream from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
 
-    vehicle_shards: a savepoint fits the number it was made with.
+    vehicle_shards: must equal that of a savepoint.
     """
     location = location.absolute()
     secret = admitted(spec, location)
@@ -128,7 +128,7 @@ def endless(
     secret: Secret,
     outputs: Outputs,
 ) -> Job:
-    """Makes the job of a stream. life: the first second of the account, and the one after the stream's last."""
+    """Builds a stream's job. life: first second, and the one after the last."""
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
     account = ledger_account_of(spec, location)
     job = assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
@@ -136,12 +136,12 @@ def endless(
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
-    """Names what a savepoint must have been made with, so that a stream can go on with it."""
+    """Returns the identity that a savepoint must match for a stream to resume."""
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
 def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
-    """Makes the release of whole periods that a stream of the specification ends besides; None where it ends none."""
+    """Returns the release of whole periods at their end; None without one."""
     if spec.period_lateness_s is None:
         return None
     release = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
@@ -156,7 +156,7 @@ def run(
     stop: threading.Event,
     say: Say,
 ) -> None:
-    """Runs a stream until `stop` is set, then cancels it. Raises EngineError if it cannot, or if it ends by itself."""
+    """Runs a stream until `stop` is set, then cancels it. Raises EngineError on failure."""
     start_s = pipeline.heartbeat.start_s
     job = engine.submit(pipeline.build, f"hatstream-{spec.spec_id}-{time.time_ns()}", stop)
     try:
@@ -172,7 +172,7 @@ def run(
 
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":
-    """Reads every partition from the first message that may matter on. Raises SpecificationError or InputError."""
+    """Builds a source of all partitions from `start_s`. Raises SpecificationError or InputError."""
     from transforms.sources.kafka import (
         ReadKafka,  # and Kafka's client with it
         check_clock,
@@ -217,7 +217,7 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 
 def end_of(spec: Specification, start_s: int, text: str) -> int:
-    """Finds where a stream that starts at `start_s` ends: a date is included. Raises UsageError if no slot is left."""
+    """Finds a stream's end; dates are inclusive. Raises UsageError if no slot remains."""
     timetable = spec.timetable
     end_s = min(_edge(timetable, text, last=True), life_of(spec)[1])
     if next(slots_from(timetable, start_s, end_s), None) is None:
@@ -236,9 +236,9 @@ def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
 
 
 def check(spec: Specification, start_s: int) -> None:
-    """Refuses a specification whose slots cannot be released one by one for ever. Raises SpecificationError.
+    """Refuses specifications unfit for endless release by slots. Raises SpecificationError.
 
-    The windows of a stream are of one length, so a clock must change by a whole number of slots.
+    Windows of a stream have one length, so clock changes must be whole numbers of slots.
     """
     if key := spec.input.needs_whole_periods:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
@@ -262,7 +262,7 @@ def check(spec: Specification, start_s: int) -> None:
 
 
 def life_of(spec: Specification) -> tuple[int, int]:
-    """Tells the account's first second and the one after its last, else those of plausible events; since 1970 UTC."""
+    """Returns the account's start and end, else plausible ones, in seconds since 1970."""
     since, until = spec.account.since, spec.account.until
     from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
     to_s = TO_US // 1_000_000 if until is None else int(spec.timetable.midnight(until).timestamp())

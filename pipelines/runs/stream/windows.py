@@ -1,11 +1,11 @@
-"""The road without an end: slots are windows, counted in panes of a minute; a late report is known by the watermark.
+"""Unbounded pipeline: slots are windows, counted in one-minute panes; the watermark decides lateness.
 
-Of HATs, and of live slots under secret counts, whose whole period the stream may release besides, at its end:
+For HATs, and for live slots under secret counts, optionally with whole periods at their end:
 
     read -> parse -> lateness -> assign -+-> in time -> panes -> slots -> by vehicle -> noise -> record -> rows
                                          +-> panes -> slots -> by vehicle -> periods -> stages -> rows
 
-The lower branch takes reports longer, so all its windows lie later.
+The lower branch accepts reports longer, so all its windows are later.
 """
 
 from collections.abc import Iterator
@@ -38,9 +38,9 @@ class Later:
 def stream(
     p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str, later: Later | None = None
 ) -> None:
-    """Joins the whole road end to end, from its source to its sinks.
+    """Builds the unbounded pipeline from its source to its sinks.
 
-    A savepoint finds its steps by name, of which one has the `identity`: so Flink refuses a savepoint of another
+    A savepoint finds steps by name; one contains `identity`, so that Flink refuses a savepoint of another
     specification, key or number of vehicle shards.
     """
     beats = p | f"heartbeat of {identity}" >> heartbeat
@@ -50,7 +50,7 @@ def stream(
 
 
 def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
-    """Observes what a source read. Where counts are secret a report's own minute alone decides whether it is late."""
+    """Observes a source's batches; under secret counts only a report's own minute decides lateness."""
     length_s = job.slot_s if job.release.keeps_late else pane_s
     return observe(read, job, pane_s, RefuseLate(length_s, later.more_s if later else 0))
 
@@ -63,9 +63,9 @@ def released(
     later: Later | None = None,
     pane_s: int = PANE_S,
 ) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
-    """Yields estimates of slots, and of whole periods where a stream ends them, each with its sinks' prefix.
+    """Yields estimates of slots, and of ended whole periods, with their sinks' prefix.
 
-    pane_s: of panes; what comes when its pane is over waits for the end of its slot, or is lost to it.
+    pane_s: length of a pane; rows after their pane's end wait for the end of the slot, or miss it.
     """
     windows = InWindows(beats, start_s, pane_s)
     drawing = "by hexagon" if job.release.keeps_late else "live"
@@ -77,9 +77,9 @@ def released(
 
 @dataclass(frozen=True)
 class InWindows:
-    """The runner of an unbounded pipeline. What is asked and spent, added up over a period, is dropped.
+    """Runner of an unbounded pipeline; it drops sums of debits and spending over periods.
 
-    beats: of every slot. start_s, pane_s: see `released`. more_s: so much later than it ends is a slot counted.
+    beats: of every slot. start_s, pane_s: see `released`. more_s: delay of counting after a slot's end.
     """
 
     beats: PCollection[KeyedTally]
