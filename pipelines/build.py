@@ -56,7 +56,7 @@ class Runner(Protocol):
     """Part of a pipeline that differs after counting: what precedes recording a slot."""
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
-        """Hands drawn units to the ledger, and answers with what it returned."""
+        """Records drawn units in the ledger, and returns its recorded slots."""
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Draws, records and estimates the groups of a release that come one after another."""
@@ -106,7 +106,7 @@ def beats_of(job: Job) -> list[KeyedTally]:
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
-    """Turns what the ledger returned into values, intervals and status."""
+    """Turns recorded slots into values, intervals and status."""
     name = "learn" if job.release.learns else "read integers"
     return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
 

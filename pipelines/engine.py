@@ -23,7 +23,7 @@ class StreamJob(Protocol):
 
     @property
     def id(self) -> str:
-        """What the engine calls it."""
+        """Job's id in the engine."""
 
     @property
     def where(self) -> str:
@@ -82,7 +82,7 @@ class BoundedEngine(Protocol):
 
 @contextmanager
 def watched_every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
-    """Calls a function every so many seconds while the block lasts."""
+    """Calls a function at this interval while the block lasts."""
     ended = threading.Event()
 
     def repeat() -> None:

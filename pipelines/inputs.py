@@ -114,7 +114,7 @@ def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> C
 
 
 def yesterday(timetable: Timetable, now: datetime) -> Calendar:
-    """Makes the calendar of the local day before the one that it is `now`."""
+    """Returns the calendar of the local day that precedes `now`'s."""
     day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
     return range_of(timetable, day, day)
 

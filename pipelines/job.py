@@ -134,7 +134,7 @@ def assemble(
 
 
 def asked_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, account: LedgerAccount) -> Asked:
-    """Collects what the specification asks of its kind of release."""
+    """Collects the specification's request to its kind of release."""
     return Asked(
         spec_id=spec.spec_id,
         value=spec.value,

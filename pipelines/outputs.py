@@ -82,7 +82,7 @@ def make_writable(folder: Path) -> None:
 
 
 def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
-    """Says what rows shall have. Raises UsageError for columns that the specification cannot have."""
+    """Returns the rows' optional columns and layout. Raises UsageError for impossible columns."""
     if unknown := sorted(set(columns) - set(FURTHER)):
         raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not (spec.counts_are_public or spec.is_learned):
@@ -101,13 +101,13 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
 
 
 def value_meaning(spec: Specification) -> str:
-    """Says which mean a mean is."""
+    """Describes the mean in the column `value`."""
     meaning: str = of_kind(spec, "value")(spec)
     return meaning
 
 
 def meaning_of_levels(spec: Specification) -> str:
-    """Says which mean `levels` estimates."""
+    """Describes the mean that `levels` estimates."""
     levels = spec.by_levels
     if levels.target == "reports":
         return (
@@ -127,7 +127,7 @@ def meaning_of_levels(spec: Specification) -> str:
 
 
 def meaning_of_hats(spec: Specification) -> str:
-    """Says which mean the statistics of HATs are."""
+    """Describes the mean among the statistics of HATs."""
     names = {stat.name for stat in spec.statistics}
     if names == {"mean-of-vehicles"}:
         return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"

@@ -1,4 +1,4 @@
-"""What a specification and its account's ledger tell the public."""
+"""Public facts of a specification and its account's ledger."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class AccountReport:
 
     @property
     def most(self) -> Loss:
-        """What somebody may learn of the period that was spent on most."""
+        """Privacy loss of the period with the largest spending."""
         return max(self.spent.values(), default=Loss())
 
     @property

@@ -168,7 +168,7 @@ class _MemoryAccount(LedgerAccount):
 
 @dataclass(frozen=True)
 class _EvaluatedDays:
-    """One release of all days. shown: what was estimated, by what it is of."""
+    """One release of all days. shown: estimates by product."""
 
     spec: Specification
     account: _MemoryAccount

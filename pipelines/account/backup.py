@@ -35,7 +35,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Header before the entries. made: UTC. key: in hexadecimal, secret."""
+    """Header before the entries. made: UTC. key: hexadecimal, secret."""
 
     made: str
     key: str
@@ -43,7 +43,7 @@ class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Backup(NamedTuple):
-    """What a file holds. entries: at least one."""
+    """Content of a backup file. entries: at least one."""
 
     header: _BackupHeader
     entries: Entries
@@ -222,7 +222,7 @@ def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
 
 
 def read_backup(path: Path) -> Backup:
-    """Raises LedgerError for what is no backup, or is damaged."""
+    """Reads a backup. Raises LedgerError if it is foreign or damaged."""
     try:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:

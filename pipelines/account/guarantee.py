@@ -138,7 +138,7 @@ def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, sp
 
 
 def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
-    """Says the promise of a release that gives each HAT an epsilon."""
+    """Returns the promise of a release with an epsilon per HAT."""
     total = spec.privacy.allocation.total
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes = "raises those of a true one by" if period.delta else "changes them by"
@@ -152,7 +152,7 @@ def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fractio
 
 
 def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object) -> str:
-    """Says the promise of a release that gives a vehicle and period one total."""
+    """Returns the promise of a release with one total per vehicle and period."""
     levels = spec.by_levels
     subject = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
@@ -251,7 +251,7 @@ def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Se
 
 
 def periods_in(unit: str, days: int) -> int:
-    """Counts the periods that so many days in a row touch at most."""
+    """Computes the maximum number of periods that consecutive days touch."""
     if unit == "vehicle-ever":
         return 1
     return days if unit == "vehicle-day" else (days + _WEEK - 2) // _WEEK + 1

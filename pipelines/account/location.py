@@ -44,7 +44,7 @@ class AccountLocation:
 
     @property
     def shown(self) -> str:
-        """Says where the ledger is, without a password."""
+        """Ledger's location, without a password."""
         return database_of(self.url).shown
 
     def absolute(self) -> "AccountLocation":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
-    """Prints what a run did: tables for people, or one JSON document for programs."""
+    """Prints the summary of a run: tables for people, or one JSON document."""
     summary: Summary = of_kind(spec, "summary")(spec, run, place)
     if as_json:
         click.echo(summary.json())
@@ -88,7 +88,7 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
 
 
 def _usable(run: FinishedRun, slots: int) -> str:
-    """Says which part of the files' rows is usable. slots: of a day."""
+    """Describes which rows of the result files are usable. slots: per day."""
     hats, days = list[str](), list[str]()
     for path in run.files:
         if path.suffix == run.files[0].suffix and path.name.startswith((HATS, "days")):
@@ -141,7 +141,7 @@ def show(summary: dict[str, Any], out: Console) -> None:
 
 
 def show_check(checked: "InputCheck", *, as_json: bool) -> None:
-    """Shows what `--check-input` found, all of it for the operator alone."""
+    """Shows the result of `--check-input`, for the operator only."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:
         ids = checked.merged._asdict()
@@ -266,7 +266,7 @@ def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: 
 
 
 def show_files(summary: dict[str, Any], out: Console) -> None:
-    """Says where the results are."""
+    """Prints the locations of the results."""
     files = summary["files"]
     out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):

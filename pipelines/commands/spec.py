@@ -123,7 +123,7 @@ def _of_span(spec: Specification, span: SpanTotal) -> str:
 
 
 def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> str:
-    """Says what days have, those together that have the same."""
+    """Formats weekdays' epsilons, grouped by equal values."""
     from transforms.time.calendar import WEEKDAYS
 
     by_epsilon: dict[Fraction, list[str]] = {}

@@ -66,7 +66,7 @@ def note(text: str) -> None:
 
 
 def detail(text: str) -> None:
-    """Says a line on standard error under -v alone. Never a vehicle's data."""
+    """Writes a line to standard error, only under -v; never a vehicle's data."""
     if _verbosity() > 0:
         click.echo(text, err=True)
 
@@ -151,7 +151,7 @@ def _bars(errors: Console) -> Iterator[Report]:
 
 
 class _Words(ProgressColumn):
-    """A column of what a function says of a task."""
+    """Progress column with a function's text of the task."""
 
     def __init__(self, said_of: Callable[[Task], str]) -> None:
         super().__init__(Column(no_wrap=True))
@@ -240,7 +240,7 @@ def counted(count: int, total: int | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Says it as 45 s, 3 min 20 s or 2 h 5 min."""
+    """Formats seconds as 45 s, 3 min 20 s or 2 h 5 min."""
     total = round(seconds)
     if total < 60:
         return f"{total} s"

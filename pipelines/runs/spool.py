@@ -53,7 +53,7 @@ class Spool:
             return msgspec.msgpack.encode(self._append(data))
 
     def get(self, put: bytes) -> bytes:
-        """Reads what `put` was given."""
+        """Reads the data of a reference returned by `put`."""
         return self._read(msgspec.msgpack.decode(put, type=ByteRange))
 
     def read(self, key: Hashable) -> Iterator[bytes]:
@@ -63,7 +63,7 @@ class Spool:
         return self._rows[key]
 
     def _append(self, data: bytes) -> ByteRange:
-        """Raises StepError if the disk takes it not, or not whole."""
+        """Appends data to the file. Raises StepError if the disk is full or fails."""
         try:
             written = os.pwrite(self._file.fileno(), data, self._end)
         except OSError as error:

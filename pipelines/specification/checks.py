@@ -153,7 +153,7 @@ def _limit_of(account: AccountTable) -> Limit:
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
-    """Says in each limit how the account adds up noise."""
+    """Sets the accounting of noise in each limit. Raises SpecificationError for pure limits."""
     if accounting == "zcdp":
         return limit
     if isinstance(limit, SpanLimits):
@@ -181,7 +181,7 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
 
 
 def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
-    """Checks how the budget is divided, without what `levels` adds."""
+    """Checks the division of the budget, apart from `levels`."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
     is_capped, cap = privacy.composition == "cap", None
     for name in ("max_cells", "max_samples"):
@@ -229,7 +229,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
 
 
 def _text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
-    """Reads a file that a field names. alternatives: what else the field may be."""
+    """Reads the file named by a field. alternatives: further hints for the error."""
     try:
         return read_text(folder / name, REGION_BYTES)
     except OSError as error:
@@ -354,7 +354,7 @@ def check_derived(document: Document) -> None:
 
 
 def value_of(document: Document) -> Value:
-    """Reads what is measured: a speed, or any other value within its bounds."""
+    """Reads the value's name and bounds: a speed, or any other value."""
     speed, value = document.speed, document.value
     if speed is not None:
         need(value is None, "value", "stands in the place of [speed]: write one of them", "both")

@@ -1,4 +1,4 @@
-"""What is wrong with a specification, and `need`, which says so."""
+"""Errors of a specification, and the check `need`."""
 
 from fractions import Fraction
 

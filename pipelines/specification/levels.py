@@ -73,7 +73,7 @@ class LevelsRelease:
         return self.bounds.fleet
 
     def epsilon_of(self, period: str) -> Fraction:
-        """Tells the epsilon of one period."""
+        """Returns the epsilon of one period."""
         by_day = None if self.span is None else self.span.by_day
         return self.epsilon if by_day is None else by_day.of(period).epsilon
 
@@ -113,7 +113,7 @@ class LevelsRelease:
         return None if count is None else count.share
 
     def shows_too_many(self, first: ReleasedStage) -> bool:
-        """Says whether a period's first stage shows far more vehicles than are declared."""
+        """Checks whether a period's first stage shows far more vehicles than declared."""
         return self._has_counts_to_check and is_too_many(first, self.fleet)
 
     @property
@@ -136,7 +136,7 @@ class LevelsRelease:
         return with_places(stages, of_places) if of_places else stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-        """Completes the stages with what no recipe says."""
+        """Completes the stages with settings outside of recipes."""
         named = (
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
             for stage in stages
@@ -220,7 +220,7 @@ def levels_release(
 
 
 def _with(written: Options, default: Recipe) -> Recipe:
-    """Replaces in the defaults what the specification names instead."""
+    """Overrides the default recipe with the options of the specification."""
     early, late = default.first
     (then,) = default.later
     named = _shares("levels", written.levels)

@@ -252,7 +252,7 @@ class ClassesAsked:
     edges: tuple[int, ...]
 
     def text(self) -> dict[str, Any]:
-        """Writes what decides the release, as plain values."""
+        """Returns what decides the release, as plain values."""
         plain = {"share": str(self.share), "edges": list(self.edges)}
         return {"name": STATISTIC, "mechanism": VECTOR, **plain}
 

@@ -17,7 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @dataclass(frozen=True)
 class Variant:
-    """What a [[statistic]] may hold with one mechanism. options: their schemas, by name."""
+    """Options of a [[statistic]] with one mechanism. options: their schemas, by name."""
 
     mechanism: str
     statistics: tuple[str, ...]

@@ -67,7 +67,7 @@ class SpanTotal:
 
     @property
     def by_day(self) -> DayShares | None:
-        """What each day has; None where all have the same."""
+        """Shares of each day; None if all are equal."""
         if not self.shares:
             return None
         first = () if self.first is None else tuple(self.first.times * part for part in self.shares)

@@ -128,7 +128,7 @@ def levels_of(
 
 
 def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
-    """Reads what is counted in place of a mean, where counts are secret."""
+    """Reads the options of counts, which replace a mean under secret counts."""
     adjacency, field = document.account.adjacency, f"statistic {COUNT.name!r}"
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.privacy.delta is not None, field, "needs privacy.delta", "missing")
@@ -209,7 +209,7 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
 
 
 def _check_levels(document: Document, allocation: Allocation, region: Sequence[int] | None) -> None:
-    """Raises SpecificationError for what does not go together with `levels`."""
+    """Checks the rules of `levels`. Raises SpecificationError."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     mechanism = next((name for table in tables if (name := table.get("mechanism", "levels")) != "levels"), None)
     need(mechanism is None, "statistic.mechanism", "must be 'levels', alone, under add-remove", mechanism)

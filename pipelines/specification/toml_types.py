@@ -89,7 +89,7 @@ def json_type(kind: Any) -> Schema:
 
 
 def _said(notes: list[Any]) -> Schema:
-    """Collects what a type is annotated with."""
+    """Merges a type's annotations into a schema."""
     schema: Schema = {}
     for meta in notes:
         if isinstance(meta, msgspec.Meta):

@@ -99,13 +99,13 @@ class Input:
 
     @property
     def needs_whole_periods(self) -> str:
-        """What is derived from a vehicle's consecutive rows, by its key; or empty."""
+        """Key of values derived from a vehicle's consecutive rows; empty if none."""
         keys = {"input.derived_speed": self.derived, "input.derived_heading": self.turning}
         return next((key for key, limits in keys.items() if limits is not None), "")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column of each field; where several hold one, the field's own name."""
+        """Column of each field; the field's name where several columns hold it."""
         columns = ((name, (self.columns or {}).get(name, name)) for name in self.fields)
         return tuple(column if isinstance(column, str) else name for name, column in columns)
 
@@ -158,7 +158,7 @@ class Specification:
 
     @cached_property
     def text(self) -> str:
-        """What the spec_id is the hash of."""
+        """Text that the spec_id is the hash of."""
         return decisive_text(self)
 
     @property
@@ -168,7 +168,7 @@ class Specification:
 
     @property
     def kind(self) -> str:
-        """The name of what is released, in `transforms.releases.registry`."""
+        """Kind of release, by its name in `transforms.releases.registry`."""
         if self.chosen is not None:
             return self.chosen.name
         if self.levels is None:
@@ -177,7 +177,7 @@ class Specification:
 
     @property
     def kind_options(self) -> Any:
-        """What is asked of its kind of release alone; None where nothing is."""
+        """Options specific to its kind of release; None without any."""
         return self.levels if self.chosen is None else self.chosen.options
 
     @property
@@ -187,7 +187,7 @@ class Specification:
 
     @property
     def levels(self) -> "LevelsRelease | None":
-        """The mean by `levels`, if it is asked for."""
+        """Release by `levels`, if requested."""
         return self.privacy.levels
 
     @property
@@ -207,7 +207,7 @@ class Specification:
 
     @property
     def products(self) -> tuple[Product, ...]:
-        """What is published of a period besides its HATs."""
+        """Products published of a period besides its HATs."""
         return () if self.levels is None else self.levels.products
 
     @property
@@ -227,7 +227,7 @@ class Specification:
 
     @property
     def fleet(self) -> Fleet | None:
-        """What is known of the fleet, where a release needs it."""
+        """Public facts of the fleet, where a release needs them."""
         return None if self.levels is None else self.levels.fleet
 
     @property
@@ -237,7 +237,7 @@ class Specification:
 
     @property
     def has_live(self) -> bool:
-        """Whether slots are released live, before their period as a whole."""
+        """Whether slots are released live, ahead of their period."""
         return self.levels is not None and self.levels.live is not None
 
     @property
@@ -265,7 +265,7 @@ class Specification:
         return isinstance(self.input.layout, ByFile) and not self.counts_are_public
 
     def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
-        """Says which rows of its input become observations, with vehicles hashed by this key."""
+        """Returns the rules that turn input rows into observations. vehicle_key: hashes vehicles."""
         source, box = self.input, self.cells.bbox
         return Rules(
             grid=self.value.grid,

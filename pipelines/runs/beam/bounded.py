@@ -282,7 +282,7 @@ def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
 
 
 def outcome_of(finished: Finished) -> Outcome:
-    """Adds what was counted after the verdict to its outcome."""
+    """Adds counts after the verdict to its outcome. Raises EngineError or StepError."""
     verdicts = finished.texts.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")

@@ -40,7 +40,7 @@ class CountFact(msgspec.Struct, tag=True, frozen=True):
 
 
 class AskedFact(msgspec.Struct, tag=True, frozen=True):
-    """What a period asks of the account. wanted: (specification, slot, shard, claim)."""
+    """Debits and spending of a period. wanted: (specification, slot, shard, claim)."""
 
     period: str
     wanted: list[tuple[str, int, int | None, str]]

@@ -62,7 +62,7 @@ class Cluster:
         return self._asked("/jobs/overview", "jobs", list[_Job])
 
     def is_running(self, job_id: str) -> bool:
-        """Says whether somebody answers and tells that the job has not ended yet."""
+        """Checks whether the cluster confirms that the job has not ended yet."""
         with suppress(OSError):
             return not self.has_ended(job_id)
         return False
@@ -72,7 +72,7 @@ class Cluster:
         return next((job.jid for job in self.jobs() if job.name == name), None)
 
     def state(self, job_id: str) -> str | None:
-        """Tells the state: RUNNING, RESTARTING, FAILED ..; None where nobody answers or knows it."""
+        """Returns the state: RUNNING, RESTARTING, FAILED ..; None if unknown or without an answer."""
         return next((job.state for job in self.jobs() if job.jid == job_id), None)
 
     def has_ended(self, job_id: str) -> bool:

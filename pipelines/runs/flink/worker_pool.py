@@ -62,7 +62,7 @@ def path_for_workers(path: str) -> list[str]:
 
 
 def hides_us(folder: Path) -> bool:
-    """Says whether Python would find other packages there in the place of ours."""
+    """Checks whether a foreign folder has packages with our names, hiding ours."""
     return folder.resolve() != HOME and any((folder / name).exists() for name in ("dpops", "transforms", "pipelines"))
 
 

@@ -73,7 +73,7 @@ def attend(
 
 
 class _Watch:
-    """Remembers what was said."""
+    """Health monitor of a stream; remembers the reported slots and periods."""
 
     def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: StreamJob) -> None:
         self._spec, self._ledger, self._job = spec, ledger, job

@@ -29,7 +29,7 @@ class MetricsError(Exception):
 
 
 class Metrics:
-    """Called with each line of health. registry: what is served."""
+    """Callback that turns health lines into metrics. registry: served to Prometheus."""
 
     def __init__(self, spec: Specification) -> None:
         self.registry = CollectorRegistry()

@@ -204,7 +204,7 @@ def _watermark(spec: Specification, start_s: int) -> Watermark:
 
 
 def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
-    """Finds where slots begin: at `text`, else after now. Raises UsageError or AccountRefusal."""
+    """Finds the first slot: at `text`, or after now. Raises UsageError or AccountRefusal."""
     timetable, (from_s, to_s) = spec.timetable, life_of(spec)
     if text is None:
         start_s = next(slots_from(timetable, int(now.timestamp()) + 1, to_s), to_s)

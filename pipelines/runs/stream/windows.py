@@ -29,7 +29,7 @@ from transforms.steps.release import Record
 
 @dataclass(frozen=True)
 class Later:
-    """A release of whole periods, which are counted `more_s` after their slots end."""
+    """Release of whole periods, counted `more_s` seconds after their slots end."""
 
     release: ReleaseKind
     more_s: int
@@ -88,7 +88,7 @@ class InWindows:
     more_s: int = 0
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
-        """Counts events of slots, or of whole periods."""
+        """Tallies events by slot, or by whole period."""
         if job.release.in_order:
             counted = events | "by vehicle, later" >> _Tallied(self, job)
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))

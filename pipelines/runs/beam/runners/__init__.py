@@ -5,7 +5,7 @@ from pkgutil import iter_modules
 
 
 def named_by_files(folders: Sequence[str]) -> dict[str, str]:
-    """Finds the runners with a file of their own: `prism_runner.py` holds `RUNNER`, PrismRunner's class."""
+    """Finds runners with a separate file: `prism_runner.py` holds `RUNNER`, PrismRunner's class."""
     names = [info.name for info in iter_modules(folders) if info.name.endswith("_runner")]
     return {name.title().replace("_", ""): f"{__name__}.{name}:RUNNER" for name in names}
 

@@ -106,11 +106,11 @@ class ByName:
         return p
 
     def beam_options(self) -> tuple[str, ...]:
-        """Lists the options of the command line, with what the runner needs besides."""
+        """Lists the command line's Beam options, with those that the runner requires."""
         return self.options
 
     def runner(self) -> Any:
-        """Gives what Beam's pipeline takes as its runner."""
+        """Returns the runner argument of `beam.Pipeline`."""
         return self.name
 
     def submitted(self, p: beam.Pipeline) -> PipelineResult:
@@ -147,7 +147,7 @@ def reason_of(text: str) -> Exception | None:
 
 
 def finished(result: PipelineResult) -> Finished:
-    """Reads what a job counted, and the texts that it told."""
+    """Reads a job's counters and texts from its metrics."""
     metrics = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
     counts = Counter[str]()
     for counter in metrics["counters"]:

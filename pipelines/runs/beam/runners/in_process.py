@@ -57,5 +57,5 @@ class InProcess(ByName):
         return FnApiRunner()
 
     def unknown(self, error: Exception) -> Exception:
-        """Gives the failure itself, of which the command line shows the class alone."""
+        """Returns the failure itself, of which the command line shows only the class."""
         return error
