@@ -53,13 +53,13 @@ Tip = tuple[str, int, str]  # hash of the first entry, last sequence number, las
 
 @dataclass(frozen=True)
 class Signature:
-    """A key that signs entries. key: derived from the accounts' secret. key_check: its name in accounts' entries."""
+    """Key that signs entries, derived from the accounts' secret; `key_check` names it."""
 
     key: bytes = field(repr=False)
     key_check: str
 
     def key_of(self, purpose: str) -> bytes:
-        """Derives a key for what lies beside the ledger and is made of it: who keeps that needs no other."""
+        """Derives a key for data beside the ledger, so that it needs no second key."""
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
     def of(self, plain: str, content: bytes) -> str:
@@ -68,7 +68,7 @@ class Signature:
 
 
 class Walked(NamedTuple):
-    """How many entries a chain has. signed: of these with a signature. checked: whose signature was compared."""
+    """Numbers of a chain's entries: all, signed, and with a compared signature."""
 
     entries: int
     signed: int
@@ -89,7 +89,7 @@ def has_table(db: sa.Connection) -> bool:
 
 
 def genesis(db: sa.Connection) -> str | None:
-    """Reads the hash of the first entry, which no other ledger has; None while there is none."""
+    """Reads the hash of the first entry, unique to a ledger; None if empty."""
     return _first_hash(db) if has_table(db) else None
 
 
@@ -145,7 +145,7 @@ def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) ->
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:
-    """Checks every hash, and signatures of accounts with this key. Raises LedgerError at the first that is wrong."""
+    """Checks every hash, and signatures by this key; raises LedgerError at the first failure."""
     last_hash, expected, signed, checked = "", 1, 0, 0
     since: dict[str, int] = {}  # by account: the first signed entry
     own_accounts: set[str] = set()
@@ -185,7 +185,7 @@ def signed_since(db: sa.Connection, account: str) -> int | None:
 
 
 def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
-    """Reads what the chain says of accounts and of what is signed, in its order."""
+    """Reads entries about accounts and signing, in order of the chain."""
     query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_OF_ACCOUNTS), *which)
     return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
 
@@ -217,7 +217,7 @@ def check(
 
 
 def text_of(column: str | None) -> str:
-    """Requires a column that every entry of this kind has. Raises ValueError where it is null."""
+    """Returns a required column's text; raises ValueError if it is null."""
     if column is None:
         raise ValueError("an entry without what its kind has")
     return column
@@ -228,7 +228,7 @@ def _first_hash(db: sa.Connection) -> str | None:
 
 
 def _content(entry: Mapping[str, Any]) -> bytes:
-    """Encodes what is hashed and signed of an entry but for the hash before it: the end of a list as JSON."""
+    """Encodes an entry's hashed and signed content, without the previous hash, as JSON."""
     return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
 
 

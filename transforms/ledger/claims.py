@@ -1,4 +1,4 @@
-"""What the stored plans of a release claim, compared with what was debited for them."""
+"""Comparison of stored plans' privacy claims with their debits."""
 
 import math
 from collections import Counter, defaultdict
@@ -65,7 +65,7 @@ class _Claimed:
 
     @property
     def debited(self) -> Accountant:
-        """A slot's shards share the largest debit; those of the slots of a period add up."""
+        """Sum over slots of the largest debit of a slot's shards."""
         return sum(self.debits.values(), Accountant())
 
     @property

@@ -40,7 +40,7 @@ _HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "no passw
 
 
 def database_of(url: str) -> "Database":
-    """Parses a ledger's URL. Raises LedgerError, which never shows it, for one that is not supported."""
+    """Parses a ledger's URL; raises LedgerError, which hides it, if unsupported."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -176,7 +176,7 @@ def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
 
 
 def _said(error: sa.exc.SQLAlchemyError) -> str:
-    """Returns the driver's main message on one line; the rest of it may quote a row."""
+    """Returns the driver's main message on one line; the rest may quote rows."""
     original = getattr(error, "orig", None)
     main = getattr(getattr(original, "diag", None), "message_primary", None)
     return " ".join(str(main or original or type(error).__name__).split())

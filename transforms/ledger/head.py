@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class LedgerError(Exception):
-    """The ledger cannot be read, is damaged, or was rolled back. Nothing is released while that is so."""
+    """Unreadable, damaged or rolled-back ledger; it blocks every release."""
 
     _tagged_with_step = True  # Beam would add its step's name to the message
 
@@ -46,7 +46,7 @@ class Head:
     """A small JSON file: ledger (by the hash of its first entry) -> newest sequence, hash, accounts."""
 
     def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
-        """Opens a head file. signature: of the account's key; without it none is compared, no signed file written."""
+        """Opens a head file; without a signature it compares and signs nothing."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
     def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:

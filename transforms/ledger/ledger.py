@@ -120,7 +120,7 @@ class Ledger:
         spending.check_match(recorded, account)
 
     def limit(self, account: str, requested: Limit | None = None) -> Limit:
-        """Reads the account's limit in force, or returns a release's requested one where that is lower."""
+        """Returns the lower of the account's limit in force and the requested limit."""
         return self._run(lambda db: spending.limit_in_force(db, account, requested))
 
     def debited(self, account: str) -> dict[str, Accountant]:
@@ -160,7 +160,7 @@ class Ledger:
         )
 
     def uses_of_spans(self, account: str) -> list[SpanUse]:
-        """Computes spent fractions of the spans of several days around each day, by the limit in force."""
+        """Computes spent fractions of multi-day spans around each day, by the limit in force."""
         return self._run(
             lambda db: spending.uses_of_spans(db, account, limit_of(spending.known_account(db, account).limit))
         )
@@ -224,21 +224,21 @@ class Ledger:
         return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self._signature, *of_release)])
 
     def stages(self, account: str, spec_id: str) -> list[StageEntry]:
-        """Lists all recorded stages of a specification with their sequence numbers, in the order of the chain."""
+        """Lists a specification's recorded stages with sequence numbers, in order of the chain."""
         return self._entries(StageUnit, account, spec_id, ENTRY.c.shard != LIVE_COLUMN)
 
     def live(self, account: str, spec_id: str, period: str) -> list[LiveEntry]:
-        """Lists the recorded live slots of a period with their sequence numbers, in the order of the chain."""
+        """Lists a period's recorded live slots with sequence numbers, in order of the chain."""
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
     def last_of(self, spec_id: str, period: str) -> int:
-        """Reads the sequence number of a specification's last release of a period; 0 without one."""
+        """Reads the sequence number of a specification's last release of a period, or 0."""
         which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
         return self._run(lambda db: db.execute(query).scalar()) or 0
 
     def hash_of(self, sequence: int) -> str:
-        """Reads the hash of an entry, which tells all entries before it too; empty where there is none."""
+        """Reads an entry's hash, which covers all earlier entries; empty if missing."""
         query = sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)
         return self._run(lambda db: db.execute(query).scalar()) or ""
 
@@ -283,7 +283,7 @@ class Ledger:
         return self._run(find)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yields all entries in the order of the chain. Not tried again when the connection is lost on the way."""
+        """Yields all entries in order of the chain; a lost connection is not retried."""
         with self._transaction() as db:
             yield from chain.entries(db)
 
@@ -305,16 +305,16 @@ class Ledger:
         return self._run(lambda db: chain.walk(db, self._signature))
 
     def check_head(self) -> None:
-        """Refuses a database that the head file does not know, or that has lost the entry it remembers."""
+        """Refuses a database unknown to the head file or without its remembered entry."""
         if not self._run(self._compare_with_head):
             raise LedgerError(UNKNOWN_TO_HEAD)
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
-        """Checks whether the head file knows this ledger; refuses a ledger without the remembered entry."""
+        """Checks whether the head file knows this ledger; refuses one without its remembered entry."""
         return witness.fits(db, self._head, self._signature)
 
     def head_said(self) -> str:
-        """Writes for people what the head file shows of this ledger. Raises LedgerError where it does not fit."""
+        """Formats the head file's entry for people; raises LedgerError if it does not fit."""
         return self._run(lambda db: witness.said(db, self._head, self._signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:

@@ -27,7 +27,7 @@ class AccountRefusal(Exception):
 
 
 class LimitExceeded(AccountRefusal):
-    """The period's debits would exceed the limit in force; other periods may still be recorded."""
+    """A period's debits exceed the limit in force; other periods may still be recorded."""
 
 
 class PeriodClosed(AccountRefusal):
@@ -69,7 +69,7 @@ def known_account(db: sa.Connection, name: str) -> Account:
 
 
 def limit_in_force(db: sa.Connection, account: str, requested: Limit | None) -> Limit:
-    """Gives the account's limit, or the one that a specification asks for where that is lower."""
+    """Returns the lower of the account's limit and the requested one."""
     recorded = limit_of(known_account(db, account).limit)
     return recorded if requested is None else _lower(recorded, requested)
 
@@ -110,7 +110,7 @@ class Spent(NamedTuple):
 
     @property
     def epsilon(self) -> Fraction:
-        """Epsilon of the pure claims, which are all claims where the limit names no delta."""
+        """Epsilon of pure claims, which are all claims if the limit has no delta."""
         return self.debited.pure
 
 
@@ -133,7 +133,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
 
 
 def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> bool:
-    """Checks the limit of every span of days that contains the period. debits: of all of these days."""
+    """Checks the limit of every span of days that contains the period."""
     return all(
         span.limit.fits(window)
         for span in limit.spans
@@ -154,7 +154,7 @@ def _sum(debits: Sequence[Debit]) -> Accountant:
 
 
 class SpanSpent(NamedTuple):
-    """The largest debit of all spans of so many days around a day. first, last: its days."""
+    """Largest debit of any span around a day, with the span's first and last day."""
 
     span: Span
     first: str
@@ -163,7 +163,7 @@ class SpanSpent(NamedTuple):
 
 
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-    """Lists the largest debit of any span around a period for every span of the limit, shortest first."""
+    """Lists, per span of the limit, the largest debit around a period, shortest first."""
     spans = []
     for span in limit.spans:
         days = _around([period], span.days)
@@ -209,7 +209,7 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
 
 
 def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:
-    """Adds up the debit per (specification, slot) of a period; the shards of a slot share one."""
+    """Adds up a period's debits by specification and slot; a slot's shards share one."""
     return debits_by_slot(_debits_of(db, account, [period])[period])
 
 

@@ -43,7 +43,7 @@ def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], sig
 
 
 def is_unsigned(db: sa.Connection, head: Head) -> bool:
-    """Checks whether the head file's entry of this ledger is of an older version, without a signature."""
+    """Checks whether the head file's entry of this ledger lacks a signature."""
     remembered = head.read_all().get(chain.genesis(db) or "")
     return bool(remembered and remembered.get("is_unsigned"))
 
@@ -57,7 +57,7 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
 
 
 def said(db: sa.Connection, head: Head, signature: Signature | None) -> str:
-    """Writes for people what the head file shows. Raises LedgerError where it does not fit."""
+    """Formats the head file's entry for people; raises LedgerError if it does not fit."""
     if not head.exists():
         return "there is no head file here: that the ledger was not put back to an older state was not looked at"
     if not fits(db, head, signature):

@@ -29,7 +29,7 @@ class Stopped(NamedTuple):
 
 
 class MustStop(Exception):
-    """Raised by a draw that must stop the run, with the period: `release_group` answers with Stopped."""
+    """Raised by a draw that must stop the run; `release_group` answers with Stopped."""
 
 
 class DrawnUnit(NamedTuple):

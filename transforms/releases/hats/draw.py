@@ -216,7 +216,7 @@ def hats_of(rows: Tally) -> SlotHats:
 
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
-    """Counts draws by vehicle. cell: int64 (HATs,), ascending. drawn: int64 (HATs, statistics), 1 or 0."""
+    """Counts draws by vehicle from cells (HATs,), ascending, and draws (HATs, statistics), 1 or 0."""
     is_kept = rows.kept > 0
     vehicle, code = places(rows.vehicle[is_kept])
     return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))

@@ -41,7 +41,7 @@ class HatRelease(Policy):
 
     @staticmethod
     def why_no_stream(allocation: Allocation, _options: object) -> str | None:
-        """Explains in a sentence why slots cannot be released one by one; None where they can."""
+        """Explains in a sentence why slots cannot be released singly; None if they can."""
         if not allocation.whole_periods:
             return None
         return (

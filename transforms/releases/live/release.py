@@ -37,7 +37,7 @@ class LiveRelease(VectorRelease):
 
     @staticmethod
     def why_no_stream(_asked: object, options: Any) -> str | None:
-        """Explains in a sentence why slots cannot be released one by one; None where they can."""
+        """Explains in a sentence why slots cannot be released singly; None if they can."""
         if options.live is not None:
             return None
         return (
@@ -93,7 +93,7 @@ def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None
 
 
 def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
-    """Checks whether a period's first stage is recorded, after which no live slot of it is."""
+    """Checks whether a period's first stage is recorded, which ends its live slots."""
     return any(entry.unit.period == period for entry in stages)
 
 
