@@ -59,7 +59,7 @@ class Signature:
     key_check: str
 
     def key_of(self, purpose: str) -> bytes:
-        """Derives a key for data beside the ledger, so that it needs no second key."""
+        """Derives a key for data beside the ledger, which needs no second key."""
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
     def of(self, plain: str, content: bytes) -> str:

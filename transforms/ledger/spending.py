@@ -154,7 +154,7 @@ def _sum(debits: Sequence[Debit]) -> Accountant:
 
 
 class SpanSpent(NamedTuple):
-    """Largest debit of any span around a day, with the span's first and last day."""
+    """Largest debit of any span around a day, with its first and last day."""
 
     span: Span
     first: str

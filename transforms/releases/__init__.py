@@ -29,8 +29,7 @@ class DayShare(NamedTuple):
 
 
 class DayShares(NamedTuple):
-    """What each local day has of a total. by_weekday: from Monday on. first: the same of the days with which an account
-    begins, `first_days`; empty where there are none."""
+    """Shares of a total by weekday, Monday first, and in an account's `first_days`."""
 
     by_weekday: Sequence[DayShare]
     first: Sequence[DayShare] = ()

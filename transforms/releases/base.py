@@ -73,7 +73,7 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A specification's request to a kind of release. options: the kind's own. shards: parts of a group's cells."""
+    """A specification's request to a release kind; `shards` counts parts of a group's cells."""
 
     spec_id: str
     value: Value
@@ -109,7 +109,7 @@ class ReleaseKind(Protocol):
 
     @property
     def shards(self) -> int:
-        """Into how many parts the cells of a group are cut, each drawn by itself."""
+        """Number of parts of a group's cells, each drawn separately."""
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
@@ -143,7 +143,7 @@ class ReleaseKind(Protocol):
         """
 
     def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
-        """Yields the estimates that follow from a slot, or from a period by its last stage."""
+        """Yields estimates of a slot, or of a period from its last stage."""
 
 
 def release_group(

@@ -112,7 +112,7 @@ class Divided(NamedTuple):
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
-    """Divides what a vehicle may spend among a plan's HATs. rows: by slot, cell and vehicle. plans: of the period."""
+    """Divides a vehicle's spending among HATs of one of a period's `plans`."""
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)
@@ -216,14 +216,14 @@ def hats_of(rows: Tally) -> SlotHats:
 
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
-    """Counts draws by vehicle from cells (HATs,), ascending, and draws (HATs, statistics), 1 or 0."""
+    """Counts draws by vehicle from cells (HATs,), ascending, and draws (HATs, statistics)."""
     is_kept = rows.kept > 0
     vehicle, code = places(rows.vehicle[is_kept])
     return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
-    """Computes the largest spending of a vehicle in several slots, exactly. shares: cost of each statistic of a HAT."""
+    """Computes exactly a vehicle's largest spending over slots from each statistic's cost per HAT."""
     if len(exposures) == 1:  # a vehicle is there once
         return _dearest(exposures[0].drawn, shares)
     vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).code
@@ -231,7 +231,7 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
-    """Computes the largest sum of claims over one vehicle's HATs. units: of one plan and shard. rows: theirs."""
+    """Computes the largest sum of a vehicle's claims in one plan and shard."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
     first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))

@@ -28,7 +28,7 @@ def is_plain(digest: str) -> bool:
 
 
 def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
-    """Digests rows, by slot, cell and vehicle. Keyed, for a plain hash of small totals is found by trying them all."""
+    """Computes a keyed digest of rows; small totals in plain hashes are guessable."""
     names = ",".join(rows.sums)
     columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
     if plain:
@@ -41,7 +41,7 @@ def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """How HATs are released. region: cells that always get a row; None for those with reports."""
+    """Policy of HATs' release; `region` cells always get rows (None: cells with reports)."""
 
     spec_id: str
     value: Value
@@ -75,7 +75,7 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
 
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
-    """Weighs for suppression the statistics that are asked for, by their shares of a HAT's epsilon."""
+    """Weights requested statistics for suppression by their shares of a HAT's epsilon."""
     shares = {"mean": Fraction(0), "variance": Fraction(0)}
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share

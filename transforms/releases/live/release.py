@@ -86,7 +86,7 @@ class LiveRelease(VectorRelease):
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
-    """Lists stages of whole other periods, in the order of the ledger. sequence: recorded before it."""
+    """Lists stages of other complete periods in ledger order, recorded before `sequence` if given."""
     earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]
     complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
     return [entry for entry in earlier if entry.unit.period in complete - {period}]

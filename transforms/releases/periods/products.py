@@ -42,7 +42,7 @@ class Product:
 
     @property
     def has_distributions(self) -> bool:
-        """Whether its rows also say how values are spread, where a stage is about classes of values."""
+        """Whether rows describe the distribution of values, where a stage covers classes."""
         return self.name in ("days", "cell-part")
 
 
@@ -94,7 +94,7 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
-    """Numbers the group of each slot, and finds each group's first and last slot; None for what belongs to no row."""
+    """Numbers each slot's group; finds its first and last slot, None without rows."""
     times, of_slot = _numbered([_time(product, start) for start in starts])
     return of_slot, [None if time is None else _ends(of_slot == group) for group, time in enumerate(times)]
 
@@ -115,7 +115,7 @@ def _time(product: Product, start: str) -> Hashable:
 
 
 def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
-    """Lists the different keys as they come, and numbers each key by its place among them."""
+    """Lists distinct keys in order of appearance, and each key's index among them."""
     number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     return list(number), np.array([number[key] for key in keys], np.int64)
 

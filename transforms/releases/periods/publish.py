@@ -1,4 +1,4 @@
-"""From a period's recorded stages, and all entries before them, to an estimate of every HAT: post-processing."""
+"""Post-processing of a period's recorded stages and all earlier entries into HAT estimates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -139,7 +139,7 @@ def first_centres(cells: int, slots: int) -> Int64s:
 
 
 def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
-    """Lists what vehicles did in the region's cells and a period's slots, in canonical order. tally: in any order."""
+    """Lists vehicles' reports in the region's cells and a period's slots, in canonical order."""
     order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
     cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
     slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
@@ -167,7 +167,7 @@ def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
 
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
-    """Sums all vehicles' vectors in a stage. tallies: at least one, and of a vehicle all rows in one of them."""
+    """Sums vehicles' vectors in a stage; one tally has all rows of a vehicle."""
     pieces = policy.places
 
     def rows(tally: Tally) -> Rows:
@@ -220,7 +220,7 @@ def drawn_facts(
 
 
 def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
-    """Reads the noisy number of vehicles from a stage that counts them, and the standard deviation of its noise."""
+    """Reads a counting stage's noisy number of vehicles and its noise standard deviation."""
     read_stage = read_unit(unit, region)
     return vehicles_in(read_stage), read_stage.levels[0].weight_sd
 
