@@ -84,7 +84,9 @@ def test_all_publishes_what_is_held_back_and_forecasts_with_their_status(portal)
     assert code == 0, output
     rows = pq.read_table(folder / "hats.parquet").to_pylist()
     days = pq.read_table(folder / "days.parquet").to_pylist()
-    assert {row["status"] for row in (*rows, *days)} >= {"forecast"}
+    coming = {row["status"] for row in days if row["slot_start"].startswith(levels_city.DAYS[2])}
+    assert coming & {"forecast", "held-back"}, "of so few buses noise decides which"
+    assert "ok" not in coming
     assert {row["slot_start"][:10] for row in (*rows, *days)} == set(levels_city.DAYS)
     assert (folder / "city-hour.csv").exists()
 
