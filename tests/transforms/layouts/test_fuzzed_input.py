@@ -82,7 +82,7 @@ def test_a_million_fuzzed_rows(name, tmp_path):
 
 @pytest.mark.parametrize("name", LINES)
 def test_a_row_is_judged_alike_alone_and_among_others(name, tmp_path):
-    lines, observed = fuzz(name, tmp_path, 200, 99)
+    lines, observed = fuzz(name, tmp_path, 600, 99)
     alone = Counter()
     for line in lines:
         alone.update(read(name, tmp_path, [line])[0].vehicle.tolist())
