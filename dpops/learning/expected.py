@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpops import fitted
 from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, NODES, Z95, numbers_of
+from dpops.learning.weights import TOTAL_PRECISION
 from dpops.levels.defaults import BoundsOnly, Recipe, vehicle_weight
 from dpops.levels.stages import UNIT, Level, Stage, level, scaled
 from dpops.levels.strategy import (
@@ -30,10 +31,14 @@ OF_NORMAL = math.sqrt(2 / math.pi)
 """The mean of absolute values over the root of the mean square, of a normal law."""
 
 
+FLEETS = 1 / fitted.FLEETS_DIFFER, 1, fitted.FLEETS_DIFFER
+"""Of how far HATs lie from what describes them: vehicles that drive alike, buses, taxis."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExpectedDay:
-    """kmh: mean absolute error by reports, as if it was normal. constant_kmh: of the city's true mean, which is secret.
-    least_kmh: without any noise, what HATs of few vehicles differ by from all that describes them.
+    """kmh: mean absolute error by reports, as if it was normal; low_kmh, high_kmh: of FLEETS. constant_kmh: of the
+    city's true mean, which is secret. least_kmh: without any noise, what HATs of few vehicles differ by.
 
     number: of released days, itself counted. unknown: the part of the pattern that is not known. weight_sd: standard
     deviation of the logarithm of the whole city's weight.
@@ -41,6 +46,8 @@ class ExpectedDay:
 
     number: int
     kmh: float
+    low_kmh: float
+    high_kmh: float
     constant_kmh: float
     least_kmh: float
     unknown: float
@@ -59,29 +66,29 @@ def expected_days(
     *,
     counts_public: bool = False,
     counts_vehicles: bool = False,
-    variance_times: float = 1.0,
 ) -> list[ExpectedDay]:
     """Expects released days, from an account's first on.
 
     Args:
         shares: of each day, as parts of the recipe's total.
         counts_vehicles: each day begins with a number of its vehicles.
-        variance_times: how far HATs lie from what describes them, as a multiple of what buses of a city do.
     """
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
-    own = {busy: variance_times * _own(bounds, busy) for busy, _ in busyness()}
-    cells = [(part, list(_of_cells(days, bounds, busy, own[busy]))) for busy, part in busyness()]
-    noiseless = sum(part * own[busy] for busy, part in busyness())
+    cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
+    noiseless = sum(part * _hat_variance(bounds, busy) for busy, part in busyness())
     expected = []
     for day, weight_sd in enumerate(weights):
-        error, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(3))
+        *errors, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(5))
+        low_kmh, kmh, high_kmh = (OF_NORMAL * math.sqrt(error) for error in errors)
         expected.append(
             ExpectedDay(
                 number=day + 1,
-                kmh=OF_NORMAL * math.sqrt(error),
+                kmh=kmh,
+                low_kmh=low_kmh,
+                high_kmh=high_kmh,
                 constant_kmh=OF_NORMAL * math.sqrt(pattern + noiseless),
                 least_kmh=OF_NORMAL * math.sqrt(noiseless),
                 unknown=unknown,
@@ -91,10 +98,9 @@ def expected_days(
     return expected
 
 
-def _of_cells(
-    days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float, own: float
-) -> Iterator[tuple[float, float, float]]:
-    """Yields of each day, for cells so many times as busy as the average: squared error, pattern, part not known."""
+def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
+    """Yields of each day, for cells so many times as busy as the average: squared errors, pattern, part not known."""
+    hat_variances = [times * _hat_variance(bounds, busy) for times in FLEETS]
     prior = {part: sd * sd for part, sd in PARTS.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
@@ -103,11 +109,11 @@ def _of_cells(
             today = told_by(stage, bounds, around, busy)
             precisions = {part: precision + today[part] for part, precision in precisions.items()}
             posterior = left_of(prior, precisions)
-        error = squared_error(posterior, today, stage, bounds, around, busy, own)
-        yield error, _pattern(prior), _pattern(posterior) / _pattern(prior)
+        errors = [squared_error(posterior, today, stage, bounds, around, busy, variance) for variance in hat_variances]
+        yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
 
 
-def _own(bounds: BoundsOnly, busy: float) -> float:
+def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
     """Computes the variance of a HAT's mean around all that describes it, by reports."""
     return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
@@ -124,12 +130,12 @@ def _pattern(parts: dict[Part, float]) -> float:
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
     """Yields standard deviations of logarithms of days' weights: a random effect of days around what all share."""
-    own = fitted.RETAINED_SD**2
+    day_variance = 1 / TOTAL_PRECISION
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
     for stages in days:
         precision = sum(weight_told(stage, bounds) for stage in stages)
-        yield (1 / (shared + own) + precision) ** -0.5
-        shared = 1 / (1 / shared + 1 / (1 / precision + own))
+        yield (1 / (shared + day_variance) + precision) ** -0.5
+        shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))
 
 
 _ROUGH = VehicleSpread(fitted.VEHICLE_FACTOR * fitted.VEHICLE_VARIANCE, fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE)

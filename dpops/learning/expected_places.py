@@ -56,13 +56,8 @@ def expected_maps(
     place_variance = max(APART_VARIANCE * math.log(places / cells, 7), fitted.LEAST_APART)
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
     popular = _popular(crowding)
-    weights = (
-        fitted.RETAINED
-        * fleet.vehicles
-        * weight_at_places(fleet.profile, stage.kind, places / cells)
-        * popular
-        / places
-    )
+    visits = fitted.RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
+    weights = visits * popular / places
     maps, reports = [], popular / popular.sum()
     for day in days:
         prior_variance, noise = (

@@ -171,7 +171,7 @@ class SpeedField:
         excess = np.minimum(data.precisions * (data.values - fitted_values) ** 2 + leverage - 1, _MAX_EXCESS)
         vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._parts, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
-        precision = np.diag([fitted.VEHICLE_VARIANCE_SD**-2, fitted.VEHICLE_VARIANCE_SD**-2])
+        precision = np.identity(2) / fitted.VEHICLE_VARIANCE_SD**2
         logs = np.log([self.spread.vehicle / prior.vehicle, self.spread.floor / prior.floor])
         information = 0.5 * (slopes * (1 - leverage) ** 2) @ slopes.T + precision
         step = np.linalg.solve(information, 0.5 * slopes @ excess - precision @ logs)

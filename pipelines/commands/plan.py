@@ -291,7 +291,7 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
     )
     out.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
-        f"{first.constant:.1f} where cities differ as usual; without noise {first.least:.1f} would be left. "
+        f"{first.constant:.1f} where cities differ as usual; without noise {first.noiseless:.1f} would be left. "
         "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
     )
     _print_all(planned.answers, out)

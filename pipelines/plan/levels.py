@@ -276,8 +276,9 @@ def _answers(value: Value, levels: LevelsRelease, bounds: BoundsOnly, totals: li
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
         answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
     goal = f"±{within:g} {value.unit} for a single HAT"
-    own = value.width(Z95 * (fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE) ** 0.5)
-    why = f"it is described by its cell and its hour, around which its own mean lies by ±{own:.2g} {value.unit} at best"
+    hat_width = value.width(Z95 * (fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE) ** 0.5)
+    why = "it is described by its cell and its hour, around which its own mean lies by "
+    why += f"±{hat_width:.2g} {value.unit} at best"
     larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)
     if now.hat_vehicles is not None:
         answers.append(f"{goal} needs {now.hat_vehicles:,} vehicles in it.")

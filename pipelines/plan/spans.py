@@ -39,7 +39,7 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 
     epsilon_a_day: the largest share. error: expected, of each of DAY_NUMBERS, where vehicles differ as buses do;
     low, high: where they differ less, or as taxis do. first_published: the first day that is not expected to be
-    held back. constant: of the city's true mean as value; least: without noise.
+    held back. constant: of the city's true mean as value; noiseless: without noise.
     """
 
     days: int
@@ -51,7 +51,7 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     high: list[float]
     first_published: int | None
     constant: float
-    least: float
+    noiseless: float
 
     def range_of(self, day: int) -> str:
         """Writes the expected error of one of DAY_NUMBERS, and its ends."""
@@ -114,22 +114,18 @@ def _worth(
     share = 0 if used is None else used.share
     served = (times * parts[weekday] - share for weekday, times in weekdays if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
-    counting = {"counts_public": levels.counts_public, "counts_vehicles": used is not None}
-    low, days, high = (
-        expected_days(strategy, bounds, shares, variance_times=times, **counting)
-        for times in (1 / fitted.FLEETS_DIFFER, 1.0, fitted.FLEETS_DIFFER)
-    )
+    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=used is not None)
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
         as_specified=total.days == (1 if levels.span is None else levels.span.days),
         epsilon_a_day=float(total.of_a_day()[0]),
         error=[width(days[number - 1].kmh) for number in DAY_NUMBERS],
-        low=[width(low[number - 1].kmh) for number in DAY_NUMBERS],
-        high=[width(high[number - 1].kmh) for number in DAY_NUMBERS],
+        low=[width(days[number - 1].low_kmh) for number in DAY_NUMBERS],
+        high=[width(days[number - 1].high_kmh) for number in DAY_NUMBERS],
         first_published=next((day.number for day in days if day.is_published), None),
         constant=width(days[0].constant_kmh),
-        least=width(days[0].least_kmh),
+        noiseless=width(days[0].least_kmh),
     )
 
 

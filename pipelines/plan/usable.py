@@ -112,10 +112,11 @@ def answer_afterwards(hats: Iterable[str], days: Iterable[str], slots: int) -> s
     released = places.total() - places["forecast"]
     if not released:
         return ""
-    alone, area, whole = rows["ok"] / released / slots, rows["parent"] / released / slots, places["ok"] / released
+    row_part, area_part = rows["ok"] / released / slots, rows["parent"] / released / slots
+    day_part = places["ok"] / released
     return (
-        f"Of 100 rows, a place in a slot each, {_hundredths(alone)} are usable by themselves and {_hundredths(area)} "
-        f"by the area around; of 100 places' whole days {_hundredths(whole)} are."
+        f"Of 100 rows, a place in a slot each, {_hundredths(row_part)} are usable by themselves and "
+        f"{_hundredths(area_part)} by the area around; of 100 places' whole days {_hundredths(day_part)} are."
     )
 
 

@@ -44,10 +44,10 @@ def variants() -> list[Variant]:
 def schema() -> Schema:
     """Returns the JSON Schema of specifications; rules across fields are for `hatstream spec check`."""
     document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(document_type())
-    asked = [(list(variant.statistics), ["mechanism"], variant) for variant in variants()]
+    requests = [(list(variant.statistics), ["mechanism"], variant) for variant in variants()]
     for statistic in registry.registered().values():
         default = next(variant for variant in variants() if variant.mechanism == statistic.default)
-        asked.append(([statistic.name], [], default))
+        requests.append(([statistic.name], [], default))
     items = [
         {
             "type": "object",
@@ -60,7 +60,7 @@ def schema() -> Schema:
             "required": ["name", *keys],
             "additionalProperties": False,
         }
-        for names, keys, variant in asked
+        for names, keys, variant in requests
     ]
     document["properties"]["statistic"] |= {"minItems": 1, "items": {"anyOf": items}}
     return document
