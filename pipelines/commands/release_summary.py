@@ -37,7 +37,7 @@ def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_js
         of_kind(spec, "shown")(summary.plain(), console())
 
 
-def summarise(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
+def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
     """Summarises a run with public counts, for people's tables and for programs."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
@@ -104,7 +104,7 @@ def _where(run: FinishedRun) -> dict[str, Fact]:
     }
 
 
-def show(summary: dict[str, Any], out: Console) -> None:
+def show_hats(summary: dict[str, Any], out: Console) -> None:
     """Shows the summary as tables, the guarantee, and where the files are."""
     extras = {}
     if summary["left_out_by_the_cap"]:

@@ -27,7 +27,7 @@ from pipelines.specification.errors import SpecificationError, check_name, need
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked
 from pipelines.specification.toml_types import not_added_up
-from pipelines.specification.values import AccountTerms, Cells, ChosenKind, Input, Privacy
+from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
 from transforms.atomic_files import read_text
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
@@ -35,7 +35,6 @@ from transforms.layouts import layout
 from transforms.layouts.base import FIELDS, HEADING, with_keys
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
-from transforms.releases.registry import KINDS
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
 from transforms.value import NAME, Value
 
@@ -53,18 +52,6 @@ REGION_BYTES = 64 << 20
 
 
 OPEN = "?"  # stands in a draft for a column that somebody has to name
-
-
-def chosen_of(document: Document, by_levels: bool) -> ChosenKind | None:
-    """Finds the kind of release that has a table in the specification."""
-    tables = {name: kind.table for name, kind in KINDS.items() if kind.table}
-    names = [name for name, table in tables.items() if getattr(document, table, None) is not None]
-    if not names:
-        return None
-    shown = ", ".join(f"[{tables[name]}]" for name in names)
-    need(len(names) == 1, "specification", "must ask for one kind of release", shown)
-    need(not by_levels, shown, "must not stand beside mechanism 'levels', which is a kind of release", "there")
-    return ChosenKind(names[0], getattr(document, tables[names[0]]))
 
 
 def timetable_of(document: Document) -> Timetable:

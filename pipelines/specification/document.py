@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -26,7 +25,6 @@ from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.mapped.csv import DELIMITERS
 from transforms.observe.vehicle_ids import VehicleForm
 from transforms.releases.periods.products import ProductName
-from transforms.releases.registry import KINDS
 from transforms.time.calendar import Unit, Weekday
 from transforms.value import PER_UNIT
 
@@ -299,21 +297,6 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     output: Annotated[list[OutputTable], about("one table [[output]] for each coarser product")] = []
 
 
-def document_type() -> type[Document]:
-    """Returns `Document` with tables of registered kinds of release."""
-    tables = {kind.table: kind.options for kind in KINDS.values() if kind.table}
-    return _with_tables(tuple(tables.items())) if tables else Document
-
-
-@cache
-def _with_tables(tables: tuple[tuple[str, type[msgspec.Struct]], ...]) -> type[Document]:
-    fields = [(name, options | None, None) for name, options in tables]
-    document = msgspec.defstruct(
-        "Document", fields, bases=(Document,), frozen=True, forbid_unknown_fields=True, kw_only=True
-    )
-    return cast("type[Document]", document)
-
-
 def read(path: Path) -> Document:
     """Reads a specification file and checks its types only. Raises SpecificationError."""
     return _document(toml_of(path, Decimal), str(path))
@@ -333,11 +316,10 @@ def read_account(table: Mapping[str, Any]) -> AccountTable:
 
 
 def _document(data: Any, source: str) -> Document:
-    document = document_type()
     try:
-        return msgspec.convert(data, document, dec_hook=_value)
+        return msgspec.convert(data, Document, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, document, document)}") from None
+        raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, Document, Document)}") from None
 
 
 def _as_written(value: Any) -> Any:

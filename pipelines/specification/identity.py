@@ -11,7 +11,6 @@ from dpops.statistics import COUNT
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonRecords
 from transforms.recorded.units import VECTOR
-from transforms.releases.registry import KINDS
 from transforms.time.calendar import WEEKDAYS
 from transforms.value import NAME
 
@@ -79,8 +78,6 @@ def decisive_text(spec: "Specification") -> str:
             plain["fleet"] = fleet
     if spec.places is not None:
         plain["places"] = spec.places.text
-    if spec.chosen is not None:
-        plain[str(KINDS[spec.kind].table)] = msgspec.to_builtins(spec.chosen.options, enc_hook=str)
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 

@@ -19,7 +19,6 @@ from pipelines.specification.checks import (
     check_closed,
     check_derived,
     check_span,
-    chosen_of,
     input_of,
     places_of,
     prior_of,
@@ -95,7 +94,6 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
             document,
             headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed,
         ),
-        chosen=chosen_of(document, levels is not None),
         publisher=document.publisher,
     )
 
@@ -104,14 +102,13 @@ def foreseen(spec: Specification, today: date) -> Iterator[str]:
     """Yields warnings of coming refusals: unreleased days within a year, totals, empty boxes."""
     if warning := spec.timetable.never_released(today):
         yield warning
-    if spec.chosen is None:
-        limit, (claim, loss) = spec.account.limit, spec.least
-        spent = Accountant().compose([claim])
-        if why := not_added_up(limit, spent):
-            yield why
-        elif not limit.fits(spent):
-            asks = "HAT" if spec.privacy.allocation.per == "hat" else "period"
-            yield f"a {asks} asks for epsilon {loss.said()}, more than account.limit allows: {limit.said()}"
+    limit, (claim, loss) = spec.account.limit, spec.least
+    spent = Accountant().compose([claim])
+    if why := not_added_up(limit, spent):
+        yield why
+    elif not limit.fits(spent):
+        asks = "HAT" if spec.privacy.allocation.per == "hat" else "period"
+        yield f"a {asks} asks for epsilon {loss.said()}, more than account.limit allows: {limit.said()}"
     if spec.cells.region is not None and spec.cells.bbox is not None and spec.keys is None:
         centres = np.array([h3.cell_to_latlng(h3.int_to_str(cell)) for cell in spec.cells.region]).reshape(-1, 2)
         lat_e7, lon_e7 = np.rint(centres.T * E7).astype(np.int64)

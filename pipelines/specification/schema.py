@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dpops import statistics as registry
 from dpops.mechanisms import registered
-from pipelines.specification.document import Document, OutputTable, document_type
+from pipelines.specification.document import Document, OutputTable
 from pipelines.specification.places import STATISTIC, ClassOptions, Options
 from pipelines.specification.toml_types import Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
@@ -43,7 +43,7 @@ def variants() -> list[Variant]:
 
 def schema() -> Schema:
     """Returns the JSON Schema of specifications; rules across fields are for `hatstream spec check`."""
-    document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(document_type())
+    document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(Document)
     requests = [(list(variant.statistics), ["mechanism"], variant) for variant in variants()]
     for statistic in registry.registered().values():
         default = next(variant for variant in variants() if variant.mechanism == statistic.default)
@@ -86,7 +86,7 @@ def reference() -> str:
 def _lines() -> Iterator[str]:
     yield "## At the top\n"
     yield from _table(table_type(Document))
-    for name, table, required in _tables("", table_type(document_type())):
+    for name, table, required in _tables("", table_type(Document)):
         yield f"## [{name}]\n"
         yield f"{table['description']}{'' if required else ' May be left out.'}\n"
         yield from _table(table)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from dpops.accountant import Limit
@@ -128,21 +128,9 @@ class Privacy:
     levels: "LevelsRelease | None" = None
 
 
-@dataclass(frozen=True)
-class ChosenKind:
-    """Kind of release requested by a separate table. options: the table's values."""
-
-    name: str
-    options: Any
-
-
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """Checked specification. prior: public prior of the value.
-
-    statistics: of HATs; empty if a mean by `levels` is the only one. chosen: kind of release named by a table; None
-    where statistics decide.
-    """
+    """Checked specification. statistics: of HATs; empty if a mean by `levels` is the only one."""
 
     name: str
     account: AccountTerms
@@ -153,7 +141,6 @@ class Specification:
     privacy: Privacy
     statistics: tuple[RequestedStatistic, ...]
     input: Input
-    chosen: ChosenKind | None = None
     publisher: PublisherTable | None = None
 
     @cached_property
@@ -169,16 +156,9 @@ class Specification:
     @property
     def kind(self) -> str:
         """Kind of release, by its name in `transforms.releases.registry`."""
-        if self.chosen is not None:
-            return self.chosen.name
         if self.levels is None:
             return "hats"
         return "levels" if self.levels.counted is None else "counts"
-
-    @property
-    def kind_options(self) -> Any:
-        """Options specific to its kind of release; None without any."""
-        return self.levels if self.chosen is None else self.chosen.options
 
     @property
     def is_learned(self) -> bool:

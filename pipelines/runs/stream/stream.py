@@ -242,7 +242,7 @@ def check(spec: Specification, start_s: int) -> None:
     """
     if key := spec.input.needs_whole_periods:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
-    if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.kind_options):
+    if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
         raise SpecificationError(why)
     try:
         spec.slots_of_period(start_s)  # some of them may lie before the stream
