@@ -49,6 +49,7 @@ class PublisherTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Who answers for publishing, for the report and the portal. No part of the spec_id."""
 
     controller: Annotated[str, about("who decides on the processing of the vehicles' data")] = ""
+    contact: Annotated[str, about("an email or an address of theirs, for the portal")] = ""
     legal_ground: Annotated[str, about("on which it rests")] = ""
     also_published: Annotated[
         str, about("what else is public of these vehicles, such as a GTFS-realtime feed: it adds up with a release")

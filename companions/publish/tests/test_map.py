@@ -285,6 +285,8 @@ def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstrea
     opened(page, mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS], *options))
     assert asked(page, "DATA.places.busiest.map(place => DATA.places.id[place])") == CELLS[:-6:-1]
     assert asked(page, "[DATA.ground[0][2], DATA.groundShapes.shapes[0].isLine]") == ["water", False]
+    names = asked(page, "placedNames(el('map').getContext('2d')).map(name => name.lines.join(' ')).slice(0, 5)")
+    assert names == [f"Stop {index}" for index in range(len(CELLS))][:-6:-1]
     bar = asked(page, "scaleBar()")
     length, unit = bar["text"].split()
     metres = float(length) * {"km": 1_000, "m": 1}[unit]

@@ -137,14 +137,16 @@ def test_every_record_agrees_with_the_files(portal):
 
 def test_the_publisher_is_the_specifications_controller_where_none_is_named(released, tmp_path, hatstream):
     spec = (released / "spec.toml").read_text()
-    (tmp_path / "named.toml").write_text(f'{spec}\n[publisher]\ncontroller = "Transport of Town"\n')
+    named = f'{spec}\n[publisher]\ncontroller = "Transport of Town"\ncontact = "a@b.example"\n'
+    (tmp_path / "named.toml").write_text(named)
     asked = ["publish", "--ledger", released / "ledger.sqlite", "--input", released / "whole" / "*.parquet", "--all"]
     asked += ["--licence", "cc0-1.0", "--output", tmp_path / "portal", "--spec"]
     code, _, err = hatstream(*asked, released / "spec.toml")
     assert (code, "publisher.controller" in err) == (1, True)
     assert hatstream(*asked, tmp_path / "named.toml")[0] == 0
     dcat = json.loads((tmp_path / "portal" / "dcat.jsonld").read_text())
-    assert dcat["dct:publisher"]["foaf:name"] == "Transport of Town"
+    assert dcat["dct:publisher"]["foaf:name"] == dcat["dcat:contactPoint"]["vcard:fn"] == "Transport of Town"
+    assert dcat["dcat:contactPoint"]["vcard:hasEmail"] == {"@id": "mailto:a@b.example"}
 
 
 def test_every_column_of_every_table_is_described_in_the_dictionary_and_in_the_file(portal):

@@ -36,7 +36,9 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     minutes = spec.timetable.slot_minutes
     slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
     names = " and ".join(dict.fromkeys(stat.name for stat in spec.statistics)) or "mean"
-    publisher = texts["publisher"] or (spec.publisher and spec.publisher.controller)
+    publisher, contact = texts["publisher"], texts["contact"]
+    if spec.publisher is not None:
+        publisher, contact = publisher or spec.publisher.controller, contact or spec.publisher.contact
     if not publisher:
         raise UsageError("give --publisher, or publisher.controller in the specification: a dataset is somebody's")
     summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
@@ -45,7 +47,8 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
         description=texts["description"] or summary,
         licence=licence(texts["licence_name"]),
         publisher=publisher,
-        **{name: texts[name] for name in ("contact", "url", "everything")},
+        contact=contact,
+        **{name: texts[name] for name in ("url", "everything")},
     )
 
 
@@ -88,8 +91,7 @@ is stopped: new files first, then latest.json; a result file that cannot be read
 
 \b
 Example:
-  hatstream publish --spec town.toml --ledger town.sqlite --input out --follow \\
-      --publisher 'City of Town' --licence CC-BY-4.0 --output public
+  hatstream publish --spec town.toml --input out --licence CC-BY-4.0 --output public --follow
 """
 
 
@@ -101,8 +103,8 @@ Example:
 @option("account")
 @click.option("--title", help="Of the dataset.")
 @click.option("--description", help="A sentence or two on it.")
-@click.option("--publisher", help="Who publishes it. [default: publisher.controller of the specification]")
-@click.option("--contact", default="", help="An email or an address of theirs.")
+@click.option("--publisher", help="Who publishes it. [default: publisher.controller]")
+@click.option("--contact", default="", help="An email or an address. [default: publisher.contact]")
 @click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}.")
 @click.option("--url", default="", help="Where the folder will be found; without it addresses are relative.")
 @tiles_option

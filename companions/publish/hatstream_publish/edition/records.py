@@ -144,7 +144,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         "dct:description": wishes.description,
         "dct:identifier": edition.spec.spec_id,
         "dct:publisher": {"@type": "foaf:Agent", "foaf:name": wishes.publisher},
-        **({"dcat:contactPoint": _contact(wishes.contact, wishes.publisher)} if wishes.contact else {}),
+        "dcat:contactPoint": _contact(wishes.contact, wishes.publisher),
         "dct:modified": _typed(edition.origin.created.isoformat(timespec="seconds"), "dateTime"),
         "dct:license": _licence(edition),
         "dct:accessRights": {"@id": f"{_EU}/access-right/PUBLIC"},
@@ -173,7 +173,7 @@ def _typed(value: str, kind: str) -> dict[str, str]:
 
 def _contact(contact: str, publisher: str) -> dict[str, Any]:
     address = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
-    return {"@type": "vcard:Organization", "vcard:fn": publisher, **address}
+    return {"@type": "vcard:Organization", "vcard:fn": publisher, **(address if contact else {})}
 
 
 def _licence(edition: Edition) -> Any:

@@ -155,21 +155,43 @@ function drawGroundLines(pen) {
   }
 }
 function drawNames(pen) {
+  for (const { lines, centre, left, top, half } of placedNames(pen)) {
+    if (Math.abs(top - centre[1]) > half[1] || Math.abs(left - centre[0]) > half[0]) drawPointer(pen, centre, [left, top]);
+    lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
+  }
+}
+// Names that have room, the busiest places' first: these stand beside their place if not on it.
+function placedNames(pen) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  const plates = [];
-  for (const place of [...DATA.places.busiest, ...DATA.places.id.keys()]) {
+  const names = [];
+  for (const place of new Set([...DATA.places.busiest, ...DATA.places.id.keys()])) {
     const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
     if (!name || isLine || isOutside(box)) continue;
     const wide = (box[2] - box[0]) * view.scale - 8, isBusy = DATA.places.busiest.includes(place);
     if (wide < 140 && !isBusy) continue;
-    const lines = brokenText(pen, name, Math.max(wide, 110)), left = screenX((box[0] + box[2]) / 2), top = screenY((box[1] + box[3]) / 2);
+    const lines = brokenText(pen, name, Math.max(wide, 110)), centre = [screenX((box[0] + box[2]) / 2), screenY((box[1] + box[3]) / 2)];
     const half = [Math.max(...lines.map(line => pen.measureText(line).width)) / 2 + 5, lines.length * 7.5 + 2];
-    if (plates.some(([x, y, w, h]) => Math.abs(x - left) < w + half[0] && Math.abs(y - top) < h + half[1])) continue;
-    plates.push([left, top, ...half]);
-    lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
+    const isFree = ([left, top]) => !names.some(other => Math.abs(other.left - left) < other.half[0] + half[0] && Math.abs(other.top - top) < other.half[1] + half[1]);
+    const spots = isBusy ? SPOTS.map(([x, y]) => inView([centre[0] + x * half[0], centre[1] + y * half[1]], half)) : [centre];
+    const spot = spots.find(isFree) ?? (isBusy ? spots[0] : null);
+    if (spot) names.push({ lines, centre, left: spot[0], top: spot[1], half });
   }
+  return names;
+}
+// Where a busy place's name may stand, the best first, in half sizes of it from the place.
+const SPOTS = [[0, 0], [0, 1.6], [0, -1.6], [1.3, 0], [-1.3, 0], [1.1, 1.6], [-1.1, 1.6], [1.1, -1.6], [-1.1, -1.6], [0, 3.4], [0, -3.4], [1.1, 3.4], [-1.1, 3.4], [1.1, -3.4], [-1.1, -3.4], [0, 5.2], [0, -5.2]];
+function inView([left, top], half) {
+  return [Math.min(Math.max(left, half[0]), view.width - half[0]), Math.min(Math.max(top, half[1]), view.height - half[1])];
+}
+function drawPointer(pen, place, name) {
+  pen.strokeStyle = paper().ink;
+  pen.lineWidth = 1;
+  pen.beginPath();
+  pen.moveTo(...place);
+  pen.lineTo(...name);
+  pen.stroke();
 }
 // A round length at the middle of the map: 1, 2 or 5 times a power of ten, in metres or kilometres.
 const EQUATOR_M = 40_075_017, MOST_BAR_PX = 110;
