@@ -1,1 +1,1 @@
-"""What the mechanisms for means share: contribution bounds, grouping into arrays, capping, private quantiles."""
+"""Shared parts of mean mechanisms: contribution bounds, grouping into arrays, capping, private quantiles."""

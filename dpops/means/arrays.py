@@ -1,4 +1,4 @@
-"""Arrays (pseudo-users): what the mechanisms that average array means share; BestFit lays out many HATs in vectors."""
+"""Arrays (pseudo-users) of m_UB slots: layouts, plans and means, for many HATs at once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,14 +28,14 @@ Rule = Literal["median", "argmax", "opt", "convex"] | int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan(Plan):
-    """A plan with its public grouping. weight: float64 (users,), each user's share in the mean of array means."""
+    """Plan with its public grouping; `weight` is each user's share, float64 (users,)."""
 
     grouping: Grouping = field(repr=False, compare=False)
     weight: Float64s = field(repr=False, compare=False)
 
 
 class Arrays(NamedTuple):
-    """The grouping of one HAT and its cost. moved: fine steps by which one user moves the sum of array means."""
+    """Grouping of one HAT; `moved`: sensitivity of the sum of means, in fine steps."""
 
     m_ub: int
     grouping: Grouping
@@ -46,7 +46,7 @@ class Arrays(NamedTuple):
 
 
 def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
-    """Groups one HAT's users by WrapAround; one who holds r of w slots moves that array by ceil(U r / w) fine steps."""
+    """Groups one HAT's users by WrapAround, with its sensitivity in fine steps."""
     counts, reported = hat
     check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
     length = length_of(m_ub, counts, epsilon)
@@ -64,7 +64,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
 ) -> list[ArrayPlan]:
-    """Plans the sum of array means; HATs share steps and scales. of_noise: the part of epsilon for its noise."""
+    """Plans the sum of array means; `of_noise` is the noise's part of epsilon."""
     steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
     scales = {moved: moved / of_noise for moved in {laid.moved for laid in arrays}}
     return [
@@ -85,7 +85,7 @@ def array_plans(
 
 
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Chooses m_UB of each HAT, never above its largest count. counts: int64 (HATs, users), non-increasing."""
+    """Chooses m_UB per HAT, at most its largest count; counts: (HATs, users), non-increasing."""
     match m_ub:
         case "median":
             return median(counts)
@@ -99,12 +99,12 @@ def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
-    """Chooses m_UB of one HAT, as `lengths_of` does. counts: int64 (users,), non-increasing."""
+    """Chooses m_UB of one HAT from non-increasing counts, int64 (users,)."""
     return int(lengths_of(m_ub, counts[None], epsilon)[0])
 
 
 class ArrayMeans(NamedTuple):
-    """Array means of HATs one behind another, floored to fine steps; first array of each HAT."""
+    """Concatenated array means, floored to fine steps, and each HAT's first array."""
 
     means: Int64s
     first: Int64s
@@ -115,10 +115,7 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """Averages each array, with every slot of a user holding the mean of all its samples.
-
-    Exact integers: all divisions round down to fine steps. Raises TypeError for a plan that was read back.
-    """
+    """Averages arrays of user means, floored to fine steps; TypeError for read-back plans."""
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
@@ -145,12 +142,11 @@ USUAL = 1 << 30
 
 
 class ArrayLayout(NamedTuple):
-    """The arrays of HATs by BestFit, HATs with more users first.
+    """BestFit arrays of HATs, those with more users first.
 
-    length: int64 (HATs,), m_UB. samples, array: int64 (users,), of each user, HATs one behind another.
-    fills: int64 (HATs, most users), samples in each array. arrays: int64 (HATs,). moved: int64 (HATs,), fine steps by
-    which one user moves the sum of array means. weight: float64 (users,). With equally many users in all HATs samples,
-    array and weight may be matrices (HATs, users).
+    length: int64 (HATs,), m_UB. samples, array: int64 (users,), of concatenated HATs. fills: int64 (HATs, most users),
+    samples per array. arrays: int64 (HATs,). moved: int64 (HATs,), sensitivity of the sum of array means in fine steps.
+    weight: float64 (users,). If all HATs have equally many users, columns of users may be matrices (HATs, users).
     """
 
     length: Int64s
@@ -163,19 +159,19 @@ class ArrayLayout(NamedTuple):
 
 
 class EqualHats(NamedTuple):
-    """HATs with equally many users, among those that stand by their numbers of users."""
+    """Consecutive HATs with equally many users, as slices of HATs and of users."""
 
     size: int
     hats: slice
     users: slice
 
     def of(self, column: Any) -> Any:
-        """Cuts the matrix (HATs, users) of these HATs out of a column of all users."""
+        """Cuts these HATs' matrix (HATs, users) out of a column of all users."""
         return column[self.users].reshape(-1, self.size)
 
 
 def blocks_of(users: Int64s) -> list[EqualHats]:
-    """Splits HATs into blocks of equally many users. users: int64 (HATs,), descending, each >= 1."""
+    """Splits HATs into blocks of equally many users; users: (HATs,), descending, >= 1."""
     ends = np.flatnonzero(np.diff(users, append=0)) + 1
     blocks, start, first = [], 0, 0
     for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
@@ -186,10 +182,7 @@ def blocks_of(users: Int64s) -> list[EqualHats]:
 
 
 def calls_of(sizes: Int64s) -> list[Int64s]:
-    """Splits HATs into calls that lay out some together, those with more users first; int64 places of each.
-
-    All with few users are one call, of the others as many as there is room for. sizes: int64 (HATs,), each >= 1.
-    """
+    """Splits HATs into batches for matrices of limited size, more users first: int64 places."""
     order = np.argsort(-sizes, kind="stable")
     small = order[sizes[order] <= MANY_USERS]
     calls, pending = ([small], order[: order.size - small.size]) if small.size >= FEW_HATS else ([], order)
@@ -201,7 +194,7 @@ def calls_of(sizes: Int64s) -> list[Int64s]:
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    """Lays out BestFit's arrays of each HAT. Raises PlanError for one that has none."""
+    """Lays out each HAT's BestFit arrays. Raises PlanError if one has no plan."""
     sizes = np.array([hat.counts.size for hat in hats], np.int64)
     for empty in np.flatnonzero(sizes == 0).tolist():
         check_plan_input(*hats[empty], grid.upper_steps * FINE, epsilon)
@@ -231,7 +224,7 @@ FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arr
 
 
 class PlannedHats(NamedTuple):
-    """HATs laid out, those with more users first: counts of all users, facts (FACTS, HATs), worst bias."""
+    """Laid-out HATs, more users first: counts, layout, facts (FACTS, HATs), worst bias."""
 
     counts: Int64s
     layout: ArrayLayout
@@ -240,9 +233,9 @@ class PlannedHats(NamedTuple):
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
-    """Plans HATs that are laid out together. Raises PlanError for the first that has no plan.
+    """Plans HATs laid out together. Raises PlanError for the first without a plan.
 
-    counts: int64 (all users,), HATs one behind another, each non-increasing. users: int64 (HATs,), descending, >= 1.
+    counts: int64 (all users,), HATs concatenated, each non-increasing. users: int64 (HATs,), descending, >= 1.
     """
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
@@ -265,7 +258,7 @@ def named_facts(facts: Int64s) -> list[dict[str, int]]:
 
 
 def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
-    """Sums each HAT's array means in fine steps, int64 (HATs,). Raises ValueError for sums outside [0, count * U]."""
+    """Sums array means per HAT in fine steps; ValueError outside [0, count * U]."""
     if np.any(sums < 0) or np.any(sums > plans.counts * grid.upper_steps):
         raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
     fills = plans.layout.fills
@@ -278,7 +271,7 @@ def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
 
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """Lays out HATs of equally many users, in matrices. counts: int64 (HATs, users), non-increasing, >= 1."""
+    """Lays out HATs of equal size; counts: int64 (HATs, users), non-increasing, >= 1."""
     laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
     return laid._replace(
@@ -307,11 +300,10 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
 
 
 def _best_fits(samples: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """Puts users in order into the fullest array with room, the lowest of equals.
+    """Puts users in order into the fullest array with room, lowest index on ties.
 
-    Gives each user's array, and samples in each array (HATs, most users). samples: int64 (all users,). users, length:
-    int64 (HATs,), users descending. The free slots of an array and its number are one integer each, so that the least
-    of these is the array to take; an unopened array has all slots free.
+    Returns each user's array, and samples per array (HATs, most users). users: (HATs,), descending. One integer holds
+    an array's free slots and number, so that the minimum is the array to take; an unopened array is all free.
     """
     hats, max_users = users.size, int(users[0])
     first, every, too_full = np.cumsum(users) - users, np.arange(hats), np.iinfo(np.int64).max

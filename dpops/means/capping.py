@@ -1,4 +1,4 @@
-"""Capped users, whose own moments are scaled to m samples: what the baselines of mean and variance share.
+"""Users capped at m samples by scaled moments, for baseline mechanisms.
 
 A user of c > m samples keeps the average of all of them, with the weight of m: its sums times m / c. With L users,
 n samples kept and R reported it counts k = min(c, m) of K = S(m) samples.
@@ -20,11 +20,10 @@ CapRule = Literal["none", "opt"] | int
 
 
 class CountCap(NamedTuple):
-    """One cap of one HAT. max_count: m, the largest count left. samples: K. is_uncapped: nobody is capped.
+    """One cap of one HAT: `max_count` is m, `samples` is K.
 
-    moved: the weight that lies elsewhere than in the plain statistic of all reported samples, the sum over users of
-    max(0, k / K - c / R), as an exact ratio; (R - n) / R where nobody is capped. As weights add up to 1 on either side,
-    the weights k / K and the true ones agree but for this share (dpops.forecast.transport_bias).
+    moved: exact ratio, the sum over users of max(0, k / K - c / R); (R - n) / R if nobody is capped. Weights k / K and
+    the true ones, which both add up to 1, agree but for this share (dpops.forecast.transport_bias).
     """
 
     max_count: int
@@ -37,14 +36,14 @@ class CountCap(NamedTuple):
         return self.moved[0] / self.moved[1]
 
     def facts(self) -> dict[str, int]:
-        """Lists what a plan has to say of a cap: nothing if nobody is capped."""
+        """Lists a cap's facts for the plan; none if nobody is capped."""
         return {} if self.is_uncapped else {"m_ub": self.max_count, "kept": self.samples}
 
 
 def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
-    """Chooses the cap of a HAT. counts: int64 (users,), each >= 1. cost: worst bias plus noise; "opt" makes it least.
+    """Chooses a HAT's cap; "opt" minimises the cost, worst bias plus noise.
 
-    "opt" compares all counts, and of those equal to 1e-12 takes the largest. Source: algorithms 9.4, second stage.
+    counts: int64 (users,), >= 1. Of costs equal to 1e-12 the largest cap wins. Source: algorithms 9.4, second stage.
     """
     heaviest = int(counts.max())
     if m_ub == "opt":
@@ -56,7 +55,7 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
-    """Makes the cap at each limit, int64 (limits,) ascending; no product exceeds K R < 2**62 (check_plan_input)."""
+    """Makes a cap per ascending limit; products stay within K R < 2**62 (check_plan_input)."""
     values, repeats = np.unique(counts, return_counts=True)
     users = np.concatenate([[0], np.cumsum(repeats)])
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
@@ -87,9 +86,9 @@ Retained = tuple[int, list[int]]
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
-    """Sums over the users of each HAT, with those of capped users scaled by m / c. columns: int64 (users,) each.
+    """Sums columns per HAT, those of capped users scaled by m / c.
 
-    Raises ValueError for counts that leave another K than planned, which the sensitivity rests on.
+    Raises ValueError for counts that leave another K than planned, on which the sensitivity rests.
     """
     if not plans:
         return []

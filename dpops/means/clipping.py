@@ -1,4 +1,4 @@
-"""The mean of array means clipped to a private interval: what Levy and the Quantile mechanisms share."""
+"""Means of array means clipped to a private interval, for Levy and quantile mechanisms."""
 
 import math
 from collections.abc import Sequence
@@ -26,12 +26,11 @@ def private_quantiles(
     epsilons: Sequence[Fraction],
     noise: Noise,
 ) -> Int64s:
-    """Draws per HAT an integer x in 1..upper with P(x) falling with the distance of its rank from the target rank.
+    """Draws per HAT an integer in 1..upper whose rank is near the target rank.
 
-    values: int64, of many HATs one behind another, each HAT's in [0, upper]; first: where each HAT starts; upper: int64
-    (HATs,), at most 2**30; ranks: targets, between 0 and the number of values, the same for all neighbours.
-    The rank of x is the number of values below it, so x lies behind the target rank's value and not behind the next.
-    A neighbour that replaces one value moves every rank by at most 1: epsilon-DP.
+    values: int64, concatenated HATs, in [0, upper]. first: start of each HAT. upper: int64 (HATs,), at most 2**30.
+    ranks: targets in [0, number of values], equal for all neighbours. The rank of x is the number of values below it. A
+    neighbour that replaces one value moves every rank by at most 1: epsilon-DP.
     Source: Smith 2011, Algorithm 2, on integers: a gap between two values holds as many candidates as it is wide.
     """
     numbers = np.diff(first, append=values.size)
@@ -68,14 +67,14 @@ class ClippedArrays(Mechanism):
         return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
-        """Returns the longest interval of a HAT with so many arrays, and facts of its plan. upper: U, in fine steps."""
+        """Returns the longest interval in fine steps (upper is U), and plan facts."""
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        """Plans to spend half of epsilon on the interval, and half on the mean.
+        """Plans half of epsilon for the interval, and half for the mean.
 
-        With one user in one array, the clipped sum moves by at most the interval's length and the user's own move.
-        The scale is for the longest interval, the bias bound all of U; `resolve` makes both exact.
+        A user lies in one array, so the clipped sum moves by at most the interval's length and the user's own move. The
+        scale is for the longest interval, the bias bound all of U; `resolve` makes both exact.
         """
         layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]
@@ -91,7 +90,7 @@ class ClippedArrays(Mechanism):
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
 ) -> list[Integers]:
-    """Releases of each HAT its choices and the noisy sum of its array means clipped to [low, high], in fine steps."""
+    """Releases each HAT's choices and noisy sum of clipped array means, in fine steps."""
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
@@ -100,7 +99,7 @@ def clipped_release(
 
 
 def with_interval(low: int, high: int, plan: Plan) -> Plan:
-    """Completes the plan by the known interval: clipping moves an array mean by `low` up or U - `high` down at most."""
+    """Completes a plan's scale and bias bound by the drawn interval."""
     fine_step = float(plan.step * plan.facts["arrays"])
     clipping = max(low, plan.facts["upper_steps"] * FINE - high)
     bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
@@ -108,7 +107,7 @@ def with_interval(low: int, high: int, plan: Plan) -> Plan:
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:
-    """Scales noise to the drawn interval: the plan's, in proportion to what one user can still move."""
+    """Scales the plan's noise by the drawn interval over the planned sensitivity."""
     widest = plan.sensitivity
     return plan.scale * Fraction(min(high - low, widest), widest)
 
@@ -119,14 +118,14 @@ _POINTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantileInterval(ClippedArrays):
-    """Two private quantiles of the array means with epsilon / 4 each, then the noisy mean of the clipped means.
+    """Base of mechanisms that clip to two private quantiles, epsilon / 4 each.
 
     Released: both quantiles and the noisy sum of the clipped means, in fine steps.
     """
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
-        """Computes the target of the lower end, counted from below; that of the upper end is as far from above."""
+        """Computes the lower end's target rank; the upper end mirrors it."""
         raise NotImplementedError
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""What mechanisms for means share when they forecast the errors of many HATs, in vectors."""
+"""Shared forecasts of mean mechanisms' errors, for many HATs in vectors."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,9 +23,7 @@ _MOST_NOISE = 1 << 48
 
 
 class LaidMany(NamedTuple):
-    """Arrays of HATs for forecasts, (HATs,) each: m_UB, number of arrays, fine steps that one user moves their sum by,
-    standard deviations of (mean of array means - mean of samples) and of an array's expected mean.
-    """
+    """Layouts for forecasts, (HATs,) each; sds of grouping error and of array means."""
 
     m_ub: Int64s
     arrays: Int64s
@@ -54,14 +52,14 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
-    """Marks HATs far within the bounds of every mechanism, so that none refuses a plan: bool (HATs,)."""
+    """Marks HATs far within every mechanism's bounds, bool (HATs,)."""
     limit = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
 
 
 def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
-    """Computes the variance of each array's mean over the prior's; several users average out their differences."""
+    """Computes the variance of each array's mean, relative to the prior's."""
     hats, users = laid.array.shape
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
@@ -94,26 +92,26 @@ def errors_around(
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts errors of planned HATs. moved: users' released weights less the true ones, of each HAT."""
+    """Forecasts errors of planned HATs; `moved`: released minus true user weights per HAT."""
     sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
     return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:
-    """Splits HATs into those to take at once. of_each: how many numbers of a HAT a matrix holds."""
+    """Slices HATs into chunks that fit a cache; `of_each`: numbers per HAT."""
     size = max(1, _AT_ONCE // of_each)
     return (slice(start, start + size) for start in range(0, hats, size))
 
 
 def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
-    """Lists the distinct values, each with the places where it stands."""
+    """Lists distinct values with their indices."""
     return [(value, np.flatnonzero(column == value)) for value in np.unique(column).tolist()]
 
 
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
-    """Forecasts errors of a mechanism that clips array means to a private interval; like HATs are forecast once.
+    """Forecasts errors of mechanisms that clip array means to a private interval.
 
-    errors: of HATs with equally many arrays, from array means by the prior, float64 (HATs, arrays), ascending.
+    errors: from ascending array means (HATs, arrays) by the prior, float64 (HATs,). Equal HATs are forecast once.
     """
     laid = laid_out(hats, m_ub)
     first, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
@@ -131,7 +129,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
-    """Indexes the distinct rows of columns: the first of each, and for every row the index of its equal."""
+    """Indexes distinct rows of columns: first of each, and the inverse index."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
     back = np.empty(order.size, np.int64)
@@ -140,17 +138,14 @@ def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
 
 
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
-    """Counts each row's values below, or at, each place. ordered: (HATs, values). values: (HATs, places)."""
+    """Counts `ordered` (HATs, n) below, or up to, each of `values` (HATs, m)."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
     ranks: Int64s = np.count_nonzero(compared, axis=2)
     return ranks
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """Computes points of equal probability of the law of `private_quantiles`, float64 (HATs, points).
-
-    values: (HATs, values), ascending, in [0, upper]. upper: (HATs,).
-    """
+    """Computes equally likely `private_quantiles` draws, (HATs, points), of ascending values (HATs, n)."""
     hats = values.shape[0]
     ends = np.concatenate([np.zeros((hats, 1)), values, upper[:, None]], axis=1)
     width = ends[:, 1:] - ends[:, :-1]
@@ -164,9 +159,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
 
 
 class Ends(NamedTuple):
-    """Possible ends of intervals, (HATs, ends) each: places, sums of the array means below, and of these and the others
-    if all are moved there.
-    """
+    """Interval ends (HATs, ends): sums of means below, moved up, and moved down."""
 
     places: Float64s
     below: Float64s
@@ -175,18 +168,18 @@ class Ends(NamedTuple):
 
 
 def ends_of(means: Float64s, places: Float64s) -> Ends:
-    """Adds up means on either side of possible ends of intervals, see `Ends`. means: (HATs, arrays), ascending."""
+    """Sums ascending means (HATs, arrays) on either side of interval ends."""
     number = rank_below(means, places)
     return Ends(places, _picked(_running(means), number), places * number, places * (means.shape[1] - number))
 
 
 def _picked(rows: Float64s, places: Int64s) -> Float64s:
-    """Picks of each row the values at its places. rows: (HATs, values). places: (HATs, places)."""
+    """Picks per row of (HATs, values) the values at places (HATs, places)."""
     return rows.take(places + np.arange(0, rows.size, rows.shape[1])[:, None])
 
 
 def _running(means: Float64s) -> Float64s:
-    """Sums the first means, of none to all: (HATs, arrays + 1)."""
+    """Computes running sums from 0, (HATs, arrays + 1)."""
     sums = np.zeros((means.shape[0], means.shape[1] + 1))
     np.cumsum(means, axis=1, out=sums[:, 1:])
     return sums
@@ -195,9 +188,9 @@ def _running(means: Float64s) -> Float64s:
 def interval_errors_of(
     hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """Forecasts errors in units for intervals to clip array means to, float64 (HATs, intervals).
+    """Forecasts errors per clipping interval, in units, float64 (HATs, intervals).
 
-    clipped, width: (HATs, intervals), sums of means clipped to each interval, and its length. sensitivity: of plans.
+    clipped: sums of means clipped to each interval. width: its length. Both (HATs, intervals).
     """
     arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)

@@ -1,8 +1,8 @@
-"""Array lengths m_UB and grouping of users' samples into arrays (pseudo-users), from public counts alone.
+"""Array lengths m_UB and grouping of users into arrays, from public counts.
 
-Source: papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets", strategies
-BestFit and WrapAround. Counts are given in non-increasing order, which is the canonical order of users. Rules for m_UB
-take int64 (HATs, users), each >= 1, non-increasing within a HAT, and return int64 (HATs,).
+Source: papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets", strategies BestFit
+and WrapAround. Counts are non-increasing, the canonical order of users. Rules for m_UB take int64 (HATs, users), each
+>= 1, and return int64 (HATs,).
 """
 
 from bisect import bisect_left, insort
@@ -17,10 +17,10 @@ from dpops.types import Int64s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """Which user fills how many slots of which array.
+    """Pieces of users in arrays: user, array and slots per piece, sorted by array.
 
-    user, array, slots: one entry per piece, sorted by array; a user may own several pieces.
-    fills: slots in use per array; `fills.size` is the number of arrays (K, or K-bar for BestFit).
+    A user may own several pieces. fills: slots in use per array; its size is the number of arrays (K; K-bar for
+    BestFit).
     """
 
     user: Int64s
@@ -30,7 +30,7 @@ class Grouping:
 
 
 def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
-    """Lays the users' capped samples one behind another and cuts the stream into full arrays of m_ub; drops the tail.
+    """Cuts the stream of users' capped samples into full arrays; drops the tail.
 
     counts: int64 (users,), each >= 1, non-increasing. Raises ValueError if not even one array can be filled.
     """
@@ -56,9 +56,9 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
 
 
 def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
-    """Puts each user's capped samples whole into the fullest array with room for them (lowest index on ties).
+    """Puts each user's samples into the fullest array with room, lowest on ties.
 
-    samples: int64 (users,), each >= 1, non-increasing. Returns the array of each user; arrays may be partly filled.
+    samples: int64 (users,), each >= 1, non-increasing. Returns each user's array; arrays may be partly filled.
     """
     arrays: list[int] = []
     room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
@@ -85,10 +85,9 @@ def median(counts: Int64s) -> Int64s:
 
 
 def argmax(counts: Int64s) -> Int64s:
-    """Computes the smallest m that maximises S(m) / sqrt(m), with S(m) = sum of min(count, m).
+    """Maximises S(m) / sqrt(m), where S(m) sums min(count, m); the smallest such m.
 
-    The maximum is attained at one of the counts, so those are compared, exactly: S(m)**2 / m in integers.
-    Source: S0 and S1, Levy.
+    The maximum is at one of the counts, which are compared exactly: S(m)**2 / m in integers. Source: S0 and S1, Levy.
     """
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3)
     sums = _kept_at(lengths)
@@ -101,10 +100,10 @@ def argmax(counts: Int64s) -> Int64s:
 
 
 def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Computes the smallest m that minimises 1 - S(m) / n + m / (epsilon S(m)): worst clipping bias plus noise, per U.
+    """Minimises worst clipping bias plus noise, per U; the smallest such m.
 
-    The minimum is attained at one of the counts, so those are compared, exactly. From epsilon 1 on it is the largest
-    count. Source: S1, OPT-Array-Averaging, idealised objective.
+    The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, which are compared exactly. From
+    epsilon 1 on it is the largest count. Source: S1, OPT-Array-Averaging, idealised objective.
     """
     over, under = epsilon.numerator, epsilon.denominator
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * over * under)
@@ -120,11 +119,11 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def convex(counts: Int64s) -> Int64s:
-    """Computes the smallest minimiser of the convex relaxation 1 - S(m) / n + max(m / m_max, n / (L m_max)).
+    """Minimises the convex relaxation of the worst-case error; the smallest such m.
 
-    It never depends on epsilon. Over real numbers it is max(n / L, k-th largest count) with k = floor(n / m_max) + 1;
-    the integers beside n / L are compared exactly. Source: S1 section VI, with its true minimiser (erratum E7: the
-    published recipe ignores kinks).
+    It is 1 - S(m) / n + max(m / m_max, n / (L m_max)), without epsilon. Over real numbers the minimum is at
+    max(n / L, k-th largest count), k = floor(n / m_max) + 1; the integers beside n / L are compared exactly. Source: S1
+    section VI, with its true minimiser (erratum E7: the published recipe ignores kinks).
     """
     lengths = []
     for of_hat in counts:
@@ -141,17 +140,17 @@ def convex(counts: Int64s) -> Int64s:
 
 
 def _exact(counts: Int64s, max_product: int) -> Any:
-    """Converts the counts to Python integers where products of up to `max_product` do not fit into 62 bits."""
+    """Converts counts to Python integers if `max_product` exceeds 62 bits."""
     return counts if max_product < _EXACT else counts.astype(object)
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Lists the columns whose counts differ from those of the column behind, the last first."""
+    """Lists columns whose counts differ from the next column's, the last first."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 
 
 def _kept_at(counts: Any) -> Any:
-    """Counts the samples that each user's count m keeps as a length, S(m); (HATs, users)."""
+    """Computes S(m) at each user's count m, (HATs, users)."""
     below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
     return below + counts * np.arange(1, counts.shape[1] + 1)

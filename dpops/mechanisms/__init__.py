@@ -1,4 +1,4 @@
-"""The mechanisms, one file each, found by the classes that carry a `name`."""
+"""Mechanisms, one file each; classes with a `name` are registered."""
 
 import importlib
 import pkgutil
@@ -30,7 +30,7 @@ def registered() -> dict[str, type[Mechanism]]:
 def stored_estimates(
     name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
 ) -> Estimates:
-    """Asks the mechanism of that name for its `estimates`. Raises ValueError for outputs that it does not name."""
+    """Reads `estimates` of the named mechanism. Raises ValueError for undeclared outputs."""
     kind = registered()[name]
     estimates = kind.estimates(released, plans, miss)
     if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):

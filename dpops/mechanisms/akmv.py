@@ -20,10 +20,10 @@ _POINTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Akmv(Mechanism):
-    """Draws T near the t-th largest sum of a user with epsilon / 2, t = min(ceil(2 / epsilon), L), clips sums at T.
+    """Noisy sum of users' sums, clipped at a private upper quantile T.
 
-    T is drawn from [0, U m_max], in steps coarse enough for 2**30 candidates. Released: T, and the noisy sum of the
-    clipped sums, in grid steps; one user moves that sum by at most T.
+    T is drawn with epsilon / 2 near the t-th largest sum of a user, t = min(ceil(2 / epsilon), L), from [0, U m_max] in
+    at most 2**30 candidates. Released: T, and the noisy sum in grid steps; one user moves it by at most T.
     Source: S4 section on AKMV (item-level clipping of Amin, Kulesza, Munoz and Vassilvitskii 2019, on user sums).
     """
 
@@ -91,10 +91,9 @@ class Akmv(Mechanism):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
-        """Computes the noise of the drawn T, and the worst bias that clipping at T and dropped samples can do together.
+        """Computes noise and worst bias for the drawn T, dropped samples included.
 
-        Plans stored before they held all counts keep the looser bound that they were released with: as if one user kept
-        T and the others lost their whole mean.
+        Stored plans without all counts keep their released, looser bound: one user keeps T, the others lose their mean.
         """
         bound, max_sum = integers[0], plan.sensitivity
         if "counts" in plan.facts:
@@ -108,11 +107,11 @@ class Akmv(Mechanism):
 
 
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
-    """Computes how far at most sum(min(s, T)) / n lies from the mean of all R reported samples, in grid steps; exact.
+    """Computes the worst bias of sum(min(s, T)) / n, in grid steps, exactly.
 
-    Either every dropped sample is at U, and a user with c samples at U where c U / R - min(c U, T) / n is positive,
-    else at 0; or every dropped sample is at 0, and every user's sum at min(c U, T). The distance is linear in a user's
-    sum below T and above it, so that no other sums are worse.
+    It is the distance from the mean of all R reported samples. Either every dropped sample is at U, and a user with c
+    samples at U where c U / R - min(c U, T) / n is positive, else at 0; or every dropped sample is at 0, and every
+    user's sum at min(c U, T). The distance is linear in a user's sum below T and above it, so no other sums are worse.
     """
     samples, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
     below, above = Fraction((reported - samples) * upper, reported), Fraction(0)

@@ -1,4 +1,4 @@
-"""Array-Averaging: the mean of the means of equal-sized arrays (pseudo-users) that share users' samples."""
+"""Array-Averaging: mean of the means of equal-sized arrays (pseudo-users)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dpops.types import CountsKnown, Grid, text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayAverage(Mechanism):
-    """Groups capped users into arrays, averages the array means, adds noise for the user with the largest share.
+    """Noisy mean of array means over capped users grouped into arrays.
 
     Every slot of a user holds the mean of all the user's samples. All divisions round down to a fine integer grid;
     a user who holds r of an array's w slots then moves its mean by at most ceil(U r / w) fine steps, and the

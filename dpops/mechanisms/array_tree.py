@@ -1,4 +1,4 @@
-"""A distribution from a tree over bins to which every pseudo-user array contributes a histogram of mass 1."""
+"""A distribution from a tree of pseudo-user arrays' histograms, each of mass 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,10 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayTree(TreeMechanism):
-    """Groups capped users into arrays (BestFit); the arrays' histograms, each of mass 1, are added up and released.
+    """Noisy tree counts of arrays' (BestFit) histograms, each of mass 1.
 
-    One user lies in one array, so moves each level by at most 2 arrays' mass. Every slot of a user stands for the
-    user's own distribution. m_ub: the array length, by the rules of dpops.means.grouping, or a number.
-    Source: algorithms 10.5; the tree and its budgets are dpops.trees.shape's.
+    A user lies in one array, so moves each level by at most twice an array's mass; each of its slots stands for its own
+    distribution. Source: algorithms 10.5; the tree and its budgets are dpops.trees.shape's.
     """
 
     name = "array-tree"

@@ -27,12 +27,12 @@ class RankedPlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auto(Mechanism):
-    """Plans with every candidate of every registered mechanism and takes the one whose forecast error is least.
+    """Choice per HAT of the registered mechanism with the least forecast error.
 
-    statistic: the one to release; candidates are the mechanisms that can.
-    prior: mean and standard deviation of single samples, in units, publicly known. Without one, forecasts are those of
-    the worst case. Counts, U, epsilon and the prior decide, so under counts-public the choice costs nothing; the plan
-    names the mechanism chosen. Where that is a constant, the HAT costs nothing at all. Source: docs/mechanisms.md.
+    statistic: the one to release; candidates are the mechanisms that can. prior: mean and standard deviation of single
+    samples, in units, publicly known; without one, forecasts are of the worst case. Counts, U, epsilon and the prior
+    decide, so under counts-public the choice costs nothing; the plan names the mechanism. Where that is a constant, the
+    HAT costs nothing at all. Source: docs/mechanisms.md.
     """
 
     name = "auto"
@@ -52,7 +52,7 @@ class Auto(Mechanism):
         return []
 
     def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
-        """Ranks candidates, the best forecast first; of equal ones a constant, which costs nothing, then by name."""
+        """Ranks candidates by forecast, then epsilon (a constant costs nothing), then name."""
         ranked, refusal = [], PlanError("auto: no mechanism to choose from")
         hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
@@ -92,7 +92,7 @@ class Auto(Mechanism):
         ]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
-        """Lists the candidates, each with the HATs that it is the best for, as `ranking` has it."""
+        """Lists candidates with the HATs for which `ranking` puts them first."""
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)

@@ -1,4 +1,4 @@
-"""The plain Laplace mechanism: on the pooled sum, where a cap can make heavy users lighter, or on users' means."""
+"""The plain Laplace mechanism, on the pooled sum or on users' means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline(Mechanism):
-    """Releases the noisy sum of all kept samples; the public count turns it into a mean.
+    """Noisy sum of samples, or of users' means, over a public count.
 
-    m_ub: "none" leaves every user as it is; a number caps each at so many samples, by scaling its own sum; "opt" takes
-    the cap of least worst bias plus noise. Where somebody is capped the integer is the exact sum rounded down to fine
-    steps; as floor(a) - floor(b) <= ceil(a - b), one user moves it by at most its U m_ub.
-    Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); here on the integer sum, so sensitivity U m_max is exact.
-    The cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
+    m_ub: "none" caps nobody; a number caps each user at so many samples, by scaling its sum; "opt" takes the cap of
+    least worst bias plus noise. With a cap the integer is the exact sum rounded down to fine steps; as floor(a) -
+    floor(b) <= ceil(a - b), one user moves it by at most its U m_ub.
+    Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); on the integer sum the sensitivity U m_max is exact. The
+    cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
 
-    statistic: with "mean-of-vehicles", the sum of the L users' means instead, so that each counts once however often it
-    reported: what a cap at one sample leaves. The integer is floor(FINE sum_v s_v / c_v) of the exact rational, with
-    s_v the user's sum in grid steps. One user's s_v / c_v lies in [0, U], so it moves the rational by at most FINE U,
-    a whole number, and the floor by no more: sensitivity FINE U, attained by a user who goes from 0 to U.
-    Bias, if D samples were dropped: a_v of each user who is left, and all of e others who are not, sum a_v + e <= D.
-    The true mean gives s_v / c_v the weight c_v / (c_v + a_v) / (L + e) <= 1 / L; these weights agree with the released
-    ones for a share of sum 1 / (1 + a_v) / (L + e) or more, so of L^2 / ((L + sum a_v) (L + e)) by Cauchy and Schwarz,
-    so of (L / (L + D / 2))^2, as a product of a known sum is largest where both are equal. U times the rest,
-    1 - (2 L / (2 L + D))^2, is the worst bias; none without D.
+    statistic: "mean-of-vehicles" releases the sum of the L users' means, which is what a cap at one sample leaves: the
+    integer floor(FINE sum_v s_v / c_v) of the exact rational, s_v the user's sum in grid steps. One user's s_v / c_v
+    lies in [0, U], so it moves the rational by at most FINE U, a whole number, and the floor by no more: attained from
+    0 to U.
+    Bias, if D samples were dropped: a_v of each user who is left, and all of e others, sum a_v + e <= D. The true mean
+    gives s_v / c_v the weight c_v / (c_v + a_v) / (L + e) <= 1 / L; these weights agree with the released ones for a
+    share of sum 1 / (1 + a_v) / (L + e) or more, so of L^2 / ((L + sum a_v) (L + e)) by Cauchy and Schwarz, so of (L /
+    (L + D / 2))^2, as a product of a known sum is largest where both are equal. U times the rest, 1 - (2 L / (2 L +
+    D))^2, is the worst bias; none without D.
     """
 
     name = "baseline"

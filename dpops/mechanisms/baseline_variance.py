@@ -20,12 +20,11 @@ RANGE = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineVariance(Mechanism):
-    """Releases the noisy population variance V, from counts, sums and sums of squares, never from users' means.
+    """Noisy population variance V, from counts, sums and sums of squares.
 
     The integer is floor(V RANGE / (U^2 / 4)) of the exact rational V. As floor(a) - floor(b) <= ceil(a - b), one user
     moves it by at most ceil(RANGE Delta_var / (U^2 / 4)); at least 1 is assumed, so that nothing is without noise.
-    m_ub: "none" keeps whole users; a number caps each at so many samples, by scaling its own moments; "opt" takes the
-    cap of least worst bias plus sensitivity / epsilon.
+    m_ub: "none" keeps whole users; a number caps each by scaling its moments; "opt" minimises worst bias plus noise.
     Source: slides S2, errata E1 and E6; algorithms 9.1, and 9.4 for the cap; dpops.suppression.search.
 
     Sensitivity with a cap. One user holds t = k* / K of the weight, and any distribution Q on [0, U] of mean q; the
@@ -112,7 +111,7 @@ def _sensitivity(cap: CountCap) -> Ratio:
 
 
 def _bias(cap: CountCap) -> Ratio:
-    """Computes E_var / (U^2 / 4). If nobody is capped, `moved` is D / n of 9.1 itself."""
+    """Computes E_var / (U^2 / 4); uncapped, `moved` is D / n (algorithms 9.1)."""
     moved, total = cap.moved
     return variance_bias(total - moved, total, cap.is_uncapped)
 

@@ -14,10 +14,10 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CappedTree(TreeMechanism):
-    """Releases noisy counts of all nodes of a tree over `bins` bins; one user moves each level by at most 2 m samples.
+    """Noisy node counts of a tree over bins, users capped at m samples.
 
-    A user of more than m samples keeps its own distribution with the weight of m. m_ub: "none" keeps whole users, a
-    number caps each, "opt" takes the cap of least worst bias plus noise of a share.
+    One user moves each level by at most 2 m samples; one of more keeps its own distribution with the weight of m. m_ub:
+    "none" keeps whole users, a number caps each, "opt" takes the cap of least worst bias plus noise of a share.
     Source: algorithms 10.1 to 10.5; the tree and its budgets are dpops.trees.shape's.
     """
 

@@ -1,4 +1,4 @@
-"""EpsilonQuantile: array means clipped to private quantiles at ranks that move inwards as epsilon shrinks."""
+"""EpsilonQuantile: array means clipped to private quantiles, farther inwards for smaller epsilon."""
 
 import math
 from dataclasses import dataclass
@@ -9,9 +9,9 @@ from dpops.means.clipping import QuantileInterval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonQuantile(QuantileInterval):
-    """Clips about 2 / epsilon arrays at either end: as many as the noise would hide, and never more than half.
+    """Quantiles that clip about 2 / epsilon arrays at either end, at most half.
 
-    Source: S0 section III-E2, with t = ceil(2 / epsilon) at both ends (erratum E8); private quantiles by Smith 2011.
+    Noise would hide as many. Source: S0 section III-E2, t = ceil(2 / epsilon) at both ends (erratum E8); Smith 2011.
     """
 
     name = "epsilon-quantile"

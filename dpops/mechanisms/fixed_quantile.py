@@ -8,7 +8,7 @@ from dpops.means.clipping import QuantileInterval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedQuantile(QuantileInterval):
-    """Clips to the private 10 % and 90 % quantiles of the array means, whatever epsilon is.
+    """Private 10 % and 90 % quantiles of the array means, whatever epsilon is.
 
     Source: S0 section III-E "FixedQuantile"; private quantiles by Smith 2011.
     """

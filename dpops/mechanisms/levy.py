@@ -23,11 +23,11 @@ GAMMA = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levy(ClippedArrays):
-    """Draws a median bin of the array means with epsilon / 2, clips them to 1.5 bins around it, releases their mean.
+    """Noisy mean of array means clipped around their private median bin.
 
-    Bins are tau = U sqrt(ln(2 Kbar / gamma) / (2 m_UB)) wide (Hoeffding and a union bound). A bin's cost is the larger
-    number of array means in lower or in higher bins: one user moves it by at most 1, so P(bin) falls by at most
-    exp(epsilon / 4) per unit of cost. Released: the bin, and the noisy sum of the clipped means in fine steps.
+    Means are clipped to 1.5 bins around the one drawn with epsilon / 2. Bins are tau = U sqrt(ln(2 Kbar / gamma) /
+    (2 m_UB)) wide (Hoeffding and a union bound). A bin's cost is the larger number of array means in lower or in higher
+    bins: one user moves it by at most 1, so P(bin) falls by at most exp(epsilon / 4) per unit.
     Source: S0 Algorithm 3, with the nearest midpoint (erratum E5) and the exact length of a truncated interval.
     """
 
@@ -82,7 +82,7 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors of HATs with equally many arrays and bins. means: (HATs, arrays), ascending. tau: (HATs, 1)."""
+    """Forecasts errors for equally many bins; means (HATs, arrays) ascending, tau (HATs, 1)."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
@@ -102,7 +102,7 @@ def _upper(plan: Plan) -> int:
 
 
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
-    """Finds each mean's bin of nearest midpoint, the lower one on ties; only the last may be shorter than tau."""
+    """Finds bins of nearest midpoint, lower on ties; the last may be shorter."""
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     regular = np.clip((means - 1) // tau, 0, last)
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # of the last two midpoints: their sum
@@ -116,7 +116,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Lays [low, high] in [0, U], in fine steps: 1.5 tau around the bin's midpoint; all of it if there is one bin."""
+    """Computes the interval in [0, U], fine steps: 1.5 tau around the bin's midpoint."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))

@@ -16,10 +16,10 @@ _AVERAGE = ArrayAverage(m_ub="opt")
 
 @dataclass(frozen=True, slots=True)
 class OptArray(Mechanism):
-    """Array-Averaging (BestFit) at the m that minimises U (1 - S(m) / n) + U m / (epsilon S(m)).
+    """Array-Averaging (BestFit) at the length m of least worst-case error.
 
-    From epsilon 1 on that never clips a user, so it is close to the baseline (erratum E15).
-    Source: S1 "OPT-Array-Averaging".
+    That is U (1 - S(m) / n) + U m / (epsilon S(m)); from epsilon 1 on no user is clipped, so it is close to the
+    baseline (erratum E15). Source: S1 "OPT-Array-Averaging".
     """
 
     name = "opt-array"

@@ -1,4 +1,4 @@
-"""A distribution from a tree: for each HAT capped users or pseudo-user arrays, whichever has the better forecast."""
+"""A distribution from a tree of capped users or of arrays, by forecast."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestTree(TreeMechanism):
-    """Plans capped-tree (whole users, and the best cap) and array-tree (median and argmax), and takes the best.
+    """Choice per HAT among capped-tree and array-tree variants, by forecast.
 
-    Public information alone decides, so the choice costs nothing; the plan names what was chosen.
-    prior: mean and standard deviation of single samples, in units, publicly known. Without one the worst case decides.
-    Source: algorithms 10.5.
+    Candidates: whole users, the best cap, arrays by median and by argmax. Public information alone decides, so the
+    choice costs nothing; the plan names it. prior: mean and standard deviation of single samples, in units, publicly
+    known; without one the worst case decides. Source: algorithms 10.5.
     """
 
     name = "tree"

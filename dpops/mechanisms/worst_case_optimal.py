@@ -1,4 +1,4 @@
-"""Worst-case-optimal bounding: heavy users' sums are clipped around U/2, so that worst bias plus noise is least."""
+"""Worst-case-optimal bounding: heavy users' sums are clipped around U/2."""
 
 import math
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstCaseOptimal(Mechanism):
-    """Clips each user's sum to T around its middle: to [(U m - T) / 2, (U m + T) / 2] where U m > T.
+    """Noisy sum of users' sums, each clipped to T around its middle.
 
-    T is the k-th largest U m, k = ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2: nothing is
-    drawn, so it costs nothing). Every user's samples stand at the user's mean. If 2 / epsilon is an integer, every T
-    from the (k+1)-th to the k-th largest is as good in the worst case; `tie` takes the largest or the smallest, which
-    is better on average.
-    `constant` takes T = 0 whatever epsilon is.
-    Integers are in half grid steps, so that the bounds are whole; one user moves their sum by at most 2 T.
+    Where U m > T that is [(U m - T) / 2, (U m + T) / 2]: worst bias plus noise is least. T is the k-th largest U m, k =
+    ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2: nothing is drawn, so it costs nothing).
+    Every user's samples stand at the user's mean. If 2 / epsilon is an integer, every T from the (k+1)-th to the k-th
+    largest is as good in the worst case; `tie` takes the largest, or the smallest, which is better on average.
+    `constant` takes T = 0. Integers are in half grid steps, so that bounds are whole; one user moves their sum by at
+    most 2 T.
     Source: S4 Theorem III.1; the worst bias of both sides (erratum E3) agrees there with the published one.
     """
 
@@ -117,7 +117,7 @@ class WorstCaseOptimal(Mechanism):
 def _clipped(
     hats: HatCounts, bound: Int64s, means: Float64s
 ) -> tuple[Int64s, Float64s, Int64s, tuple[Float64s, Float64s]]:
-    """Computes how clipping moves means of users, HAT by HAT. bound: T of each HAT, (HATs,). means: (means, 1).
+    """Computes how clipping moves users' means; bound: T (HATs,), means: (means, 1).
 
     Returns:
         The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the

@@ -1,4 +1,4 @@
-"""The source of all randomness of a release: exact discrete Laplace and Gaussian noise with rational parameters."""
+"""Exact discrete Laplace and Gaussian noise with rational parameters."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -27,7 +27,7 @@ _Law = Callable[[Words, Sequence[Fraction], Int64s, Int64s], Int64s]
 
 
 class Noise(Words):
-    """All randomness of a release. Created in one place and handed down as an argument.
+    """Source of all randomness of a release, passed down as an argument.
 
     >>> from fractions import Fraction
     >>> Noise().laplace([Fraction(200)] * 3).shape
@@ -35,7 +35,7 @@ class Noise(Words):
     """
 
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
-        """Draws one discrete Laplace number per scale: P(z) proportional to exp(-|z| / scale), z integer.
+        """Draws one discrete Laplace number per scale, P(z) proportional to exp(-|z| / scale).
 
         scales: in steps, >= 0 and below 2**50; 0 gives exactly 0. Raises ValueError for others.
         """
@@ -50,11 +50,11 @@ class Noise(Words):
 
     @staticmethod
     def laplace_scale(scale: Fraction) -> Fraction:
-        """Computes the scale that a draw really has: rounded up where its numerator or denominator is 2**50 or more."""
+        """Computes a draw's actual scale, rounded up to terms below 2**50."""
         return Fraction(*ratio(scale))
 
     def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
-        """Draws one discrete Gaussian number per variance: P(z) proportional to exp(-z^2 / (2 variance)), z integer.
+        """Draws one discrete Gaussian number per variance, P(z) proportional to exp(-z^2 / (2 variance)).
 
         variances: in squared steps, >= 0 and below 2**98; 0 gives exactly 0. Raises ValueError for others.
         """
@@ -63,14 +63,14 @@ class Noise(Words):
     def rounded_gaussian(self, variances: Sequence[Fraction]) -> Int64s:
         """Draws one normal number per variance, rounded to the nearest integer.
 
-        An integer plus such noise is the sum of it and a normal number, rounded: what holds of Gaussian noise holds of
-        it. variances: in squared steps, 0 or at least 1, below 2**98; 0 gives exactly 0. Raises ValueError for others.
+        An integer plus it is a normal number around that integer, rounded: guarantees of Gaussian noise hold.
+        variances: in squared steps, 0 or at least 1, below 2**98; 0 gives exactly 0. Raises ValueError for others.
         """
         return _drawn(self, variances, _rounded, min_variance=1)
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
-    """Draws noise of scale numerator / denominator, both in [1, 2**50).
+    """Draws discrete Laplace noise of scale numerator / denominator, both in [1, 2**50).
 
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, in vectors.
     """
@@ -88,7 +88,7 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
 
 
 def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Proposes integers k >= 0, and says which to accept: of these P(k) is proportional to exp(-k / t), t >= 1."""
+    """Proposes integers k >= 0; accepted ones follow exp(-k / t), t >= 1."""
     offset = source.below(t)
 
     def exact(row: int) -> Fraction:
@@ -102,7 +102,7 @@ def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def ratio(scale: Fraction) -> tuple[int, int]:
-    """Writes the scale as (numerator, denominator) below 2**50, rounded up (more noise, never less) if need be."""
+    """Reduces a scale to terms below 2**50, rounded up: never less noise."""
     if scale < 0:
         raise ValueError(f"a noise scale must be >= 0, got {scale}")
     t, s = scale.numerator, scale.denominator
@@ -115,7 +115,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
-    """Draws by a law where the variance is above 0. min_variance: a variance above 0 must be so much."""
+    """Draws by a law where variance > 0; positive variances must reach `min_variance`."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
@@ -132,9 +132,9 @@ def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance
 
 
 def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
-    """Draws Laplace y of scale t = floor(sigma) + 1, each accepted with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)).
+    """Draws discrete Gaussian numbers by rejection from Laplace draws.
 
-    Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 3.
+    y of scale floor(sigma) + 1 = t passes with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)): as `of_ratio`, Algorithm 3.
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)
@@ -157,12 +157,12 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
 
 
 def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
-    """Draws the size k + u of a normal number, k an integer and u in [0, 1), and rounds it; the sign is a coin's.
+    """Draws rounded normal numbers by rejection, with a fair sign.
 
-    k comes with probability proportional to exp(-k / t), t = floor(sigma) + 1, and u is uniform. Both are accepted with
-    exp(-rate), rate = (k + u - sigma^2 / t)^2 / (2 sigma^2) + u / t: together proportional to exp(-(k + u)^2 /
-    (2 sigma^2)). Of u so many digits are drawn as it takes to decide that (as in Karney 2016, "Sampling exactly from
-    the normal distribution"); its first one rounds.
+    The size is k + u: k comes with probability proportional to exp(-k / t), t = floor(sigma) + 1, u is uniform in [0,
+    1). Both are accepted with exp(-rate), rate = (k + u - sigma^2 / t)^2 / (2 sigma^2) + u / t: together proportional
+    to exp(-(k + u)^2 / (2 sigma^2)). As many digits of u are drawn as decide that (Karney 2016, "Sampling exactly from
+    the normal distribution"); the first one rounds.
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)
@@ -186,7 +186,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Bounds the rate of the proposal integer + u of `_rounded`, by so many digits of u."""
+    """Bounds the rate of `_rounded`'s proposal integer + u by digits of u."""
     steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:

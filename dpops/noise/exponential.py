@@ -1,4 +1,4 @@
-"""Private choices without floats: the exponential mechanism, sampled exactly and for many HATs at once.
+"""Private choices without floats: the exponential mechanism, sampled exactly for many HATs.
 
 Proposals come from integer weights that lie just above the exponential ones; each is accepted with exactly the ratio of
 the two, so the law is the textbook one whatever the rounding of the weights (docs/adr/0006).
@@ -23,7 +23,7 @@ _COIN_BITS = 62
 
 
 class Chosen(NamedTuple):
-    """Drawn entry of each choice, and its candidate in it: 0, .., width - 1. int64 (choices,)."""
+    """Drawn entry of each choice and candidate offset in it, int64 (choices,)."""
 
     entry: Int64s
     offset: Int64s
@@ -32,9 +32,9 @@ class Chosen(NamedTuple):
 def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fraction], noise: Noise) -> Chosen:
     """Draws for each choice one candidate c with P(c) proportional to exp(-rate * cost(c)).
 
-    Candidates of one cost lie together in entries. widths: int64 (entries,), candidates of each entry, 0 allowed;
-    costs: int64 (entries,), >= 0; first: int64 (choices,), the first entry of each choice; rates: of each choice.
-    If a neighbour moves any candidate's cost by at most s, the draw is (2 rate s)-DP.
+    An entry holds candidates of equal cost. widths, costs: int64 (entries,), candidates (0 allowed) and cost >= 0.
+    first: int64 (choices,), the first entry of each. If a neighbour moves any cost by at most s, a draw is (2 rate
+    s)-DP.
     Source: McSherry and Talwar 2007, "Mechanism Design via Differential Privacy".
     Raises ValueError for a choice without candidates or with more than MOST_CANDIDATES.
     """
@@ -84,9 +84,9 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
 
 @lru_cache(maxsize=256)
 def _table(rate: Fraction, length: int) -> Int64s:
-    """Tabulates for each cost a proposal weight w and integers around 2**62 times the acceptance, int64 (3, length).
+    """Tabulates per cost a proposal weight and bounds of its acceptance, int64 (3, length).
 
-    w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance is 2**32 exp(-rate cost) / w.
+    w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance, in 2**-62, is 2**32 exp(-rate cost) / w.
     """
     bits = 192
     low_step, high_step = exp_minus(rate, bits)
@@ -103,13 +103,13 @@ def _table(rate: Fraction, length: int) -> Int64s:
 
 
 def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> tuple[int, int]:
-    """Computes integers around 2**coin_bits * 2**32 * e / weight, for e between low and high over 2**bits."""
+    """Bounds an acceptance by integers over 2**coin_bits; e lies within [low, high] / 2**bits."""
     shift = _TOP_BITS + coin_bits
     return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
 
 
 def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
-    """Draws further bits of a coin that lies too near its threshold, until it lies on one side of it."""
+    """Draws further bits of a coin until they decide its side of the threshold."""
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32
@@ -122,7 +122,7 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
 
 
 def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
-    """Computes integers on either side of 2**bits * exp(-rate), as near as `exp_floor` is."""
+    """Bounds 2**bits * exp(-rate) by integers; ValueError for a negative rate."""
     if rate < 0:
         raise ValueError(f"a rate must be >= 0, got {rate}")
     floor = exp_floor(rate, bits)

@@ -33,7 +33,7 @@ _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=
 
 
 class Words:
-    """Random words from the operating system, and what is decided by them."""
+    """Random words from the operating system, and draws made of them."""
 
     def __init__(self, entropy: Entropy = os.urandom) -> None:
         self._entropy = entropy
@@ -42,7 +42,7 @@ class Words:
         return np.frombuffer(self._entropy(8 * size), np.uint64)
 
     def below(self, bounds: Int64s) -> Int64s:
-        """Draws a uniform integer in [0, bound) for each bound >= 1, by rejection on the next power of two."""
+        """Draws a uniform integer in [0, bound) for each bound >= 1, by rejection."""
         mask = (bounds - 1).astype(np.uint64)
         for shift in (1, 2, 4, 8, 16, 32):
             mask |= mask >> np.uint64(shift)
@@ -56,7 +56,7 @@ class Words:
         return out
 
     def exp_minus(self, rates: NDArray[np.float64], exact: "Callable[[int], Fraction | Rate]") -> NDArray[np.bool_]:
-        """Draws Bernoulli(exp(-rate)) for each rate >= 0. exact: an entry's rate, which `rates` holds to 2**-40."""
+        """Draws Bernoulli(exp(-rate)) per rate >= 0; `rates` hold `exact` ones to 2**-40."""
         words = self.words(rates.size)
         gap = np.exp(-rates) - words * 2.0**-_WORD
         out: NDArray[np.bool_] = gap > 0
@@ -65,7 +65,7 @@ class Words:
         return out
 
     def runs(self, size: int) -> Int64s:
-        """Counts successes of Bernoulli(exp(-1)) before a failure: at least k where a uniform is below exp(-k)."""
+        """Counts Bernoulli(exp(-1)) successes in a row: k or more if uniform < exp(-k)."""
         words, edges = self.words(size), _run_edges()
         run = np.searchsorted(edges, words)
         runs = edges.size - run
@@ -75,12 +75,12 @@ class Words:
         return runs
 
     def uniform(self, word: int) -> "Uniform":
-        """Makes a uniform number in [0, 1) of its first 64 binary digits."""
+        """Makes a uniform number in [0, 1) from its first 64 binary digits."""
         return Uniform(word, self._entropy)
 
 
 class Uniform:
-    """A uniform number in [0, 1) of which as many digits are known as were asked for."""
+    """Uniform number in [0, 1) whose binary digits are drawn on demand."""
 
     def __init__(self, word: int, entropy: Entropy) -> None:
         self._known, self._bits, self._entropy = word, _WORD, entropy
@@ -120,12 +120,12 @@ def exp_floor(rate: Fraction, bits: int) -> int:
 
 @cache
 def _run_edges() -> NDArray[np.uint64]:
-    """Computes exp(-k) * 2**64 for k = 44, .., 1, rounded down. The next would be 0."""
+    """Computes exp(-k) * 2**64 for k = 44, .., 1, rounded down."""
     return np.array([exp_floor(Fraction(k), _WORD) for k in range(_RUNS, 0, -1)], np.uint64)
 
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
-    """Lists the different objects among the values, and which one each value is: equal noise is mostly one object."""
+    """Lists distinct objects and each value's index; equal noise is mostly one object."""
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[row] for row in first.tolist()], code

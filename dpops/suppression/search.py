@@ -1,4 +1,4 @@
-"""Worst-case errors of retained samples, and the rounds of CLIP-USER: the search for what each vehicle leaves.
+"""Worst-case errors of retained samples, and the search rounds of CLIP-USER.
 
 Each worst case is an exact ratio (numerator, denominator) of the statistic's range, which is U for a mean and U^2 / 4
 for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole_users`: a user is kept with all its
@@ -6,8 +6,8 @@ samples or not at all; a capped user's scaled moments act like a distribution th
 refinements for an odd number of samples do not hold. samples: all reported, n. retained: K, 1 <= K <= n. heaviest: the
 largest retained count of a user, k*.
 
-In the search floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so that ties
-are ties and the choice is that of the published algorithm on every machine.
+Floats only preselect. What they cannot tell apart (TOLERANCE) is compared as exact ratios, so that ties are ties and
+the choice is that of the published algorithm on every machine.
 """
 
 from fractions import Fraction
@@ -47,8 +47,7 @@ def mean_bias(retained: int, samples: int) -> Ratio:
 def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
     """Computes E_var / (U^2 / 4).
 
-    It is 4 K D / n^2 if fewer than half are dropped (D = n - K, erratum E1), else 1, or 1 - 1 / n^2 for an odd n if
-    `whole_users`.
+    It is 4 K D / n^2 if D = n - K is below n / 2 (erratum E1), else 1, or 1 - 1 / n^2 for an odd n if `whole_users`.
     """
     dropped = samples - retained
     if samples > 2 * dropped:
@@ -68,7 +67,7 @@ MOST_SAMPLES = 2**53
 
 
 class Factors(NamedTuple):
-    """Weights of a HAT's four worst cases, ratios of U and U^2 / 4, in its error."""
+    """Weights of a HAT's four worst cases in its error."""
 
     mean_bias: Fraction
     variance_bias: Fraction
@@ -76,7 +75,7 @@ class Factors(NamedTuple):
     variance_sensitivity: Fraction
 
     def exact(self, samples: int, retained: int, heaviest: int) -> Fraction:
-        """Computes the error of a HAT of which so many samples are kept, at most `heaviest` of one vehicle."""
+        """Computes the exact error of a HAT from retained samples and largest count."""
         ratios: tuple[Ratio, ...] = (
             mean_bias(retained, samples),
             variance_bias(retained, samples, whole_users=True),
@@ -88,7 +87,7 @@ class Factors(NamedTuple):
 
 
 class RowsByHat(NamedTuple):
-    """The rows ordered by HAT, in each the heaviest first (by vehicle on ties); and sums by HAT."""
+    """Rows by HAT, heaviest first (vehicle on ties), and sums by HAT."""
 
     order: Int64s
     hat: Int64s
@@ -125,11 +124,10 @@ class RowsByHat(NamedTuple):
 
 
 class Search:
-    """The state of the rounds: sums and largest counts of each HAT, and the HATs that each vehicle may leave.
+    """State of the rounds: sums per HAT, and HATs each vehicle may leave.
 
-    A row is known by its place in the tally. The places that a vehicle may leave are a stretch of the arrays `its_*`,
-    [first, last) of the vehicle, in no order: one that goes is overwritten by the stretch's last. Single elements are
-    read and written through memoryviews of the arrays, which is as fast as with lists.
+    A row is known by its place in the tally. Places that a vehicle may leave are [first, last) of the arrays `its_*`,
+    in no order: a removed one is overwritten by the last. Memoryviews read and write single elements as fast as lists.
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:
@@ -172,7 +170,7 @@ class Search:
         self.threshold_score = float(self.threshold / self.scale)
 
     def run(self) -> int:
-        """Rounds until one gets stuck, which is undone, or no vehicle is in two HATs; returns the most of a vehicle."""
+        """Runs rounds until one gets stuck and is undone; returns most HATs per vehicle."""
         for most_hats in range(int(self.occupancy.max()), 1, -1):
             gone: list[int] = []
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
@@ -184,7 +182,7 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the slot (index of `its_*`) of the HAT that the vehicle leaves, or -1 if there is none."""
+        """Chooses the slot (index of `its_*`) that the vehicle leaves, or -1."""
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
@@ -217,7 +215,7 @@ class Search:
         return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.its_hat[item[1]]))[1]
 
     def _distinct(self, slots: Int64s) -> list[int]:
-        """Keeps, of slots that leave equal HATs behind, only the one of the lowest HAT."""
+        """Drops slots that leave equal HATs behind, except the lowest HAT's."""
         slots = slots[self.its_hat[slots].argsort()]
         hats, counts = self.its_hat[slots], self.its_count[slots]
         _, first_count, retained = self.state[:, hats]
@@ -231,7 +229,7 @@ class Search:
         return distinct
 
     def _without(self, slot: int) -> tuple[int, int, int]:
-        """Counts samples, kept samples and the largest count of the slot's HAT without the slot's vehicle."""
+        """Counts samples, retained samples and largest count of the slot's HAT without its vehicle."""
         _, hats, counts, *_ = self.its
         hat, count = hats[slot], counts[slot]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
@@ -276,7 +274,7 @@ class Search:
         return place
 
     def _stays(self, place: int) -> None:
-        """Keeps the last row of a HAT, which must have a vehicle: it is no candidate any more."""
+        """Bars a HAT's last row from leaving, as a HAT needs a vehicle."""
         vehicle = int(self.tally.vehicle[place])
         first = self.first[vehicle]
         self._forget(vehicle, first + int((self.its_place[first : self.last[vehicle]] == place).argmax()))
@@ -289,9 +287,8 @@ class Search:
 
 
 def _half(total: Floats) -> Floats:
-    """Computes the largest part of so many samples that is no more than a half, in whole samples.
+    """Computes the largest share of whole samples that is at most a half.
 
-    Worst cases of the variance are 4 p (1 - p) of U^2 / 4, p the dropped part or one vehicle's, but at most with this
-    p.
+    The variance's worst case is 4 p (1 - p) of U^2 / 4, p the dropped share or one vehicle's, but at most this p.
     """
     return np.floor(total * 0.5) / total

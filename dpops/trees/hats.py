@@ -1,4 +1,4 @@
-"""Distributions of HATs: the public plan from users' masses, noisy nodes by it, and what the nodes say.
+"""Plans, noisy nodes and readings of a HAT's distribution as a tree.
 
 A HAT's samples are counted in K bins of equal width over [0, U]. Released are the noisy masses of all nodes of a tree
 over these bins, level by level; every reading (shares, quantiles, mean, variance) is post-processing of them.
@@ -26,9 +26,9 @@ FINE = 1 << 10
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Makes each array of w filled slots a histogram of mass 1 (FINE m_UB units): a user of r of them owns r / w of it.
+    """Computes each user's mass when every array has mass FINE m_UB, int64 (users,).
 
-    Rounded down to units; with two pieces twice. int64 (users,), each at most FINE m_UB, which one whole array has.
+    A user of r of an array's w filled slots owns r / w of it, rounded down to units; with two pieces twice.
     """
     masses = np.zeros(users, np.int64)
     np.add.at(masses, grouping.user, FINE * m_ub * grouping.slots // grouping.fills[grouping.array])
@@ -36,13 +36,13 @@ def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
 
 
 def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: Int64s) -> Int64s:
-    """Adds up the bins of users in many HATs, int64 (HATs, K), each of the sum of its users' masses.
+    """Sums users' histograms scaled to their masses, int64 (HATs, K).
 
-    histograms: int64 (users, K), non-negative, with the sums `counts`, each >= 1; start: first user of each HAT.
-    A user's cumulative histogram is scaled by M / c and rounded down: it ends at M exactly and never falls, so the
-    user's bins are non-negative and add up to M, whatever the values. So two of them differ by at most 2 M in l1, at
-    the leaves and at every level above: rounding adds nothing to the sensitivity. Prefixes lose less than one unit a
-    user. Raises ValueError for histograms of other sums, or masses whose products would not fit into 64 bits.
+    histograms: int64 (users, K), non-negative, with the sums `counts`, each >= 1; start: first user of each HAT. A
+    cumulative histogram is scaled by M / c and rounded down: it ends at M exactly and never falls, so bins are
+    non-negative and add up to M, whatever the values. So two users' differ by at most 2 M in l1, at the leaves and at
+    every level above: rounding adds nothing to the sensitivity. Prefixes lose less than one unit a user.
+    Raises ValueError for histograms of other sums, or masses whose products would not fit into 64 bits.
     """
     if histograms.size and (histograms.min() < 0 or counts.min() < 1):
         raise ValueError("a histogram has a negative bin, or no sample")
@@ -65,12 +65,12 @@ DEFAULT_BINS = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan(Plan):
-    """A plan in shares of samples: step is 1 / total mass, upper is 1. masses: int64 (users,), public."""
+    """Plan in shares of samples, step 1 / total mass; masses: int64 (users,)."""
 
     masses: Int64s = field(repr=False, compare=False)
 
     def error(self) -> float:
-        """Forecasts the mean absolute error of a share at the worst bias, over the inner edges, in shares."""
+        """Forecasts a share's mean absolute error at worst bias, over inner edges."""
         return min(1.0, self.bias_bound + size_of(self) * share_error(shape_of(self)))
 
 
@@ -83,7 +83,7 @@ class PlannedTree(NamedTuple):
 
 @cache
 def share_error(shape: PlannedTree) -> float:
-    """Averages the noise of a share over the inner edges, E|noise| of a Laplace draw, in the law's unit."""
+    """Averages E|noise| of a share over inner edges, in the law's unit."""
     sds = law(*shape).prefix_sd()
     return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0
 
@@ -96,7 +96,7 @@ def best_shape(bins: int) -> PlannedTree:
 
 
 def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
-    """Refuses what no tree can be planned for. A count times a mass, which is at most FINE counts, must fit 64 bits."""
+    """Raises PlanError unless a tree can be planned and products fit 64 bits."""
     check_plan_input(*hat, grid.upper_steps, epsilon)
     heaviest = int(hat.counts.max())
     if heaviest**2 * FINE >= 1 << 62:
@@ -112,10 +112,9 @@ def tree_plan(
     masses: Int64s,
     facts: Mapping[str, int],
 ) -> TreePlan:
-    """Makes the plan for users of these masses, of counts that were checked; a user moves every level by 2 max M in l1.
+    """Plans a tree for checked counts' masses; level sensitivity is 2 max(masses), l1.
 
-    bias_bound: mass that lies elsewhere than in the distribution of all reported samples, which bounds the bias of
-    every share. rounding: each user's prefix may lose less than a unit.
+    bias_bound: misplaced mass, which bounds the bias of every share. rounding: less than a unit of each user's prefix.
     """
     max_mass, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
@@ -135,7 +134,7 @@ def tree_plan(
 
 
 def shape_of(plan: Plan) -> PlannedTree:
-    """Reads the tree from a plan's facts, so that an old release is read by the tree it was made with."""
+    """Reads from a plan's facts the tree that its release used."""
     facts = plan.facts
     levels = range(1, facts["levels"] + 1)
     factors = tuple(facts[f"factor_{level}"] for level in levels)
@@ -158,12 +157,12 @@ def stored(shape: PlannedTree) -> Mapping[str, int]:
 
 
 def size_of(plan: Plan) -> float:
-    """Computes the noise of a share in the law's unit: M / (epsilon total mass)."""
+    """Computes a share's noise in the law's unit: M / (epsilon total mass)."""
     return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Forecasts the absolute error of a share over the inner edges, where samples are as the prior says."""
+    """Forecasts a share's absolute error over inner edges under the prior."""
     tree, shares = shape_of(plan)
     if tree.bins == 1:
         return 0.0
@@ -191,7 +190,7 @@ _DRAWS = 48
 
 @lru_cache(maxsize=16)
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
-    """Lists equally likely distribution functions of HATs: normal around their means, float64 (cases, K - 1)."""
+    """Lists equally likely, normal distribution functions of HATs, float64 (cases, K - 1)."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
     means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
     return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)
@@ -201,7 +200,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 def _share_errors(
     tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
 ) -> Float64s:
-    """Simulates with a fixed seed mean absolute errors of consistent shares, by SIZES of noise in the law's unit."""
+    """Simulates (fixed seed) mean absolute errors of consistent shares for noise SIZES."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
     uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))

@@ -1,4 +1,4 @@
-"""What the mechanisms that release a tree share: how they draw, and what their noisy nodes say, with intervals."""
+"""Release and readings, with intervals, that all tree mechanisms share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
 
 
 class Reading(NamedTuple):
-    """A reading of many HATs, float64 (HATs,) or (HATs, K - 1), with a worst-case interval of miss probability."""
+    """A reading of HATs with worst-case intervals, (HATs,) or (HATs, K - 1)."""
 
     value: Float64s
     low: Float64s
@@ -41,7 +41,7 @@ def read_alike(
     width, grid = upper / shape.tree.bins, upper / steps  # of a bin and of a grid step, in units
 
     def in_units(between: Between, margin: Float64s) -> Between:
-        """Turns an interval in bins into one in units, wider by `margin`, within [0, U]."""
+        """Converts intervals from bins to units, widened by `margin`, within [0, U]."""
         low, high = between.low * width - margin, between.high * width + margin
         return Between(np.maximum(low, 0.0), np.minimum(high, upper))
 
@@ -67,12 +67,12 @@ def read_alike(
 
 
 def _around(value: Float64s, interval: Between) -> Reading:
-    """Widens the interval of the unbiased estimate where consistency moved the value out of it."""
+    """Widens the unbiased estimate's interval to hold the consistent value."""
     return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value))
 
 
 class TreeMechanism(Mechanism):
-    """A mechanism whose plans are TreePlans; each adds how it weighs users."""
+    """Base of tree mechanisms; each subclass plans its users' masses."""
 
     statistics = frozenset({"distribution"})
     outputs = OUTPUTS
@@ -89,7 +89,7 @@ class TreeMechanism(Mechanism):
         return np.array([forecast_share_error(*planned, hats.prior) for planned in zip(plans, counts, strict=True)])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        """Releases noisy masses of all nodes. All plans are of one tree. Raises ValueError for what does not fit."""
+        """Releases noisy node masses. Raises ValueError for misfits or plans of several trees."""
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         if not plans:
@@ -117,9 +117,9 @@ class TreeMechanism(Mechanism):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads all outputs with their intervals, but tells no noise or bias.
+        """Reads all outputs with intervals; noise and bias stay nan.
 
-        The noise of the first output, a quantile, depends on the shape of the distribution; any bias may move it.
+        The first output is a quantile: its noise depends on the distribution's shape, and any bias may move it.
         """
         parts, read_plans = [], [Plan.from_public(cls.name, plan) for plan in plans]
         by_shape: dict[PlannedTree, list[int]] = {}

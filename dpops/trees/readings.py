@@ -1,4 +1,4 @@
-"""From noisy nodes to consistent distribution functions, and what these say: quantiles, mean, variance, with intervals.
+"""Consistent distribution functions from noisy nodes; quantiles, mean and variance with intervals.
 
 Distribution functions are float64 (rows, K - 1), the shares of samples below the inner edges t U / K, t = 1, .., K - 1;
 0 and 1 at both ends are left out. Readings are in units of U / K, the width of a bin, so that upper edges are whole.
@@ -24,12 +24,11 @@ SENSITIVITY = 2
 def cumulative(
     noisy: Int64s | Float64s, total: Int64s | Float64s | float, tree: Tree, shares: Sequence[Fraction]
 ) -> Float64s:
-    """Combines all nodes to the counts of the first 1, .., K - 1 bins, float64 (.., K - 1).
+    """Combines all nodes to prefix counts of bins, float64 (.., K - 1).
 
-    noisy: (.., nodes), counts of the nodes with noise of variance proportional to 1 / share^2 by level.
-    total: known count of the root, broadcast over the leading axes.
-    Up: a node's own count and the sum of its children are averaged by their precisions. Down: what a parent has more
-    than its children is handed to them in proportion to their variances.
+    noisy: (.., nodes), with noise variance proportional to 1 / share^2 by level. total: known root count, broadcast
+    over the leading axes. Up: a node's count and the sum of its children are averaged by precision. Down: a parent's
+    excess over its children is handed to them in proportion to their variances.
     """
     noisy = np.asarray(noisy, np.float64)
     levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
@@ -53,7 +52,7 @@ def cumulative(
 
 
 class Law(NamedTuple):
-    """Law of the combined counts' noise, for masses of 1 and epsilon 1: of the tree and its shares alone.
+    """Noise law of the combined counts, for masses of 1 and epsilon 1.
 
     weights: float64 (nodes, K - 1). variances: float64 (nodes,).
     """
@@ -62,7 +61,7 @@ class Law(NamedTuple):
     variances: Float64s
 
     def sd(self, functional: Float64s) -> Float64s:
-        """Computes the standard deviation of linear functions of the prefixes. functional: float64 (K - 1, ..)."""
+        """Computes standard deviations of linear functions, float64 (K - 1, ..), of prefixes."""
         reach = np.tensordot(self.weights, functional, axes=1)
         return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
 
@@ -73,7 +72,7 @@ class Law(NamedTuple):
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Combines each node alone to find the law, for the combination is linear."""
+    """Computes the law node by node, as the combination is linear."""
     weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
@@ -82,12 +81,12 @@ def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
 
 
 def _sums(values: Float64s, factor: int) -> Float64s:
-    """Sums each `factor` neighbours along the last axis; the last may be of fewer."""
+    """Sums every `factor` neighbours along the last axis; the last group may be shorter."""
     return np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)
 
 
 def level_variances(shares: Sequence[Fraction]) -> list[float]:
-    """Computes the noise variance of a node of each level: 2 (s / share)^2.
+    """Computes a node's noise variance per level: 2 (s / share)^2.
 
     For epsilon 1, Laplace noise and neighbours that differ in one sample's value. For mass M of one user multiply by
     M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise. Source: algorithms 10.1, 10.2.
@@ -127,14 +126,14 @@ def isotonic(noisy: Float64s) -> Float64s:
 
 
 class Between(NamedTuple):
-    """An interval: low and high have the shape of what they hold."""
+    """An interval; low and high have the reading's shape."""
 
     low: Float64s
     high: Float64s
 
 
 def standard_errors(miss: float) -> float:
-    """Computes how many standard deviations a sum of Laplace draws exceeds, either way, at most with that probability.
+    """Computes the standard deviations that a sum of Laplace draws exceeds with chance `miss`.
 
     The larger of a single draw's and of the normal law's, between which such sums lie.
     """
@@ -152,19 +151,19 @@ def quantile(cdf: Float64s, level: float) -> Float64s:
 
 
 def mean(cdf: Float64s) -> Float64s:
-    """Computes the mean with every sample at the middle of its bin: float64 (rows,), within [1/2, K - 1/2]."""
+    """Computes the mean of bin middles, float64 (rows,), within [1/2, K - 1/2]."""
     last = cdf.shape[1] + 0.5
     means: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
     return means
 
 
 def variance(cdf: Float64s) -> Float64s:
-    """Computes the variance with every sample at the middle of its bin: float64 (rows,), at least 0."""
+    """Computes the variance of bin middles, float64 (rows,), at least 0."""
     return variance_around(cdf, mean(cdf))
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Lays intervals around the unbiased estimates, within [0, 1]. half: half-widths, of the same shape."""
+    """Lays intervals of half-width `half` around unbiased estimates, within [0, 1]."""
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 
@@ -183,24 +182,23 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Computes the interval of the binned mean. size: noise in the law's unit. widths: standard errors."""
+    """Bounds the binned mean; `size`: noise in the law's unit, `widths`: standard errors."""
     centre, half = mean(raw), widths * size * mean_sd(law)
     last = raw.shape[1] + 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
 
 
 def mean_sd(law: Law) -> float:
-    """Computes the standard deviation of the noise of the unclipped mean, for masses of 1 and epsilon 1."""
+    """Computes the unclipped mean's standard error for masses of 1 and epsilon 1."""
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
 
 
 def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
     """Computes the interval of the binned variance.
 
-    widths: standard errors, of which a miss has half of the probability of this interval's.
-
-    With e1, e2 the errors of mean m and second moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear
-    in the noise; its standard deviation is convex in m, so at its largest at an end of the interval of the mean.
+    widths: standard errors at half this interval's miss probability. With e1, e2 the errors of mean m and second
+    moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear in the noise; its standard deviation is
+    convex in m, so at its largest at an end of the interval of the mean.
     """
     centre, mean_half = mean(raw), widths * size * mean_sd(law)
     middle = variance_around(raw, centre)
@@ -210,7 +208,7 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
-    """Computes the standard deviation of e2 - 2 m e1 at means m = centre: prefix t adds -2 (t - m) f(t)."""
+    """Computes the standard error of e2 - 2 m e1 at m = centre."""
     places = np.arange(1.0, law.weights.shape[1] + 1)
     first, second = (law.weights @ np.stack([2 * places, np.full(places.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))
@@ -219,7 +217,7 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
-    """Computes the second moment around the mean of estimates that need not be monotone, so that it may be below 0."""
+    """Computes the second moment around `centre`, possibly negative for non-monotone estimates."""
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
     return np.cumsum(share * middle**2, axis=1)[:, -1]

@@ -1,7 +1,8 @@
-"""Trees over equal bins of [0, U], their best shape and the shares of epsilon of their levels: public, before any data.
+"""Trees over equal bins of [0, U]: best shapes and levels' shares of epsilon.
 
-Source: algorithms 10.3. For given factors the best shares are proportional to the cube roots of D_i, the digits that
-all prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For a full tree D_i = K (n_i - 1) / 2.
+All is public. Source: algorithms 10.3. Best shares are proportional to the cube roots of D_i, the
+digits that all prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For a full tree
+D_i = K (n_i - 1) / 2.
 """
 
 from collections.abc import Sequence
@@ -17,10 +18,10 @@ from dpops.types import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Every node of level i has n_i children below a root that carries no noise; leaves are the bins.
+    """Tree of nodes with n_i children at level i, over bins as leaves.
 
-    bins: K >= 1. branching: n_1, .., n_h from the root down, each >= 2, of product N >= K (for K = 1 the one factor 1).
-    Leaves from K on are padding without samples; nodes of nothing else are left out. Source: algorithms 10.1.
+    The root has no noise. bins: K >= 1. branching: n_1, .., n_h, root first, each >= 2, of product N >= K (for
+    K = 1 the one factor 1). Leaves from K on are padding; nodes of nothing else are left out. Source: algorithms 10.1.
     """
 
     bins: int
@@ -46,11 +47,11 @@ class Tree:
 
     @property
     def nodes(self) -> int:
-        """Nodes of all levels together; columns of what `node_counts` returns."""
+        """Number of nodes in all levels, the columns of `node_counts`."""
         return sum(self.sizes)
 
     def edges(self) -> tuple[Int64s, Int64s]:
-        """Lists every node's first bin, and the bin after its last: int64 (nodes,), level by level, left to right."""
+        """Lists each node's first bin and end bin, int64 (nodes,), level by level."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
@@ -63,7 +64,7 @@ class Tree:
         return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     def digit_sums(self) -> tuple[int, ...]:
-        """Counts by level the nodes that all prefixes of 1, .., K - 1 bins need: sums of mixed-radix digits d_i(t)."""
+        """Counts nodes per level in all prefixes: sums of mixed-radix digits d_i(t)."""
         return tuple(
             digit_sum(self.bins, width, factor) for width, factor in zip(self.widths, self.branching, strict=True)
         )
@@ -92,7 +93,7 @@ _PARTS = 1_000_000
 
 @cache
 def best_tree(bins: int) -> Tree:
-    """Chooses the tree whose prefixes have the least error, each level with its best share of epsilon.
+    """Chooses the tree of least prefix error at the best shares of epsilon.
 
     Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
     factor alone, so the best tree is the shortest path from width 1 to one of at least K, with edges D_i^(1/3).
@@ -117,7 +118,7 @@ def best_tree(bins: int) -> Tree:
 
 @cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
-    """Divides epsilon by level in proportion to cube roots of digit sums, to millionths: budgets of least error."""
+    """Divides epsilon over levels by cube roots of digit sums, to millionths."""
     weights = [max(1, digits) for digits in tree.digit_sums()]
     if len(set(weights)) == 1:
         return (Fraction(1, len(weights)),) * len(weights)
