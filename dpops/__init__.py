@@ -1,7 +1,7 @@
 """Differential privacy on numpy integers: noise, grouping, mechanisms, composition.
 
-This package knows nothing of Beam, H3, Arrow, files or clocks. What is named here is its public interface, and is
-imported when it is asked for; docs/api/dpops.md shows it.
+It knows nothing of Beam, H3, Arrow, files or clocks. `__all__` is its public interface (docs/api/dpops.md), imported
+on demand.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""The accountant: adds claims of draws, and says whether the sum fits the limit of an account."""
+"""The accountant: adds claims of draws and checks sums against an account's limit."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ _SHOWN_PARTS = 10**9
 class Accountant:
     """Exact sums of claims by kind; adding claims gives another accountant.
 
-    pure: the sum of epsilons of pure claims. rho: of zero-concentrated ones that claim no more. epsilon, delta: of
-    approximate ones. gaussian: the sum of rho of Gaussian claims.
+    pure: sum of epsilons of pure claims. rho: of zero-concentrated, not Gaussian ones. epsilon, delta: of approximate
+    ones. gaussian: sum of rho of Gaussian ones.
 
     >>> from fractions import Fraction
     >>> Accountant().compose([PureDP(Fraction(1, 2)), PureDP(Fraction(1, 3))]).claims()
@@ -32,7 +32,7 @@ class Accountant:
     gaussian: Fraction = ZERO
 
     def compose(self, claims: Iterable[Claim]) -> "Accountant":
-        """Adds claims up, kind by kind: sequential composition, even if earlier results choose a later draw."""
+        """Adds claims by kind: sequential composition, adaptive as well."""
         pure, rho, epsilon, delta, gaussian = self._parts()
         for claim in claims:
             match claim:
@@ -66,7 +66,7 @@ class Accountant:
         return Accountant(*map(max, self._parts(), account._parts()))
 
     def covers(self, account: "Accountant") -> bool:
-        """Compares by kind: whether no sum is below that of `account`."""
+        """Checks by kind that no sum is below that of `account`."""
         return all(ours >= theirs for ours, theirs in zip(self._parts(), account._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
@@ -74,7 +74,7 @@ class Accountant:
 
 
 def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
-    """Bounds the claims of a vehicle in at most so many groups. groups: numbers of groups by their claim."""
+    """Bounds a vehicle's claims over `group_limit` groups; `groups` counts groups by claim."""
     columns = zip(*(group._parts() for group in groups), strict=True)
     totals = []
     for column in columns:
@@ -87,7 +87,7 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
 
 
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
-    """Sums what was claimed on every `length` days in a row, by the first of them. days: claims of each, in order."""
+    """Sums claims over every window of `length` consecutive days, by first day."""
     columns = [list(accumulate(column, initial=ZERO)) for column in zip(*(day._parts() for day in days), strict=True)]
     return [
         Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
@@ -95,7 +95,7 @@ def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
 
 
 class Limit(ABC):
-    """The most that a vehicle may spend in a period over all releases on an account.
+    """A vehicle's spending limit in a period, over all releases on an account.
 
     >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(4)))
@@ -108,7 +108,7 @@ class Limit(ABC):
 
     @property
     def spans(self) -> "tuple[Span, ...]":
-        """Limits spans of periods, shortest first: one period alone, unless the limit names others."""
+        """Limits by span of periods, shortest first; by default one period."""
         return (Span(1, self),)
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Limit(ABC):
 
     @abstractmethod
     def adds_up(self, spent: Accountant) -> bool:
-        """Checks that the limit adds up every kind of claim that was spent, whatever their size."""
+        """Checks that the limit adds up every kind of claim spent."""
 
     @abstractmethod
     def part(self, spent: Accountant) -> float:
@@ -134,10 +134,10 @@ class Limit(ABC):
 
     @abstractmethod
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Converts spending to the limit's epsilon and delta, rounded up. Raises ClaimError where it has none."""
+        """Converts spending to epsilon and delta, rounded up; ClaimError where there is none."""
 
     def told(self, spent: Accountant) -> str:
-        """Writes what was spent as people read it: as the claims themselves where the limit's terms cannot say it."""
+        """Writes spending for people; as claims where `shown` has no epsilon."""
         try:
             return self.shown(spent).said()
         except ClaimError:
@@ -145,12 +145,12 @@ class Limit(ABC):
 
     @abstractmethod
     def lowers(self, limit: "Limit") -> bool:
-        """Checks that this limit is no looser than `limit`, so that it may replace it."""
+        """Checks that this limit is no looser than `limit`, which it replaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class PureLimit(Limit):
-    """A vehicle may spend at most epsilon in a period: only pure claims fit.
+    """Limit of epsilon per vehicle and period, which only pure claims fit.
 
     >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(3)))
@@ -188,11 +188,11 @@ class PureLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class DeltaLimit(Limit):
-    """A vehicle may spend at most (epsilon, delta) in a period, kept in rho, or in mu^2.
+    """Limit of (epsilon, delta) per vehicle and period, kept in rho or mu^2.
 
-    pure: the part of epsilon that is set apart for pure claims. None: they count epsilon^2 / 2 in rho. accounting: with
-    "gdp" all else that fits are Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums
-    that is made after some results would need a proof.
+    pure: the part of epsilon that is reserved for pure claims; None: they count epsilon^2 / 2 in rho. accounting: with
+    "gdp" all others must be Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums that is
+    made after some results would need a proof.
 
     >>> from fractions import Fraction
     >>> limit = DeltaLimit(Fraction(264, 100), Fraction(1, 10**6))
@@ -225,7 +225,7 @@ class DeltaLimit(Limit):
 
     @property
     def most(self) -> Accountant:
-        """The most that fits: what is set apart in pure claims, and the rest in Gaussian noise."""
+        """Largest spending that fits: reserved pure claims, the remainder in Gaussian noise."""
         pure = self.pure or ZERO
         noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - pure, self.delta)
         return Accountant(pure=pure).compose([noise])
@@ -250,7 +250,7 @@ class DeltaLimit(Limit):
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Converts spending, at the limit's delta if any of it is Gaussian; epsilon is rounded up to 1e-9."""
+        """Converts spending, at the limit's delta if Gaussian; epsilon rounds up to 1e-9."""
         if not self.adds_up(spent):
             raise ClaimError("the account adds up Gaussian claims alone, and pure ones in what is set apart for them")
         pure = ZERO if self.pure is None else spent.pure
@@ -274,13 +274,13 @@ class DeltaLimit(Limit):
         return self.accounting == "zcdp" or not others
 
     def _noise(self, spent: Accountant) -> ZCDP:
-        """Adds up what delta is for."""
+        """Adds up rho, including pure claims unless epsilon is reserved for them."""
         pure = PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO
         return NOISE_CLAIMS[self.accounting](spent.concentrated + pure)
 
 
 class Span(NamedTuple):
-    """Limits what a vehicle may spend in any so many consecutive local days (periods of an account)."""
+    """Limit of spending in any `days` consecutive local days (periods)."""
 
     days: int
     limit: Limit
@@ -292,7 +292,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanLimits(Limit):
-    """Limits of spans of consecutive days, which all hold at once: claims on the days of every window add up.
+    """Simultaneous limits of spans of consecutive days; claims in every window add up.
 
     Composition is adaptive: a day's release is a function of its reports and of earlier releases, so the sum over a
     window bounds the change by all that one vehicle did in it.
@@ -337,7 +337,7 @@ class SpanLimits(Limit):
         return next(able, self.by_days[0].limit).shown(spent)
 
     def lowers(self, limit: Limit) -> bool:
-        """Checks that every span of `limit` is kept or lowered; further spans may be added."""
+        """Checks that every span of `limit` is kept or lowered; spans may be added."""
         limits = {span.days: span.limit for span in self.by_days}
         return all(span.days in limits and limits[span.days].lowers(span.limit) for span in limit.spans)
 

@@ -1,6 +1,6 @@
 """The allocation: how a specification's budget is divided, and what its slots are debited.
 
-It is asked: no other place compares what the budget is of, or what is planned together.
+No other module compares what a budget is of, or what is planned together.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dpops.types import Int64s, Per, Scope
 
 
 class PlanShare(NamedTuple):
-    """Whether a plan keeps each row, bool (rows,); the most HATs of a vehicle, 0 without rows; epsilon of each HAT."""
+    """Rows that a plan keeps, most HATs of a vehicle, epsilon per HAT."""
 
     is_kept: NDArray[np.bool_]
     most_hats: int
@@ -24,17 +24,17 @@ class PlanShare(NamedTuple):
 
     @property
     def bound(self) -> Fraction:
-        """The most that a vehicle spends if every HAT draws. Source: S2, composition: maximum over users of sums."""
+        """Most that a vehicle spends if every HAT draws (S2, composition: user maximum)."""
         return self.epsilon_hat * self.most_hats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A budget and its division: per HAT or period, over a period's slots, over the HATs a vehicle keeps.
+    """A budget and its division over HATs, or over a period's slots.
 
-    epsilon: of each HAT (per "hat": what a vehicle spends follows from where it drove), or of a vehicle in a period.
-    scope: what is planned, debited and sealed together. most_hats: of a vehicle in a plan, fixed by a cap; None:
-    counted. suppress: what suppression must not worsen; None: nothing is suppressed.
+    epsilon: of each HAT (per "hat": what a vehicle spends follows from its route), or of a vehicle in a period. scope:
+    what is planned, debited and sealed together. most_hats: of a vehicle in a plan, fixed by a cap; None: counted.
+    suppress: error that suppression must not worsen; None: no suppression.
 
     >>> from fractions import Fraction
     >>> day = Allocation(epsilon=Fraction(3), per="period")
@@ -50,7 +50,7 @@ class Allocation:
 
     @property
     def total(self) -> Fraction | None:
-        """What a vehicle spends in a period at most; None where that follows from where it drove."""
+        """A vehicle's maximum spending per period; None where it follows from its route."""
         return self.epsilon if self.per == "period" else None
 
     @property
@@ -64,25 +64,25 @@ class Allocation:
         return self.whole_periods or self.total is not None
 
     def planned_with(self, slot_s: int, period: tuple[int, ...]) -> tuple[int, ...]:
-        """Lists the slots that are planned together with one, itself included. period: all of its period."""
+        """Lists the slots planned together with one, itself included; `period`: all slots."""
         return period if self.whole_periods else (slot_s,)
 
     def plans(self, slots: int) -> int:
-        """Counts the plans that share what a vehicle may spend in a period of so many slots."""
+        """Counts the plans that share a vehicle's spending in a period of `slots`."""
         return 1 if self.whole_periods else slots
 
     def over_whole_periods(self) -> "Allocation":
         return replace(self, scope="period")
 
     def hat(self, most_hats: int, plans: int) -> Fraction:
-        """Computes the epsilon of each HAT of a plan. most_hats: of one vehicle, >= 1. plans: of the whole period."""
+        """Computes epsilon per HAT; most_hats: of one vehicle, >= 1; plans: of the period."""
         return self.epsilon if self.total is None else self.total / plans / most_hats
 
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
         """Divides what a vehicle may spend among the HATs of a plan, after suppression.
 
-        One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (a row of 0 is not
-        kept) and before. Suppression happens once, at the epsilon of HATs without it. Source: S2; algorithms 9.2.
+        One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
+        without it. Suppression happens once, at the epsilon of all HATs. Source: S2; algorithms 9.2.
         """
         is_kept = counts > 0
         if self.most_hats is not None:
@@ -100,7 +100,7 @@ class Allocation:
     def debits(
         self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction
     ) -> list[tuple[Fraction, Fraction]]:
-        """Lists maximum spending and debit of each slot; of a whole period the first slot is debited.
+        """Lists each slot's maximum spending and debit; a whole period debits its first.
 
         in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
         cap the cap's bound is debited as soon as anything is drawn.

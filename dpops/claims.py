@@ -1,4 +1,4 @@
-"""Privacy claims as values: what one draw costs, and how claims convert. Every rounding is upwards."""
+"""Privacy claims as values: costs of draws and their conversions, rounded upwards."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ ZERO = Fraction(0)
 
 
 class ClaimError(ValueError):
-    """There is no such claim, or none of the kind that was asked for; the message is made of public facts.
+    """Invalid claim, or none of the requested kind; the message holds public facts only.
 
     >>> claim_of("sigma=1")
     Traceback (most recent call last):
@@ -24,7 +24,7 @@ class ClaimError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PureDP:
-    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) for all neighbours D, D' and all sets Y.
+    """Pure DP: P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) for neighbours D, D'.
 
     >>> from fractions import Fraction
     >>> PureDP(Fraction(2)).zcdp()
@@ -44,7 +44,7 @@ class PureDP:
         return PureDP(self.epsilon * factor)
 
     def zcdp(self) -> "ZCDP":
-        """Converts the claim to zCDP: rho = epsilon^2 / 2. Source: Bun and Steinke (2016), Proposition 1.4."""
+        """Converts to rho = epsilon^2 / 2 (Bun and Steinke 2016, Proposition 1.4)."""
         return ZCDP(self.epsilon**2 / 2)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
@@ -53,7 +53,7 @@ class PureDP:
 
 @dataclass(frozen=True, slots=True)
 class ZCDP:
-    """D_a(M(D) || M(D')) <= rho a for all neighbours and all Renyi orders a > 1. Source: Bun and Steinke (2016).
+    """zCDP: Renyi divergence of neighbours <= rho a at orders a > 1.
 
     >>> from fractions import Fraction
     >>> ZCDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).said()
@@ -70,7 +70,7 @@ class ZCDP:
 
     @classmethod
     def of_gaussian(cls, sensitivity: Fraction, variance: Fraction) -> Self:
-        """Claims (discrete) Gaussian noise of an L2 sensitivity. Source: Canonne, Kamath, Steinke (2020), Thm. 14."""
+        """Claims (discrete) Gaussian noise of an L2 sensitivity (Canonne, Kamath, Steinke 2020, Thm. 14)."""
         return cls(sensitivity**2 / (2 * variance))
 
     @classmethod
@@ -82,17 +82,17 @@ class ZCDP:
         return type(self)(self.rho * factor)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
-        """Converts at the best Renyi order, upwards. Source: Canonne, Kamath and Steinke (2020), Proposition 12."""
+        """Converts at the best Renyi order, upwards (Canonne, Kamath, Steinke 2020, Proposition 12)."""
         return ApproxDP(_epsilon_of(self.rho, _checked_delta(delta)), delta)
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianDP(ZCDP):
-    """Neighbours are no easier to tell apart than normal numbers of variance 1 with means 0 and mu; rho is mu^2 / 2.
+    """mu-Gaussian DP, with rho = mu^2 / 2 (Dong, Roth and Su 2022).
 
-    So it is a claim of zero-concentrated privacy as well, with a tighter conversion. The squares of mu add up, even if
-    earlier results choose a later draw, and how much it may cost. Sources: Dong, Roth and Su (2022), Corollary 3.3;
-    Smith and Thakurta (2022) of costs that are chosen.
+    Neighbours are no easier to tell apart than N(0, 1) and N(mu, 1). So it is a claim of zero-concentrated privacy too,
+    with a tighter conversion. The squares of mu add up (Corollary 3.3), even if earlier results choose a later draw,
+    and how much it may cost (Smith and Thakurta 2022).
 
     >>> from fractions import Fraction
     >>> str(GaussianDP(Fraction(1, 8))), GaussianDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).said()
@@ -113,7 +113,7 @@ class GaussianDP(ZCDP):
 
 @dataclass(frozen=True, slots=True)
 class ApproxDP:
-    """P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) + delta for all neighbours D, D' and all sets Y.
+    """Approximate DP: P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) + delta for neighbours.
 
     >>> from fractions import Fraction
     >>> str(ApproxDP(Fraction(1), Fraction(1, 100)))
@@ -197,7 +197,7 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)
 def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Computes the largest rho of Gaussian noise that keeps (epsilon, delta), rounded down; mu^2 is 2 rho.
+    """Computes the largest rho of Gaussian noise within (epsilon, delta), rounded down.
 
     >>> from fractions import Fraction
     >>> round(float(rho_within_gaussian(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -215,7 +215,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
-    """Computes the smallest epsilon that Gaussian noise of this rho keeps with delta, rounded up."""
+    """Computes the least epsilon of Gaussian noise at rho and delta, rounded up."""
     if rho == 0:
         return ZERO
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
@@ -226,7 +226,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def delta_of_gaussian(epsilon: float, mu: float) -> float:
-    """Bounds from above the delta with which mu-Gaussian privacy keeps epsilon >= 0: exact but for its last digits.
+    """Bounds mu-Gaussian privacy's delta at epsilon >= 0 from above, to last digits.
 
     It is P(Z > a) - e^epsilon P(Z > b), with a = epsilon / mu - mu / 2 and b = a + mu. As b^2 = a^2 + 2 epsilon, that
     is the density at a times the difference of both Mills ratios, which neither overflows nor rounds away.
@@ -243,7 +243,7 @@ def delta_of_gaussian(epsilon: float, mu: float) -> float:
 
 
 def _last_below(holds: Callable[[float], bool], high: float) -> float:
-    """Bisects for the largest number up to which `holds` is true, from below; at most `high`."""
+    """Bisects for the largest number up to `high` for which `holds` is true."""
     if holds(high):
         return high
     low = 0.0
@@ -254,21 +254,21 @@ def _last_below(holds: Callable[[float], bool], high: float) -> float:
 
 
 _FLOATS = 2.0**-42
-"""More than floating-point erfc, exp and sums err by, as a part; a density at a errs by a^2 times as much."""
+"""Relative error bound of floating-point erfc, exp and sums; of a density at a, a^2 times as much."""
 _MARGIN = Decimal("1e-13")
-"""What an epsilon is raised by for that, as a part. A rho is lowered by more, so that it keeps the epsilon it is of."""
+"""Relative margin of an epsilon for that. A rho is lowered by more, so that it keeps its epsilon."""
 _LEAST_DELTA = 1e-290
 """Below it densities underflow: the conversion of zero-concentrated privacy, which holds too, is taken."""
 _EXACT = Context(prec=60)
 _SHORT = 16
 """Significant digits that a converted number is rounded to."""
 _OF_FLOATS = 11
-"""So many of a rho that rests on erfc and exp: their last bits are of a library, and noise and ids follow from rho."""
+"""Digits of a rho from erfc and exp: their last bits depend on a library, and noise and ids follow from rho."""
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def _least_at(value: Callable[[float], float]) -> float:
-    """Minimises over Renyi orders by golden section; log delta is convex, and any order would be valid."""
+    """Minimises over Renyi orders by golden section; any order would be valid."""
     low, high = math.log(1e-9), math.log(1e12)
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     for _ in range(120):
@@ -282,7 +282,7 @@ def _least_at(value: Callable[[float], float]) -> float:
 
 
 def _log(value: Fraction) -> float:
-    """Computes the logarithm, also of what a float takes for 0. Of all else bit for bit as ever: ids rest on it."""
+    """Computes the logarithm, also below floats' range; bits of all others decide ids."""
     return math.log(value) if float(value) else math.log(value.numerator) - math.log(value.denominator)
 
 
@@ -291,7 +291,7 @@ def _decimal(value: Fraction) -> Decimal:
 
 
 def _rounded(value: Decimal, rounding: str, digits: int = _SHORT) -> Fraction:
-    """Rounds 60 digits, of which the last few may be wrong, so far that these no longer matter; at least 0."""
+    """Rounds to `digits`, safe against wrong last digits of 60; at least 0."""
     if value <= 0:
         return ZERO
     safe = value * (1 + (1 if rounding == ROUND_CEILING else -1) * Decimal("1e-30"))
@@ -318,7 +318,7 @@ def upper_tail(x: float) -> float:
 
 
 def log_upper_tail(x: float) -> float:
-    """Computes the logarithm of P(Z > x), for x that `upper_tail` no longer tells from 0 too."""
+    """Computes log P(Z > x), also where `upper_tail` underflows."""
     return log_density(x) + math.log(mills_ratio(x))
 
 
@@ -328,9 +328,9 @@ def log_density(x: float) -> float:
 
 
 def mills_ratio(x: float) -> float:
-    """Computes P(Z > x) over the density at x, x > -35: by erfc, and from 5 on by Laplace's continued fraction.
+    """Computes Mills' ratio P(Z > x) / density(x), for x > -35.
 
-    Source: Abramowitz and Stegun (1964), 26.2.14.
+    From x = 5 on by Laplace's continued fraction. Source: Abramowitz and Stegun (1964), 26.2.14.
 
     >>> round(mills_ratio(0.0), 6)
     1.253314

@@ -1,4 +1,4 @@
-"""What a release says of many HATs: values with intervals, noise and bias, from noisy integers and their plans."""
+"""Estimates of many HATs: values with intervals, noise and bias, from noisy integers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ nobody is left of those who did."""
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """All that sinks and maps show of a statistic of many HATs, in columns; nan where there is none.
+    """Columns that sinks and maps show of a statistic; nan where missing.
 
     numbers: float64 (numbers, 3, HATs), by output: values and ends of intervals of known miss probability, in units.
     lists: a column for each list among the outputs. noise_std, bias_bound: float64 (HATs,), of the first output, in
@@ -38,12 +38,12 @@ class Estimates:
     status: Sequence[str]
 
     def number(self, place: int) -> Float64s:
-        """Picks the output at this place among the numbers, float64 (3, HATs); nan where no HAT has data."""
+        """Picks a numeric output by place, float64 (3, HATs); nan without data."""
         return self.numbers[place] if self.numbers.size else np.full((3, len(self.status)), np.nan)
 
     @classmethod
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Joins estimates of parts, each with the indices of its HATs among `hats`; other HATs have no data."""
+        """Joins parts' estimates by their HATs' indices; other HATs have no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         lists_of_part = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]
@@ -69,10 +69,10 @@ _LAW = itemgetter("step", "scale", "upper", "epsilon")
 
 
 def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-    """Turns noisy queries into values in [0, upper], with intervals: one correctly rounded division each.
+    """Converts noisy queries to values in [0, upper] with intervals.
 
-    Intervals lie around the value brought back into [0, U], which is nearer to any true value there: they keep their
-    level. plans: as `Plan.document` stores them.
+    Intervals lie around the value clipped to [0, U], which is nearer to any true value there: they keep their level.
+    plans: as `Plan.document` stores them.
     """
     if not plans:
         nothing = np.zeros(0)
@@ -84,7 +84,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     exact = _products(queries, [step for step, _ in laws], law_of_hat)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
-    for row in np.flatnonzero(rounding < 0).tolist():  # stored before there was a rounding of their own: means
+    for row in np.flatnonzero(rounding < 0).tolist():  # plans of means that store no rounding
         rounding[row] = upper[row] / (2 * plans[row]["facts"]["upper_steps"])
     value = np.minimum(np.maximum(exact, 0.0), upper)
     half = noise + bias + rounding
@@ -100,7 +100,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
 
 
 def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: Int64s) -> Float64s:
-    """Multiplies queries by steps[step], correctly rounded: below 2**53 floats divide as exact integers do."""
+    """Multiplies queries by steps[step], correctly rounded; exact in floats below 2**53."""
     if max(map(abs, queries)) * max(numerator for numerator, _ in steps) < _EXACT > max(below for _, below in steps):
         numerator, denominator = np.array(steps, np.float64).T[:, step]
         quotients: Float64s = np.array(queries, np.float64) * numerator / denominator
@@ -112,7 +112,7 @@ def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: In
 
 @lru_cache(maxsize=1 << 14)
 def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> tuple[tuple[int, int], tuple[float, ...]]:
-    """Reads what HATs of equal plans share: step; noise bound at a miss, its standard deviation, U, epsilon."""
+    """Reads shared step, noise bound, noise standard deviation, U and epsilon of equal plans."""
     unit, noise = Fraction(step), Fraction(scale)
     floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
     return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

@@ -1,4 +1,4 @@
-"""What a reader may expect of discrete Laplace noise: spread, interval, mean error. Floats, for reports only."""
+"""Expected spread, interval and error of discrete Laplace noise; floats, for reports only."""
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -23,7 +23,7 @@ truth, and praise a constant near it."""
 
 
 class Prior(NamedTuple):
-    """What is publicly believed of samples, in units: near normal. For forecasts only.
+    """Public prior of samples, nearly normal, in units; for forecasts only.
 
     between: the share of a HAT's variance that lies between users, because a user's samples resemble one another.
 
@@ -36,11 +36,11 @@ class Prior(NamedTuple):
     between: float = 0.0
 
     def mean_sd(self, counts: Float64s | Int64s) -> Float64s:
-        """Computes the standard deviation of the mean of so many samples of one user, around the mean of the HAT."""
+        """Computes the standard deviation of one user's mean around its HAT's mean."""
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
-        """Computes the standard deviation of a weighted sum of users' means around the HAT's mean, float64 (...).
+        """Computes standard deviations of weighted sums of users' means around HATs' means.
 
         weights: float64 (..., users), of any sign. counts: int64 (..., users), samples of each.
         """
@@ -48,7 +48,7 @@ class Prior(NamedTuple):
         return deviations
 
     def of_squares(self) -> "Prior":
-        """Makes the prior of (sample - mean of the HAT)^2, in units squared, if samples are normal.
+        """Makes the prior of squared deviations from the HAT's mean, for normal samples.
 
         A user's offset b and residual e are independent, and the square of a normal has variance 2 sd^4: so the mean of
         a user's (b + e)^2 over c samples has 2 sd^4 (between^2 + (1 - between^2) / c).
@@ -56,7 +56,7 @@ class Prior(NamedTuple):
         return Prior(self.sd**2, math.sqrt(2) * self.sd**2, self.between**2)
 
     def hat_means(self, upper: float) -> Float64s:
-        """Lists the means that a HAT may have, equally likely, within [0, U]."""
+        """Lists equally likely means of a HAT, within [0, U]."""
         return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)
 
 
@@ -77,7 +77,7 @@ class HatCounts:
 
     @classmethod
     def of(cls, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
-        """Groups HATs by their number of users, and says where each of them stands among `hats`, int64 (HATs,)."""
+        """Groups HATs by number of users; returns their indices among `hats`, int64 (HATs,)."""
         sizes = np.array([hat.counts.size for hat in hats], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
@@ -103,7 +103,7 @@ class HatCounts:
         return largest
 
     def of_each(self, column: Callable[[Int64s], Any]) -> Any:
-        """Joins what `column` makes of the HATs of each matrix to a column of all HATs."""
+        """Applies `column` to each matrix and concatenates the results of all HATs."""
         return np.concatenate([column(counts) for counts in self.counts])
 
     def __iter__(self) -> Iterator[CountsKnown]:
@@ -120,7 +120,7 @@ def normal_scores(number: int) -> Float64s:
 
 @lru_cache(maxsize=4096)
 def laplace_std(scale: Fraction) -> float:
-    """Computes the standard deviation of discrete Laplace noise: sqrt(2 p) / (1 - p) steps with p = exp(-1 / scale)."""
+    """Computes the standard deviation of discrete Laplace noise, in steps."""
     if scale == 0:
         return 0.0
     rate = float(1 / scale)
@@ -129,26 +129,26 @@ def laplace_std(scale: Fraction) -> float:
 
 @lru_cache(maxsize=4096)
 def laplace_bound(scale: Fraction, miss: float) -> int:
-    """Computes the smallest integer t with P(|noise| > t) <= miss, in steps: P(|Z| > t) = 2 p**(t+1) / (1 + p)."""
+    """Computes the smallest integer t with P(|noise| > t) <= miss, in steps."""
     if scale == 0:
         return 0
     rate = float(1 / scale)
-    log_tail = math.log(2) - math.log1p(math.exp(-rate))
+    log_tail = math.log(2) - math.log1p(math.exp(-rate))  # P(|Z| > t) = 2 p**(t + 1) / (1 + p)
     return max(0, math.ceil((log_tail - math.log(miss)) / rate - 1))
 
 
 def mean_absolute_error(bias: float, scale: float) -> float:
-    """Computes E|bias + noise| for Laplace noise of that scale: |bias| + scale * exp(-|bias| / scale)."""
+    """Computes E|bias + noise| for Laplace noise: |bias| + scale * exp(-|bias| / scale)."""
     return abs(bias) + (scale * math.exp(-abs(bias) / scale) if scale > 0 else 0.0)
 
 
 def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: Float64s | float) -> Float64s:
-    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z of that scale; broadcasts."""
+    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise; broadcasts."""
     width = np.maximum(scale, 1e-300)
     half = width / 2
 
     def tail(edge: Float64s) -> Float64s:
-        """Integrates P(Z > t) over t >= |edge|; in place, as what many points cost is memory."""
+        """Integrates P(Z > t) over t >= |edge|, in place to save memory."""
         areas: Float64s = np.abs(edge) / -width
         np.exp(areas, out=areas)
         areas *= half
@@ -168,8 +168,8 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
 
 
 def transport_bias(weights: Float64s, uniform: Float64s) -> float:
-    """Computes the worst |sum w x - sum u x| over x in [0, 1], of weights that sum to 1: the mass of max(0, w - u).
+    """Computes the worst |sum (w - u) x| over x in [0, 1].
 
-    Source: S0 section on clipping bias; U times this is the bias in units.
+    For weights that sum to 1: the mass of max(0, w - u). U times it is in units. Source: S0 section on clipping bias.
     """
     return float(np.maximum(weights - uniform, 0.0).sum())

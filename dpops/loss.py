@@ -1,4 +1,4 @@
-"""How likely the privacy loss exceeds an epsilon: a number of the noise that is drawn, which delta is not."""
+"""Chance that the privacy loss of drawn noise exceeds an epsilon."""
 
 import math
 from fractions import Fraction
@@ -8,15 +8,15 @@ from dpops.claims import log_upper_tail, upper_tail
 
 
 def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False) -> float:
-    """Bounds P(L > epsilon), where L is the privacy loss of all that was spent.
+    """Bounds P(L > epsilon), L being the privacy loss of all spending.
 
-    L is the logarithm of how many times as likely what was drawn is from the true input as from a neighbour: whoever
-    sees all noisy integers then finds the odds of the truth e^L times what they were before. A delta is no such
-    chance: it bounds P(Y) - e^epsilon P'(Y) for every set Y of results (Meiser, 2018, compares the two).
+    L is the log-likelihood ratio of the draws, true input over a neighbour: whoever sees all noisy integers multiplies
+    the odds of the truth by e^L. A delta is no such chance: it bounds P(Y) - e^epsilon P'(Y) for every set Y of results
+    (Meiser, 2018, compares the two).
 
     Claims in rho, or in mu^2 = 2 rho, are of Gaussian noise: their L is normal with mean rho and variance 2 rho; that
-    of a discrete or rounded Gaussian of many steps differs in far digits. A pure claim adds at most its epsilon. Or,
-    whichever says less, all count as zero-concentrated claims: exp(-(epsilon - rho)^2 / (4 rho)). Approximate claims
+    of a discrete or rounded Gaussian of many steps differs in far digits. A pure claim adds at most its epsilon. Where
+    it is smaller, the bound of zero-concentrated claims holds: exp(-(epsilon - rho)^2 / (4 rho)). Approximate claims
     bound no L: 1.
 
     steered: the input of later draws may follow from earlier noise in the worst way that keeps the sum of rho. Then L

@@ -1,4 +1,4 @@
-"""What a mechanism is: a public plan made from counts, noisy integers made from totals, a value read from integers."""
+"""The mechanism interface: public plan from counts, noisy integers from totals, value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,11 +23,11 @@ _NONE.flags.writeable = False
 
 
 class Totals(NamedTuple):
-    """Sums of each user of a HAT, in canonical order (count descending, then hash): int64 (users,) each.
+    """Sums per user of a HAT, int64 (users,), by descending count, then hash.
 
     counts: samples kept, >= 1. sums: of the samples' grid steps, in [0, counts * upper_steps]. squares: of the squares
-    of these steps. histograms: (users, K), samples in each of K bins. All but `counts` are empty where no statistic
-    that is asked for needs them (dpops.statistics).
+    of these steps. histograms: (users, K), samples in each of K bins. All but `counts` are empty where no requested
+    statistic needs them (dpops.statistics).
 
     >>> int(Totals(counts=np.array([5, 3]), sums=np.array([10_000, 9_000])).counts.sum())
     8
@@ -41,10 +41,9 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hats:
-    """Totals of many HATs in columns, the users of one HAT behind one another.
+    """Totals of many HATs in columns, each HAT's users consecutive.
 
-    first, users: int64 (HATs,), where a HAT's users begin, and their number. reported: int64 (HATs,), samples before a
-    cap.
+    first, users: int64 (HATs,), first user and number of users. reported: int64 (HATs,), samples before a cap.
     """
 
     totals: Totals
@@ -71,11 +70,11 @@ class Hats:
 
 
 PLAN_VERSION = 2
-"""Of the documents of plans that are made now; see `Plan.version`."""
+"""Version of new plans' documents; see `Plan.version`."""
 
 
 class PlanError(ValueError):
-    """There is no plan for this HAT; the message is made of public facts.
+    """Missing plan for a HAT; the message holds public facts only.
 
     >>> check_plan_input(np.array([3]), reported=3, upper=6_500, epsilon=Fraction(0))
     Traceback (most recent call last):
@@ -85,15 +84,15 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything public about the release of one HAT before it is made; kept whole in the ledger.
+    """Public parameters of one HAT's release, fixed before it and stored in the ledger.
 
     step: units of the statistic, km/h for a mean and (km/h)^2 for a variance, that one step of the integer is worth.
     scale: of the discrete Laplace noise, in steps, at its largest. upper: largest value, in units: U, or U^2 / 4.
     bias_bound: worst-case distance of the noiseless value from the true one, in units.
-    sensitivity: by how many steps one user moves the integer at most; 0 where nothing is drawn.
-    facts: what a reviewer may ask for; with epsilon 0 also the integer that is released, as "constant".
+    sensitivity: the most steps by which one user moves the integer; 0 where nothing is drawn.
+    facts: what a reviewer may ask for; with epsilon 0 also the released integer, as "constant".
     rounding: by how much rounding alone may move the statistic, in units; below 0 it becomes half a grid step.
-    version: of its document; before 2, the published bias left rounding out.
+    version: of its document; below 2, the published bias leaves rounding out.
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> counts, grid = CountsKnown.all_of(np.array([5, 3, 1])), Grid(step=Fraction(1), upper_steps=65)
@@ -120,13 +119,12 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        """Computes the claim of the draw: epsilon, or more if the noise is too small for its sensitivity."""
+        """Computes the draw's claim: epsilon, or more if noise is too small."""
         return claim_told(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
     def is_constant(self) -> bool:
-        """Whether nothing is drawn: what is released is a function of the plan. Plans from before there was a status
-        for it are debited, and published, as if they drew."""
+        """Whether nothing is drawn; stored constants with an epsilon count as drawn."""
         return not self.epsilon
 
     @staticmethod
@@ -139,7 +137,7 @@ class Plan:
         return laplace_std(self.scale) * number(self.step)
 
     def half_width(self, miss: float) -> float:
-        """Adds up noise, bias and rounding: half an interval that misses the true value with at most this chance."""
+        """Computes half an interval of this miss probability: noise, bias and rounding."""
         return laplace_bound(self.scale, miss) * number(self.step) + self.bias_bound + self.rounding
 
     def error(self) -> float:
@@ -147,11 +145,11 @@ class Plan:
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
 
     def document(self) -> dict[str, Any]:
-        """Writes what is stored beside the mechanism's name; `from_public` reads it back."""
+        """Writes the stored form, without the mechanism's name, for `from_public`."""
         return {**self.public(), "version": self.version}
 
     def public(self) -> dict[str, Any]:
-        """Lists all that the plan says, as plain values; the sensitivity is the last of the facts."""
+        """Lists the plan's fields as plain values; sensitivity is the last fact."""
         return {
             "epsilon": text(self.epsilon),
             "step": text(self.step),
@@ -164,7 +162,7 @@ class Plan:
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
-        """Reads a stored plan; without a rounding it is of means, without a version it is the first."""
+        """Reads a stored plan; rounding defaults to half a grid step, version to 1."""
         facts = dict(stored["facts"])
         return Plan(
             mechanism=mechanism,
@@ -182,7 +180,7 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """Computes the claim of plans that tell these: see `Plan.told`."""
+    """Computes the claim of plans with these fields of `Plan.told`."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -196,7 +194,7 @@ Integers = list[int]
 
 
 class Drawn(NamedTuple):
-    """A release of many HATs in columns: mechanisms (of `auto`, those it chose), stored plans, integers."""
+    """Release of many HATs: mechanisms (those that `auto` chose), stored plans, integers."""
 
     mechanisms: list[str]
     plans: list[dict[str, Any]]
@@ -207,14 +205,14 @@ DECIDES = "decides the specification's id"
 
 
 class Mechanism(Protocol):
-    """One file under dpops/mechanisms holds one mechanism: a frozen dataclass whose fields are its options.
+    """Interface of mechanisms: frozen dataclasses, one per file, whose fields are options.
 
-    Two fields are no options, where a mechanism has them: a specification fills in `prior`, and in `statistic` the name
-    of what is asked for. The metadata `DECIDES` of the latter lets it decide a specification's id.
+    Two fields are no options: a specification fills in `prior`, and in `statistic` the requested one's name, whose
+    metadata `DECIDES` lets it decide a specification's id.
 
-    statistics: which it can release, by name (dpops.statistics). outputs: what it gives of them, by name and in order;
-    none where it gives the one number of a statistic that has but one. may_be_constant: whether some of its plans draw
-    nothing, and so cost nothing. chooses: whether a private choice decides its bias, so that its plans bound it by U.
+    statistics: which it can release, by name (dpops.statistics). outputs: their names, in order; none for the one
+    number of a statistic. may_be_constant: whether some of its plans draw nothing, and so cost nothing. chooses:
+    whether a private choice decides its bias, so that its plans bound it by U.
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> from dpops.noise import Noise
@@ -248,7 +246,7 @@ class Mechanism(Protocol):
         return [cls()]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """Makes a HAT's public plan from its public counts; a mechanism has this or `plans`. Raises PlanError."""
+        """Plans one HAT from public counts; mechanisms define this or `plans`. Raises PlanError."""
         return self.plans([hat], grid, epsilon)[0]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
@@ -256,13 +254,13 @@ class Mechanism(Protocol):
         return [self.plan(hat, grid, epsilon) for hat in hats]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors of published values in units, float64 (HATs,): from counts, U, epsilon, prior alone."""
+        """Forecasts errors in units, float64 (HATs,), from counts, U, epsilon and prior alone."""
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
-        """Releases noisy integers of each HAT by plans from `plans`; all noise of the call is drawn in vectors."""
+        """Releases each HAT's noisy integers; all noise is drawn in vectors."""
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
-        """Plans and releases many HATs at once; for mechanisms that need no plan of each for it."""
+        """Plans and releases many HATs at once; overridden where that needs no plans."""
         totals = list(hats)
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
@@ -274,15 +272,12 @@ class Mechanism(Protocol):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
-        """Completes the plan with what the integers' private choices make exact: noise scale and bias bound."""
+        """Completes noise scale and bias bound of a plan from private choices."""
         return plan
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads the integers of many HATs, with intervals of that miss probability: post-processing.
-
-        plans: as `Plan.document` stores them.
-        """
+        """Reads values with intervals from integers and stored plans (`Plan.document`): post-processing."""
         if cls.chooses:
             read_plans = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, read_plans, strict=True)]
@@ -311,25 +306,25 @@ P = TypeVar("P", bound=Plan)
 
 
 def full_plan(plan: Plan, kind: type[P]) -> P:
-    """Checks that the plan has its fields that no ledger stores. Raises TypeError for one that was read back."""
+    """Checks that a plan has its unstored fields. Raises TypeError for a read-back plan."""
     if not isinstance(plan, kind):
         raise TypeError("this needs the plan it made, not one read back")
     return plan
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:
-    """Adds discrete Laplace noise of its scale to each exact integer; the sums are Python integers."""
+    """Adds discrete Laplace noise of its scale to each integer; sums are Python integers."""
     drawn = noise.laplace(scales)
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
 
 
 def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
-    """Releases of each HAT its one query, with the noise of its plan."""
+    """Releases each HAT's one query with its plan's noise."""
     return [[integer] for integer in with_noise(exact, [plan.scale for plan in plans], noise)]
 
 
 class Stacked(NamedTuple):
-    """The users of many HATs one behind another, checked against their plans. start: first user of each HAT."""
+    """Users of many HATs concatenated, checked against plans; `start`: first of each HAT."""
 
     counts: Int64s
     sums: Int64s
@@ -337,7 +332,7 @@ class Stacked(NamedTuple):
 
 
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
-    """Refuses totals that a plan was not made for, by its facts users, samples, heaviest and upper_steps."""
+    """Concatenates totals. Raises ValueError for totals that do not fit their plans' facts."""
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
     users, samples, heaviest, upper = (
@@ -358,7 +353,7 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
 
 
 def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
-    """Lists the facts that `stack` checks totals against, and how many samples there were before a cap."""
+    """Lists the facts that `stack` checks totals against, and reported samples."""
     counts, reported = hat
     return {
         "users": counts.size,
@@ -370,7 +365,7 @@ def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
 
 
 def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:
-    """Refuses what no mechanism can plan for (algorithms: edge cases). upper: U in integer steps."""
+    """Raises PlanError for inputs without a plan; `upper`: U in integer steps."""
     if epsilon <= 0:
         raise PlanError(f"epsilon must be > 0, got {epsilon}")
     if counts.size == 0 or counts.min() < 1:

@@ -1,4 +1,4 @@
-"""How far the true mean of a HAT lies from what describes it: one law, asked by fits, intervals, plans and strategies.
+"""Residual variance of HAT means, shared by fits, intervals, plans and strategies.
 
 Vehicles in a HAT differ, and differ more where traffic is fast.
 """
@@ -11,16 +11,16 @@ from dpops import fitted
 from dpops.types import Float64s
 
 TYPICAL_KMH = 20.0
-"""What a HAT is described as before any release."""
+"""Prior mean of a HAT."""
 _LOWEST_KMH, _HIGHEST_KMH = 5.0, 65.0
 
 
 @dataclass(frozen=True, slots=True)
 class VehicleSpread:
-    """Variances of HATs' means around what describes them, (km/h)^2.
+    """Variances of HAT means around the model, (km/h)^2.
 
     Attributes:
-        vehicle: of one vehicle's mean at 20 km/h, beside the floor.
+        vehicle: of one vehicle's mean at 20 km/h, without the floor.
         floor: of the mean of very many vehicles.
     """
 
@@ -28,14 +28,14 @@ class VehicleSpread:
     floor: float = fitted.FLOOR_VARIANCE
 
     def of(self, vehicles: Float64s, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
-        """Computes the variance for such numbers of vehicles where such speeds are driven."""
+        """Computes the variance for these numbers of vehicles at these speeds."""
         return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
 
     def of_reports(self, vehicles: Float64s, kmh: Float64s, precisions: Float64s) -> Float64s:
-        """Computes the same of the mean of their reports, once a release said so much of these vehicles.
+        """Computes the posterior variance of the mean of reports, given precisions of vehicles.
 
         Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent
-        of the mean of vehicles, so no release tells it.
+        of the mean of vehicles, so no release informs it.
         """
         of_vehicles = 1 / (1 / self.of(vehicles, kmh) + precisions)
         unequal = (fitted.DESIGN_EFFECT - 1) * growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6)
@@ -46,5 +46,5 @@ TYPICAL = VehicleSpread()
 
 
 def growth(kmh: Float64s | float) -> Float64s:
-    """Computes how many times as much vehicles differ, in variance, as where 20 km/h are driven: it grows as speeds."""
+    """Computes vehicles' variance relative to 20 km/h; proportional to speed."""
     return np.clip(kmh, _LOWEST_KMH, _HIGHEST_KMH) / TYPICAL_KMH

@@ -1,4 +1,4 @@
-"""The statistics that a specification can ask for: what each needs of a vehicle's samples, and what it puts out.
+"""Statistics of a specification: needed sums of samples, and outputs.
 
 A new statistic is an entry of `registered` and the mechanisms that name it.
 """
@@ -20,13 +20,13 @@ VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
 
 
 class Column(Protocol):
-    """A sum over a vehicle's samples in a HAT, additive over parts of them; different columns have different names."""
+    """Additive sum over a vehicle's samples in a HAT, with a unique name."""
 
     @property
     def name(self) -> str: ...
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        """Adds up grid steps by group: int64 (groups,) or (groups, K), zero for a group without samples."""
+        """Adds up grid steps by group, int64 (groups,) or (groups, K)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class PowerSum:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Samples in each of so many equally wide bins of [0, U]: bin floor(steps bins / upper_steps), U in the last."""
+    """Samples per equal-width bin of [0, U]; U falls into the last."""
 
     bins: int
     upper_steps: int
@@ -59,7 +59,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Samples in each of a few classes of values. edges: between them, in steps; an edge is in the class above it."""
+    """Samples per class of values; an edge, in steps, is in the class above."""
 
     edges: tuple[int, ...]
     name: str = "classes"
@@ -87,7 +87,7 @@ def moments(*sums: PowerSum) -> Needs:
 
 
 def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
-    """Lists the needs of a statistic of histograms; its mechanisms have the number of bins as an option, `bins`."""
+    """Lists the needs of a histogram statistic; its mechanisms have an option `bins`."""
     bins = getattr(mechanism, "bins", None)
     if not isinstance(bins, int):
         raise TypeError(f"{mechanism.name} does not say how many bins it needs")
@@ -97,7 +97,7 @@ def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """One thing that is published of a statistic: a number with an interval, or a list of numbers."""
+    """Published output of a statistic: a number with interval, or a list."""
 
     name: str
     unit: str = VALUE
@@ -106,7 +106,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistic:
-    """A registry entry.
+    """Registry entry of a statistic.
 
     outputs: the first is a number, a row's value. default: mechanism. forecast_unit: of plans and forecasts, where it
     is not the value's. weighs_as: error that suppression counts. takes_caps: whether a cap on counts lessens a
@@ -141,11 +141,11 @@ class Statistic:
 
     @property
     def extras(self) -> tuple[Output, ...]:
-        """The outputs that rows have columns of their own for."""
+        """Outputs with separate columns in rows."""
         return self.outputs if len(self.outputs) > 1 else ()
 
     def place(self, output: Output) -> int:
-        """Indexes an output among those of its kind, numbers or lists, as `dpops.estimate` stores them."""
+        """Indexes an output among numbers or among lists, as `dpops.estimate` stores them."""
         return [same_kind for same_kind in self.outputs if same_kind.is_list == output.is_list].index(output)
 
 
@@ -181,7 +181,7 @@ _ALL = (
 
 
 COUNT = Statistic(name="count", needs=moments(), outputs=(Output("count", SHARE),), default="levels")
-"""Of what `levels` alone releases: no mechanism of HATs does."""
+"""Released by `levels` alone, by no mechanism of HATs."""
 
 
 def registered() -> dict[str, Statistic]:
@@ -190,13 +190,13 @@ def registered() -> dict[str, Statistic]:
 
 
 def named(name: str) -> Statistic:
-    """Finds a statistic by its name, as ledgers and result files have it."""
+    """Returns a statistic by its name in ledgers and result files."""
     return COUNT if name == COUNT.name else registered()[name]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedStatistic:
-    """One statistic of a specification. share: of the HAT's epsilon; shares add up to 1.
+    """One statistic of a specification, with its share of a HAT's epsilon.
 
     >>> from dpops import Grid, registered
     >>> mean = RequestedStatistic("mean", registered()["baseline"](), Fraction(1))
@@ -216,12 +216,12 @@ class RequestedStatistic:
         return named(self.name)
 
     def columns(self, grid: Grid) -> Mapping[str, Column]:
-        """Lists the columns that it needs of samples, by the field of `Totals` that takes each."""
+        """Lists needed columns of samples by their field of `Totals`."""
         return self.statistic.needs(self.mechanism, grid)
 
 
 def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
-    """Raises ValueError for a mechanism that gives other outputs than the statistic has, or in another order."""
+    """Raises ValueError unless mechanism and statistic have equal outputs, in order."""
     outputs, columns = mechanism.outputs, tuple(output.name for output in statistic.extras)
     if outputs != columns:
         output_text, column_text = (", ".join(names) or "one number" for names in (outputs, columns))
@@ -229,7 +229,7 @@ def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
 
 
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:
-    """Lists the columns that some statistics need, by name. Raises ValueError where two of one name differ."""
+    """Lists needed columns by name. Raises ValueError where two of one name differ."""
     columns: dict[str, Column] = {}
     for statistic in requested:
         for column in statistic.columns(grid).values():
@@ -239,5 +239,5 @@ def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Col
 
 
 def extras_of(names: Sequence[str]) -> tuple[Output, ...]:
-    """Lists the further columns that rows of some statistics have, in the statistics' order."""
+    """Lists the extra output columns of statistics, in order, each once."""
     return tuple(dict.fromkeys(output for name in names for output in named(name).extras))

@@ -1,4 +1,4 @@
-"""Small values that all rooms share: arrays, the grid, public counts; and rationals as texts and floats, remembered."""
+"""Shared small types: arrays, grid, public counts; cached conversions of rationals."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,11 +18,11 @@ Scope = Literal["slot", "period"]
 
 
 class CountsKnown(NamedTuple):
-    """Public counts of a HAT, for plans under counts-public: the type of a plan's input tells its adjacency.
+    """Public counts of a HAT, the input of plans under counts-public.
 
-    Where they are secret, it sees public facts alone (`dpops.levels.BoundsOnly`), and there is no count to be read.
-    counts: int64 (users,), samples kept per user, each >= 1, in canonical order. reported: samples that the HAT's true
-    value is over; more than counts.sum() where a cap dropped some.
+    Where counts are secret, plans see public facts alone (`dpops.levels.BoundsOnly`). counts: int64 (users,), samples
+    kept per user, each >= 1, in canonical order. reported: samples that the HAT's true value is over; more than
+    counts.sum() where a cap dropped some.
 
     >>> CountsKnown.all_of(np.array([5, 3, 1])).reported
     9
@@ -39,7 +39,7 @@ class CountsKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The public integer grid of a bounded quantity: values are 0, 1, .., upper_steps, each worth `step` units.
+    """Public integer grid of a bounded quantity: 0, 1, .., upper_steps, in `step` units.
 
     >>> Grid(step=Fraction(1, 100), upper_steps=6_500).upper
     Fraction(65, 1)
@@ -58,12 +58,12 @@ class Grid:
 
 @lru_cache(maxsize=4096)
 def fraction(text: str) -> Fraction:
-    """Reads a rational number from its text, remembered: the plans of a release share a few."""
+    """Reads a rational number, cached: the plans of a release share a few."""
     return Fraction(text)
 
 
 def number(value: Fraction) -> float:
-    """Computes float(value), remembered: the plans of a release share a few, and a fraction takes its time."""
+    """Computes float(value), cached because fractions are slow."""
     return _number(*value.as_integer_ratio())
 
 
@@ -73,7 +73,7 @@ def _number(numerator: int, denominator: int) -> float:
 
 
 def text(value: Fraction) -> str:
-    """Writes str(value), remembered likewise."""
+    """Writes str(value), cached likewise."""
     return _text(*value.as_integer_ratio())
 
 

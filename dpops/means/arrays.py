@@ -20,7 +20,7 @@ AT_LEAST_BETWEEN = 0.2
 another, and a forecast that takes them as independent promises intervals that are too short."""
 
 FEW = 8
-"""Up to so many arrays a forecast lets the mean of the HAT vary."""
+"""Most arrays for which a forecast varies the HAT's mean."""
 
 Rule = Literal["median", "argmax", "opt", "convex"] | int
 """How the array length m_UB is chosen from public counts, or the length itself."""
@@ -220,7 +220,7 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
 
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
-"""What a plan says of its HAT and arrays, in this order."""
+"""Facts of a plan about its HAT and arrays, in this order."""
 
 
 class PlannedHats(NamedTuple):

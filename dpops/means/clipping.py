@@ -113,7 +113,7 @@ def _scale(low: int, high: int, plan: Plan) -> Fraction:
 
 
 _POINTS = 16
-"""A forecast stands each quantile's law by so many points of equal probability."""
+"""Equally likely points that stand for a quantile's law in a forecast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

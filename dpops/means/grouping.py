@@ -19,8 +19,7 @@ from dpops.types import Int64s
 class Grouping:
     """Pieces of users in arrays: user, array and slots per piece, sorted by array.
 
-    A user may own several pieces. fills: slots in use per array; its size is the number of arrays (K; K-bar for
-    BestFit).
+    A user may own several pieces. fills: slots in use per array; its size is the number of arrays, K or K-bar.
     """
 
     user: Int64s
@@ -44,7 +43,7 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
     if arrays == 0:
         raise ValueError(f"wrap-around: {int(end[-1])} samples cannot fill one array of m_ub={m_ub}")
     start = end - samples
-    first, last = start // m_ub, (end - 1) // m_ub  # as kept <= m_ub, a user touches one array or two
+    first, last = start // m_ub, (end - 1) // m_ub  # as samples <= m_ub, a user touches one array or two
     split = last > first
     user = np.concatenate([np.arange(counts.size), np.flatnonzero(split)])
     array = np.concatenate([first, last[split]])

@@ -19,7 +19,7 @@ Entropy = Callable[[int], bytes]
 """Gives that many random bytes. `os.urandom` everywhere but in tests and simulation."""
 
 Rate = Callable[[int], tuple[Fraction, Fraction]]
-"""Bounds a rate from below and above, by so many binary digits of what it is made of. Both are >= 0."""
+"""Bounds a rate from below and above, both >= 0, by that many binary digits of its parts."""
 
 CHUNK = 1 << 15
 """Entries that are drawn at a time: what fits into a core's cache."""
@@ -29,7 +29,7 @@ _SURE = 2.0**-36
 _RUNS = 44
 """The longest run of exp(-1) that a word can tell: exp(-45) is below 2**-64."""
 _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[])
-"""However a program that draws has set its own decimals: with a narrower range exp(-30) would be 0."""
+"""Independent of the calling program's decimal context, in whose range exp(-30) could be 0."""
 
 
 class Words:

@@ -183,7 +183,7 @@ def upper_of(plan: Plan) -> float:
 
 
 SIZES = np.geomspace(1e-6, 100.0, 65)
-"""Sizes of the noise for which errors are found once; between them they are interpolated."""
+"""Noise sizes, in the law's unit, whose errors are simulated once; others are interpolated."""
 
 _DRAWS = 48
 

@@ -209,7 +209,7 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """Computes the standard error of e2 - 2 m e1 at m = centre."""
-    places = np.arange(1.0, law.weights.shape[1] + 1)
+    places = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t)
     first, second = (law.weights @ np.stack([2 * places, np.full(places.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))
     square, cross, plain = (float((law.variances * left_sum * right_sum).sum()) for left_sum, right_sum in pairs)
