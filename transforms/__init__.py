@@ -1,1 +1,1 @@
-"""The road of an event as Beam transforms, with the pure functions they call, the input layouts and the ledger."""
+"""Beam transforms from event to release, their pure functions, input layouts and the ledger."""

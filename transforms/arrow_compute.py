@@ -1,4 +1,4 @@
-"""Arrow's functions, imported when the first is called: who decodes typed columns calls none, and begins sooner."""
+"""Arrow's compute functions, imported at the first call to save start-up time."""
 
 from typing import Any
 

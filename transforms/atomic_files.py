@@ -1,4 +1,4 @@
-"""Files written whole or not at all, by one writer at a time; and an operator's small files, read whole."""
+"""Atomic writes by one writer at a time, and bounded reads of small files."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ _LOOK_EVERY_S = 0.02
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lets one writer at a time into a folder. On leaving, the names in it are on disk. Raises OSError."""
+    """Locks a folder for one writer; syncs its names on exit. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle, folder)
@@ -42,10 +42,10 @@ def _lock(handle: int, folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Makes a new file that takes the path's place when the block ends well. The caller holds the folder's lock.
+    """Creates a file that replaces `path` on success; the caller holds the folder's lock.
 
-    What lies where the new file is made, a killed writer's part or a planted link, is removed and never followed.
-    What lies at the path and is neither a file nor a link is left: as root /dev/null could be replaced. Raises OSError.
+    A killed writer's part or a planted link is removed and never followed. What is at the path and neither a file nor a
+    link is left: as root, /dev/null could be replaced. Raises OSError.
     """
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -65,16 +65,15 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, data: bytes, check: Callable[[], None] | None = None, *, mode: int = 0o666) -> None:
-    """Writes a file that appears whole under its name, or not at all, and is on disk then.
+    """Writes a file that appears complete under its name or not at all, synced.
 
     Args:
-        path: In a folder that is there. A planted link is not followed, and what is no regular file is left.
-        data: All that the file holds.
-        check: Called while the folder is locked, before anything is written; what it raises leaves all as it is.
-        mode: Who may read it, less what the process's mask takes away.
+        path: Existing folder's file. Links are not followed; anything but a regular file is refused.
+        check: Called under the folder's lock before writing; its exception leaves all unchanged.
+        mode: Permissions, less the process's umask.
 
     Raises:
-        OSError: The disk, or who has locked the folder, does not take it.
+        OSError: The disk or the folder's lock refuses.
 
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"
@@ -95,7 +94,7 @@ def write_whole(path: Path, data: bytes, check: Callable[[], None] | None = None
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """Raises OSError, also for what is no regular file (at once: it is not opened to wait) and for a larger one."""
+    """Reads a regular file; raises OSError for a larger or irregular one, without blocking."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
@@ -107,8 +106,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 
 def read_text(path: Path, most_bytes: int) -> str:
-    """Reads UTF-8, without the mark that editors and spreadsheets on Windows put first. Raises OSError likewise, also
-    for other bytes."""
+    """Reads UTF-8 text without a byte order mark; raises OSError for other bytes."""
     try:
         return read_regular(path, most_bytes).decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -116,7 +114,7 @@ def read_text(path: Path, most_bytes: int) -> str:
 
 
 def is_skipped(name: str) -> bool:
-    """Recognises names of files that systems and jobs leave beside those of a feed.
+    """Recognises hidden and job files beside a feed's.
 
     >>> [is_skipped(name) for name in ("2026/bus.csv", "_SUCCESS", "__MACOSX/._bus.csv", ".part")]
     [False, True, True, True]

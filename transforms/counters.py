@@ -32,7 +32,7 @@ def new(period: str) -> str:
 
 
 def stopped(period: str) -> str:
-    """Names the counter of a period of which only the number of vehicles is released, for it is far too small."""
+    """Names the counter of a period stopped after its count of vehicles."""
     return f"{STOPPED}{period}"
 
 

@@ -1,4 +1,4 @@
-"""Errors of the road, in words that show nothing of its input; and which extra brings a package that is missing."""
+"""Errors that show nothing of the input, and extras that bring missing packages."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -6,9 +6,9 @@ from importlib.util import find_spec
 
 
 class StepError(Exception):
-    """A step cannot go on with a file; the message names the file and what is wrong, and shows nothing of its content.
+    """Processing error that names a file and its fault, and shows no content.
 
-    Beam makes a RuntimeError of other exceptions of input and output, and adds its step's name to their messages.
+    Not an OSError: Beam wraps those in RuntimeError and adds its step's name.
     """
 
     _tagged_with_step = True  # Beam leaves it alone
@@ -25,7 +25,7 @@ def reason_of(error: OSError) -> str:
 
 
 def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
-    """Suggests, for the end of a message, the known name that a mistaken one resembles; empty where none does."""
+    """Suggests the known name closest to a mistaken one, as an error's suffix."""
     names = {name.lower(): name for name in choices}
     matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""
@@ -54,7 +54,7 @@ def advice(extra: str) -> str:
 
 
 def missing(error: Exception) -> MissingExtra | None:
-    """Names the extra of a package that an import did not find; None for other errors, and where no extra brings it."""
+    """Maps a failed import to the extra that brings the package, or None."""
     if not isinstance(error, ModuleNotFoundError):
         return None
     name = next((package for package in EXTRA_OF if f"{error.name}.".startswith(f"{package}.")), None)
@@ -62,7 +62,7 @@ def missing(error: Exception) -> MissingExtra | None:
 
 
 def require(package: str) -> None:
-    """Raises MissingExtra where a package of EXTRA_OF is not installed: before anything is spent, not when it is used.
+    """Raises MissingExtra for a package of EXTRA_OF that is not installed.
 
     Example:
         >>> require("matplotlib")

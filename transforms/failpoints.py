@@ -1,7 +1,4 @@
-"""Named places along the road where a test may make something happen, to prove that nothing is lost or released twice.
-
-Where no test asks for anything, nothing happens.
-"""
+"""Named failpoints at which tests inject faults, to prove nothing lost or released twice."""
 
 import os
 import signal
@@ -32,7 +29,7 @@ _passed: dict[str, int] = {}
 
 
 def failpoint(name: str) -> None:
-    """Does what a test chose, and ends the process like `kill -9` where HATSTREAM_FAILPOINT=name:n says so."""
+    """Runs a test's action, or kills the process where HATSTREAM_FAILPOINT=name:n matches."""
     killed_at, file = os.environ.get(VARIABLE), os.environ.get(FILE_VARIABLE)
     if killed_at is None and _action is None and file is None:
         return

@@ -1,6 +1,6 @@
-"""Imports Beam without its connectors to other systems, a third of the time that its import takes. Import this first.
+"""Imports Beam without connectors to other systems, in a third of the time.
 
-Only for a process that runs its own pipelines: `beam.io` lacks there what is left out, unless it is imported by name.
+Import this first, and only in a process that runs its own pipelines: `beam.io` lacks what is left out.
 """
 
 import sys

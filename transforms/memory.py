@@ -1,4 +1,4 @@
-"""What becomes of memory that a process has freed: it is kept for the next batch."""
+"""Tuning of glibc's allocator to reuse freed memory."""
 
 import ctypes
 from contextlib import suppress
@@ -9,9 +9,7 @@ _LARGEST_BYTES = 32 << 20  # the most that glibc takes; larger arrays are given 
 
 
 def keep_freed_memory() -> None:
-    """Keeps what this process frees, where its allocator is glibc's. Columns of batches are large, and freed and asked
-    for again all the time: given back to the system, each page of them costs a fault, up to a fifth of a release's
-    time."""
+    """Makes glibc reuse freed memory: page faults take a fifth of a release's time."""
     with suppress(AttributeError, OSError):  # of another libc
         libc = ctypes.CDLL(None)
         libc.mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)

@@ -1,4 +1,4 @@
-"""Places of values among the distinct ones, one key for two columns of integers, and choices that follow no order."""
+"""Codes of distinct values, packed keys of two columns, and order-free choices."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ _DIGIT_BITS = 16  # of unsigned integers that numpy sorts by counting when the s
 
 
 class DistinctValues(NamedTuple):
-    """values: the distinct ones of a column, ascending. code: of each entry the place of its value among them."""
+    """Ascending distinct values of a column, and each entry's code among them."""
 
     values: Int64s
     code: Int64s
@@ -32,7 +32,7 @@ def places(column: Int64s) -> DistinctValues:
 
 
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
-    """Encodes pairs of two columns by the distinct ones. A value: first code * second.values.size + second code."""
+    """Encodes pairs of two columns as first code * second.values.size + second code."""
     key = first.code * second.values.size + second.code
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
@@ -56,12 +56,12 @@ def _digits(column: DistinctValues) -> list[NDArray[Any]]:
 
 
 def by_both(first: DistinctValues, second: Int64s) -> Int64s:
-    """Sorts entries by the first, then the second: quickly where they come by the second, as tallies do by vehicle."""
+    """Sorts entries by first, then second; fast where already sorted by second."""
     return np.lexsort((second, *_digits(first)))
 
 
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
-    """Makes keys in the order of both columns, of up to 2^31 entries and 2^25 distinct values of the first."""
+    """Packs two columns into ordered keys; at most 2^31 entries, 2^25 first values."""
     if not second.size:
         return np.zeros(0, np.int64)
     major = first if isinstance(first, DistinctValues) else places(first)
@@ -73,7 +73,7 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
 
 
 def ascending(key: Int64s, first: DistinctValues) -> Int64s:
-    """Sorts keys, packed of `first` first; in a third of the time where a vehicle's reports are nearly in order."""
+    """Sorts keys packed by `first`; three times faster on nearly ordered reports."""
     low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
     by_first = np.argsort((first.code >> low_bits).astype(np.uint16), kind="stable")
     return np.sort(key[by_first], kind="stable")

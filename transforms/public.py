@@ -1,8 +1,8 @@
-"""What may leave, by type: public facts, and what is for the operator alone.
+"""Types of output: public facts, and values for the operator alone.
 
-A sink and a public summary take `Fact`s. What depends on who reported, or on whether an input is the same as before, is
-an `Operator`: no fact, without a text or JSON of its own, so that no sink, summary or log takes it, and opened where
-the operator's part is made or the account's adjacency makes it public.
+Sinks and public summaries take `Fact`s. A value that depends on who reported, or on whether an input changed, is an
+`Operator`: without text or JSON, so that nothing prints it, and opened only for the operator or where the adjacency
+makes it public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ Fact = None | bool | int | float | str | datetime | Sequence["Fact"] | Mapping[s
 if TYPE_CHECKING:
 
     class EntryNumber:
-        """The number of an entry in the ledger, which counts audit events too: an int that is no fact for mypy.
+        """Sequence number of a ledger entry; no Fact, since it counts audit events too.
 
-        0 stands for no entry. The place of a stage among its specification's is public, see `recorded.units.counted`.
+        0 stands for no entry. A stage's ordinal in its specification is public, see `recorded.units.counted`.
         """
 
         def __init__(self, number: int, /) -> None: ...
@@ -44,7 +44,7 @@ class Operator(Generic[T_co]):
         self._kept = value
 
     def opened(self) -> T_co:
-        """Returns the value, for the operator's part of a summary or where the account's adjacency makes it public."""
+        """Returns the value, for operators or where the adjacency makes it public."""
         return self._kept
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class Operator(Generic[T_co]):
 
 
 class Summary(NamedTuple):
-    """Result of a run: a public part, and one for the operator alone, or None."""
+    """Result of a run: a public part, and an operator's part or None."""
 
     public: Mapping[str, Fact]
     operator_only: Operator[Mapping[str, Fact]] | None = None

@@ -1,7 +1,7 @@
-"""Everything that crosses between stages, and its keys: polls, batches, packed columns, refused rows, slots, estimates.
+"""Records that cross between stages: polls, batches, packed columns, refusals, slots, estimates.
 
-What crosses a group-by has a key of integers or text and a value of bytes: coders that every engine knows, and that
-give equal keys equal bytes. The bytes are Arrow streams with named columns (transforms.wire), or JSON.
+Across a group-by, keys are integers or text and values bytes (Arrow streams of transforms.wire, or JSON): every engine
+has their coders, and equal keys have equal bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,11 +50,11 @@ KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
 
 
 class Messages(NamedTuple):
-    """One poll of a partition. timestamps_ms: -1 where none. refused: further messages with a producer's time."""
+    """Messages of one poll of a partition."""
 
     payloads: list[bytes]
-    timestamps_ms: Int64s
-    refused: int = 0
+    timestamps_ms: Int64s  # -1 where none
+    refused: int = 0  # further messages with a producer's time
 
 
 BY_KEY: Final = 1 << 30  # in the place of a latitude, beyond the poles: the longitude is the number of a public key
@@ -62,20 +62,15 @@ NO_HEADING: Final = -1  # in the place of a heading, where a row does not say wh
 
 
 class Observations(NamedTuple):
-    """Accepted rows, one entry each.
+    """Columns of accepted rows, one entry each."""
 
-    vehicle: keyed hash. event_us: microseconds since 1970 UTC. lat_e7, lon_e7: position on the 1e-7 degree grid.
-    value: steps of the specification's grid, in [0, upper_steps]. slot_start_us: start of the event's slot. heading:
-    whole degrees clockwise from north, 0 to 359, or NO_HEADING.
-    """
-
-    vehicle: Int64s
-    event_us: Int64s
-    slot_start_us: Int64s
-    lat_e7: Int64s
+    vehicle: Int64s  # keyed hash
+    event_us: Int64s  # microseconds since 1970 UTC
+    slot_start_us: Int64s  # start of the event's slot
+    lat_e7: Int64s  # latitude, 1e-7 degrees; lon_e7: longitude
     lon_e7: Int64s
-    value: Int64s
-    heading: Int64s
+    value: Int64s  # steps of the specification's grid, in [0, upper_steps]
+    heading: Int64s  # degrees clockwise from north, 0 to 359, or NO_HEADING
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
         return Observations(*(column[chosen] for column in self))
@@ -90,12 +85,12 @@ class Refused(NamedTuple):
 
 
 class PackedEvents(NamedTuple):
-    """Observations of one slot, pane and vehicle shard on their way to a group-by. pane_s: start of the pane."""
+    """Observations of one slot, pane and vehicle shard, packed for a group-by."""
 
     key: SlotShard
     data: EventBytes
     rows: int
-    pane_s: int
+    pane_s: int  # start of the pane
 
 
 CONSENT: Final = UnitBytes(b"")
@@ -106,7 +101,7 @@ DEMAND: Final = "demand"
 
 
 class RecordedSlot(NamedTuple):
-    """One slot as the ledger returned it: its units, one per release shard, and the sequence number of each entry."""
+    """A slot's units as the ledger returned them, with their sequence numbers."""
 
     units: list[Unit]
     sequences: list[int]
@@ -114,36 +109,28 @@ class RecordedSlot(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HatColumns:
-    """Estimates in columns, an entry for each statistic of a HAT.
-
-    epsilon_slot: rational text, the most that a vehicle spends in the slot. vehicles, reports: as the HAT's plan has
-    them; None where they are secret or there is no plan. notes: further columns, of `transforms.sinks.rows.NOTES`.
-    spans: start and end of each, where they are not the slot's. geometries: GeoJSON of cells that are no H3 cells.
-    """
+    """Columns of estimates, one entry per statistic of a HAT."""
 
     cell: Sequence[str]
     statistic: Sequence[str]
     mechanism: Sequence[str]
-    epsilon_slot: Sequence[str]
+    epsilon_slot: Sequence[str]  # rational text: the most that a vehicle spends in the slot
     estimates: Estimates
-    vehicles: Sequence[int | None]
+    vehicles: Sequence[int | None]  # of the HAT's plan; None where secret or without plan
     reports: Sequence[int | None]
     notes: Mapping[str, Sequence[float | str | None]] = field(default_factory=dict)
-    spans: Sequence[tuple[str, str]] | None = None
-    geometries: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    spans: Sequence[tuple[str, str]] | None = None  # start and end, where they are not the slot's
+    geometries: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # GeoJSON of cells other than H3's
 
 
 class SlotEstimates(NamedTuple):
-    """All estimates of a slot. slot_start, slot_end: ISO 8601. is_live: made while the slot's period lasted.
-
-    product: name of a coarser product of a whole period: its rows have times of their own, and parent cells or "city".
-    """
+    """Estimates of a slot, or of a coarser product of a whole period."""
 
     spec_id: str
-    slot_start: str
+    slot_start: str  # ISO 8601, as slot_end
     slot_end: str
     unit: str
     statistics: tuple[str, ...]
     hats: HatColumns
-    is_live: bool = False
-    product: str = ""
+    is_live: bool = False  # estimated while the slot's period lasted
+    product: str = ""  # name of a coarser product: its rows have own times, and parent cells or "city"

@@ -1,6 +1,6 @@
-"""Silences Beam, which speaks as soon as it is imported and logs what it works on. Import this first.
+"""Silences Beam, which logs what it works on; import this first.
 
-Our own errors are worded in pipelines/cli.py; a log line is an output channel that carries nothing (docs/guarantee.md).
+A log line is an output channel that carries nothing (docs/guarantee.md).
 """
 
 import logging

@@ -1,7 +1,6 @@
-"""The body of the road: what is done with a file, a slot and a group of slots, whoever runs it.
+"""Pure functions on a file, a slot or a group of slots, without Beam.
 
-Pure functions on columns, which know no Beam. Each is handed `count`, which is told the road's counters by name: a
-process adds them up, an engine keeps them as metrics.
+Each takes `count`, a callback for counters by name: processes add them up, engines keep metrics.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +30,7 @@ Count = Callable[[str, int], object]  # called with the name of a counter, and h
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads a file, or a share of it, in batches; it may be in an object store. Raises UnreadableFile or StepError."""
+    """Reads batches of a file, local or remote. Raises UnreadableFile or StepError."""
     try:
         with fetched(path) if is_remote(path) else nullcontext(path) as local:
             yield from read_apart(layout, local, share)
@@ -42,7 +41,7 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
 
 
 def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | UnreadableFile | StepError]:
-    """Reads files, small ones of this machine as if they were one, and yields why one cannot be read."""
+    """Reads small local files as one; yields the error of each unreadable file."""
     together = joined_apart(layout, paths) if len(paths) > 1 else None
     if together is not None:
         yield from together
@@ -55,7 +54,7 @@ def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | Unre
 
 
 def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, dict[str, int]]:
-    """Checks and locates the rows of a batch, and counts those that are refused at each stage."""
+    """Checks and locates a batch's rows, counting refusals by stage and reason."""
     failpoint("read")
     observations, refused = parse(batch.table, rules)
     failpoint("parse")
@@ -83,7 +82,7 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
-    """Tallies packed events of a period by slot, with what is derived: the period's first slot, and a tally."""
+    """Tallies a period's packed events with derived values; yields (first slot, tally)."""
     ordered, without = derived_events(
         {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground
     )
@@ -107,7 +106,7 @@ def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, his
 
 
 def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
-    """Records units of one transaction and lists what the ledger returns, by slot; nothing where it refuses them."""
+    """Records units in one transaction; returns recorded slots, empty if refused."""
     record = record_units(units, account)
     for name, number in record.counts.items():
         count(name, number)
@@ -117,7 +116,7 @@ def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[Re
 def released(
     groups: Iterable[tuple[SlotShard, Tallies]], release: ReleaseKind, account: LedgerAccount, count: Count
 ) -> Iterator[SlotEstimates]:
-    """Draws, records and estimates group after group, until one must stop the run: that is counted."""
+    """Draws, records and estimates groups in turn, until one stops the run."""
     for group, tallies in groups:
         estimates = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
         if isinstance(estimates, Stopped):

@@ -1,4 +1,4 @@
-"""What is measured and released of a vehicle: the one place that says its name, its unit and the units of inputs."""
+"""The measured value: its name, unit, bounds, and units of inputs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,10 +26,9 @@ STANDARD_WIDTH = 65  # what learns knows values from 0 to this: bus speeds in km
 
 @dataclass(frozen=True)
 class Value:
-    """A bounded number that each report says. name: of the field of a row that holds it. unit: its own.
+    """A bounded number in each report: field name, unit, lower bound, grid above it.
 
-    lower: the least that it may be. grid: of what it is above that, in `unit`; public. scale: how much of `unit` one of
-    the standard scale is, on which `levels` works: its centres and spreads follow from a value's own bounds.
+    scale: size, in `unit`, of a step of the standard scale on which `levels` works.
 
     >>> delay = Value.between("delay", "min", Fraction(-5), Fraction(10))
     >>> delay.standard.upper, delay.shown(0.0), delay.shown(65.0), delay.width(65.0)

@@ -1,6 +1,6 @@
-"""How columns travel between stages that do not share memory: Arrow IPC, integers as narrow as they fit.
+"""Arrow IPC form of columns between processes, with integers as narrow as they fit.
 
-An engine sends what a group-by shuffles over the network and keeps it in checkpoints, so there it is packed by LZ4.
+Packed by LZ4 where an engine shuffles it over the network and keeps it in checkpoints.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,10 +30,10 @@ _UNPACKING = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out am
 
 
 class Events(NamedTuple):
-    """Observations of one slot and vehicle shard. offset_us: event time after the start of the slot."""
+    """Observations of one slot and vehicle shard."""
 
     vehicle: Int64s
-    offset_us: Int64s
+    offset_us: Int64s  # event time after the start of the slot
     lat_e7: Int64s
     lon_e7: Int64s
     cell: Int64s
@@ -45,17 +45,13 @@ class Events(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts and sums of vehicles in cells, one entry per (slot, cell, vehicle).
-
-    kept: samples that count. dropped: those that a cap left out. sums: what the kept ones add up to, by the names of
-    columns of statistics; int64 (entries,) or (entries, K).
-    """
+    """Counts and sums of vehicles in cells, one entry per (slot, cell, vehicle)."""
 
     slot_s: Int64s
     vehicle: Int64s
     cell: Int64s
-    kept: Int64s
-    dropped: Int64s
+    kept: Int64s  # samples within the cap
+    dropped: Int64s  # samples beyond the cap
     sums: Mapping[str, Int64s] = field(kw_only=True)
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s | slice") -> "Tally":
@@ -68,7 +64,7 @@ class Tally:
 
 
 class Samples(NamedTuple):
-    """Single samples, where a cap has yet to choose among them; by (vehicle, cell). The lowest ranks stay."""
+    """Candidate samples for a cap, by (vehicle, cell); the lowest ranks stay."""
 
     vehicle: Int64s
     cell: Int64s
@@ -83,7 +79,7 @@ PARTIAL_LAYOUT = 2  # of what engines keep of open slots: a savepoint fits the l
 
 
 class Heard(NamedTuple):
-    """When each vehicle of a pane, in rising order, was first and last heard of in it, after the start of the slot."""
+    """First and last event time per vehicle of a pane, after the slot's start."""
 
     first_us: Int64s
     last_us: Int64s
@@ -94,19 +90,15 @@ NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
 
 
 class Partial(NamedTuple):
-    """Counts and sums of one pane of a slot, one entry per (vehicle, cell), in that order.
-
-    reported: samples, duplicates left out. sums: without a cap; samples: with one, the candidates. late: events that
-    came when their panes were over; they are in no entry yet.
-    """
+    """Counts and sums of one pane, one entry per sorted (vehicle, cell)."""
 
     vehicle: Int64s
     cell: Int64s
-    reported: Int64s
-    sums: Mapping[str, Int64s]
-    samples: Samples
+    reported: Int64s  # samples without duplicates
+    sums: Mapping[str, Int64s]  # without a cap
+    samples: Samples  # with a cap: its candidates
     heard: Heard = NO_HEARD
-    late: Events = NO_EVENTS
+    late: Events = NO_EVENTS  # events after their panes closed, in no entry yet
 
 
 def joined(parts: Sequence[Tally]) -> Tally:
@@ -120,23 +112,23 @@ def joined(parts: Sequence[Tally]) -> Tally:
 
 
 def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
-    """Yields the entries of each slot, with its start. rows: in the order of slots."""
+    """Splits rows, sorted by slot, into (slot start, entries)."""
     slots, first = np.unique(rows.slot_s, return_index=True)
     for slot_s, (start, stop) in zip(slots.tolist(), pairwise([*first.tolist(), rows.slot_s.size]), strict=True):
         yield slot_s, rows.take(slice(start, stop))
 
 
 class Exposure(NamedTuple):
-    """Counts each vehicle's HATs of a slot that draw a statistic, also of none: int64 (vehicles, statistics)."""
+    """Numbers of drawn HATs per vehicle and statistic, int64 (vehicles, statistics)."""
 
     vehicle: Int64s
     drawn: Int64s
 
 
 class WirePart(NamedTuple):
-    """Events of one slot, pane and vehicle shard. slot_s, pane_s: their starts, in seconds since 1970 UTC."""
+    """Packed events of one slot, pane and vehicle shard."""
 
-    slot_s: int
+    slot_s: int  # seconds since 1970 UTC, as pane_s
     pane_s: int
     shard: int
     data: EventBytes
@@ -150,7 +142,7 @@ def split(
     pane_s: int | None = None,
     packing: pa.ipc.IpcWriteOptions = DENSE,
 ) -> Iterable[WirePart]:
-    """Cuts a batch by slot, pane and vehicle shard. pane_s: length of panes, counted from the slot; None: the slot."""
+    """Splits a batch by slot, pane (None: the slot) and vehicle shard."""
     pane_us = observations.slot_start_us
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
@@ -171,8 +163,7 @@ def split(
 
 
 def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
-    """Yields each group's first entry, and its entries in their order; stretches where they lie together already, as in
-    a file by time."""
+    """Yields each group's first entry and its entries, as a slice where contiguous."""
     order = None
     if not (group[1:] >= group[:-1]).all():
         values, place = places(group)
@@ -185,7 +176,7 @@ def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
 
 
 def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
-    """Packs events: many of them densely by lists of their vehicles and cells, which takes less time than LZ4."""
+    """Packs events; large batches by dictionaries of vehicles and cells, faster than LZ4."""
     columns = {name: _array(column) for name, column in _by_name(events).items()}
     if packing is DENSE and events.vehicle.size >= MANY:
         columns |= {"vehicle": _coded(events.vehicle), "cell": _coded(events.cell)}
@@ -204,7 +195,7 @@ def pack_tally(rows: Tally) -> TallyBytes:
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
-    """Packs four Arrow streams behind one another: entries, samples, when vehicles were heard of, late events."""
+    """Packs four Arrow streams in sequence: entries, samples, first and last times, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.heard, rows.late)
@@ -212,7 +203,7 @@ def pack_partial(rows: Partial) -> PartialBytes:
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
-    """Unpacks a pane. columns: those that the part was packed with, none where a cap has yet to choose."""
+    """Unpacks a pane's partial tally with the columns it was packed with."""
     source = pa.BufferReader(part)
     entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
@@ -271,7 +262,7 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
-    """Reads a column as (entries,), or (entries, K) of lists, in the type in which they came."""
+    """Reads a column as (entries,), or (entries, K) of lists, keeping its type."""
     if pa.types.is_dictionary(column.type):
         return _values(column.dictionary).take(_values(column.indices))
     if pa.types.is_fixed_size_list(column.type):
@@ -286,7 +277,7 @@ def _array(column: Int64s) -> pa.Array:
 
 
 def _coded(column: Int64s) -> pa.Array:
-    """Makes a list of the values and of each entry the place in it, where most values come more than twice."""
+    """Dictionary-encodes a column whose values repeat at least twice on average."""
     values, place = places(column)
     if 2 * values.size > place.size:
         return _array(column)

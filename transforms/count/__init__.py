@@ -1,1 +1,1 @@
-"""By vehicle: what each vehicle did in each cell, and how columns travel between stages."""
+"""Tallies of vehicles in cells, and the form in which columns travel between stages."""

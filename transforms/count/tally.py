@@ -1,4 +1,4 @@
-"""By vehicle, pane by pane: duplicates dropped, contributions counted and capped, values summed per (vehicle, cell)."""
+"""Tallies per vehicle and cell, pane by pane, with duplicates dropped and contributions capped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from transforms.wire import NO_SAMPLES, S_US, Events, Heard, Partial, Samples, T
 
 @dataclass(frozen=True)
 class ContributionBound:
-    """Most cells that a vehicle keeps in a slot, and most samples that it keeps in each of them."""
+    """Contribution bound of a vehicle in a slot: cells, and samples in each."""
 
     max_cells: int
     max_samples: int
@@ -47,18 +47,18 @@ class Admitted(NamedTuple):
 
 
 def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
-    """Tallies one slot and vehicle shard; the result is the same for every order, split and merge of the events.
+    """Tallies one slot and vehicle shard, whatever the order or split of events.
 
     An observation is identified by (vehicle, event time), and by its public key if it has one. Of several, the smallest
-    position stays, of these the first of the places that headings led to, and the value decides only then, so that no
-    value decides a place or a count.
+    position stays, then the first of the places that headings led to, then the smallest value: so no value decides a
+    place or a count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
     return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
 
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
-    """Counts the contributions of one pane of a slot, which must hold all events of any (vehicle, event time) in it."""
+    """Counts one pane's contributions; all events of a (vehicle, event time) are in it."""
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
@@ -76,7 +76,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
 def merge_panes(
     partials: Sequence[Partial], slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
 ) -> Tally:
-    """Tallies a slot and vehicle shard from its panes, at least one: the same however it was cut into panes."""
+    """Merges panes (at least one) into a slot and vehicle shard's tally."""
     rows = _added_up(partials)
     sums, samples = rows.sums, rows.reported
     if cap is not None:
@@ -103,10 +103,10 @@ def heard(events: Events) -> Heard:
 
 
 def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
-    """Counts the late events of a slot and vehicle shard that are no copies of what its panes have counted.
+    """Counts late events of a slot and vehicle shard that repeat no counted event.
 
-    Panes do not keep what they counted, only when each vehicle was first and last heard of. A late event from within
-    that time may be a copy, and is refused; any other is none, such as those of a time without a network.
+    Panes remember only each vehicle's first and last event time: a late event between the two may be a copy, and is
+    refused.
     """
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
     if not late.vehicle.size:
@@ -128,7 +128,7 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """Merges rows into one per (vehicle, cell); puts its samples behind one another in the rows' order."""
+    """Merges rows into one per (vehicle, cell), concatenating samples in row order."""
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))
@@ -148,7 +148,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
 
 def distinct(events: Events) -> tuple[Events, int]:
-    """Keeps each (vehicle, event time) once, see `tally`, in the order of the events, and counts those left out."""
+    """Drops duplicates of (vehicle, event time), see `tally`, keeping order; counts them."""
     stays, duplicates = _distinct(events, places(events.vehicle))
     return (events.take(stays), duplicates) if duplicates else (events, 0)
 
@@ -172,7 +172,7 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
-    """Picks samples of lowest rank in each row, which a cap may let stay. row: of each event, among (vehicle, cell)."""
+    """Picks samples of lowest rank in each (vehicle, cell) row, candidates for the cap."""
     order = np.argsort(row, kind="stable")
     vehicle, offset_us, _, _, cell, value = (column[order] for column in events)
     # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
@@ -182,13 +182,10 @@ def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
 
 
 class Ordered(NamedTuple):
-    """All events of a period, or of some of its vehicles, each (vehicle, event time) once, in ascending order of these.
-
-    slot_s: start of the slot of each, in seconds since 1970 UTC.
-    """
+    """Distinct events of a period or of some of its vehicles, by (vehicle, time)."""
 
     events: Events
-    slot_s: Int64s
+    slot_s: Int64s  # start of each event's slot, in seconds since 1970 UTC
     duplicates: int
 
     @property
@@ -201,14 +198,14 @@ class Ordered(NamedTuple):
 
 
 class WithSpeeds(NamedTuple):
-    """ordered: the events that have a speed. without: how many of the others, by reason."""
+    """Events with a derived speed, and numbers of those without, by reason."""
 
     ordered: Ordered
     without: dict[str, int]
 
 
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> WithSpeeds:
-    """Derives what events lack. slots: as of `in_order`. ground: by which their places were found without a heading."""
+    """Derives missing speeds and headings of a period's events, by start of slot."""
     ordered = in_order(slots)
     if rules.turning is not None:
         ordered = with_derived_headings(ordered, rules.turning, ground)
@@ -218,10 +215,7 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
 
 
 def in_order(slots: Mapping[int, Events]) -> Ordered:
-    """Sorts a period's distinct events by vehicle and time: the same however they were split or ordered.
-
-    slots: all events of a period, or of some of its vehicles, by the start of their slot in seconds since 1970 UTC.
-    """
+    """Sorts a period's distinct events by vehicle and time, whatever their split."""
     by_slot = {slot_s: distinct(events) for slot_s, events in slots.items()}
     if not by_slot:
         nothing = np.zeros(0, np.int64)
@@ -243,7 +237,7 @@ def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Groun
 
 
 def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> WithSpeeds:
-    """Sets each event's value to the speed on the way to it; drops events without one."""
+    """Replaces values by speeds derived from positions; drops events without one."""
     speeds = derived_speeds(ordered.positions, limits, grid)
     moving = ordered.events.take(speeds.rows)._replace(value=speeds.steps)
     return WithSpeeds(ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without)
