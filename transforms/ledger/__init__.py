@@ -1,6 +1,6 @@
-"""The ledger: accounts, debits and releases, written once, chained by hash.
+"""Ledger: accounts, debits and releases, written once and chained by hashes.
 
-What is in it is imported when it is asked for: a process that only draws opens no ledger, and needs no database.
+Submodules are imported on use: a process that only draws needs no database.
 """
 
 from importlib import import_module

@@ -1,9 +1,9 @@
-"""The ledger's one table, only ever appended to: each entry is hashed together with the hash of the one before.
+"""Append-only table of the ledger, each entry hashed with its predecessor's hash.
 
-Whoever can write to the database could go on with the chain. So an entry of an account whose key is at hand is also
-signed: its `hash` is the hash, a dot, and an HMAC with a key derived from the account's. Once an account has a signed
-entry, all that follow must be; entries from before that (a ledger of an older version) stay as they are. That the head
-file is signed too is said in the entry that opens an account, or in one of kind `signed` of an older account.
+Whoever can write to the database could continue the chain. So an entry of an account whose key is at hand is signed:
+its `hash` is the hash, a dot, and an HMAC with a key derived from the account's. After an account's first signed entry
+all must be; older ones stay. The entry that opens an account, or one of kind `signed`, records that the head file is
+signed.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def tip(db: sa.Connection) -> Tip:
 
 
 def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
-    """Continues the chain by these entries, in one statement. The caller has waited for all other writers."""
+    """Appends entries to the chain in one statement; the caller holds the lock."""
     if not new:
         return
     _, sequence, last_hash = tip(db)
@@ -167,9 +167,9 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
 
 
 def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """Reads some entries of the chain in its order, and compares their signatures again.
+    """Reads selected entries in chain order and verifies their signatures again.
 
-    Between two looks at the whole chain somebody may have written what was never released.
+    Somebody may have written what was never released since the last walk of the chain.
     """
     rows = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
     since = {account: signed_since(db, account) for account in {entry["account"] for entry in rows}}
@@ -205,7 +205,7 @@ def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
 def check(
     entry: Mapping[str, Any], since: int | None, signature: Signature | None, content: bytes | None = None
 ) -> None:
-    """Refuses an entry written without the key. since: the account's first signed entry. content: its `_content`."""
+    """Refuses an unsigned entry after `since`, the account's first signed one."""
     if since is None or entry["seq"] < since:
         return
     plain, _, sign = entry["hash"].partition(".")

@@ -22,10 +22,9 @@ _Told = Claim | tuple[str, str, int]  # what a stored plan says of its claim: se
 
 
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
-    """Raises LedgerError for the first slot or period whose debit is below what its plans claim.
+    """Raises LedgerError for the first slot or period debited less than claimed.
 
-    units: all of each slot, or of each period that was planned as a whole. counted: what the plans of one vehicle's
-    HATs claim together at most, where known.
+    units: complete slots or periods. counted: upper bound of a vehicle's claims over its HATs, where known.
     """
     groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for unit in units:
@@ -48,10 +47,10 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
 
 @dataclass
 class _Claimed:
-    """The units of one debit, added up. hats: of how many HATs the plans claim the same."""
+    """Sum of the units of one debit."""
 
     debits: dict[int, Accountant] = field(default_factory=dict)
-    hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)
+    hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)  # number of HATs by their claims
     rates: set[Fraction] = field(default_factory=set)
 
     def add(self, claimed: "ClaimedUnit") -> None:
@@ -74,10 +73,10 @@ class _Claimed:
         return min(self.rates, default=ZERO)
 
     def claim(self) -> Accountant:
-        """Adds up what the plans cost a vehicle: in as many HATs as were paid for, at least one, and in the dearest.
+        """Computes a vehicle's cost: the dearest HATs, as many as the debit paid for.
 
-        Where no epsilon of a HAT says how many these are, a vehicle is in all of them. Where of some HATs a part of the
-        statistics is drawn and the others are constants, many may have been paid for a little: then it is in one.
+        Without an epsilon per HAT a vehicle is in all of them. Where a HAT draws some of its statistics only, the debit
+        may have paid for many cheap ones: it counts as one.
         """
         hats: Counter[Accountant] = Counter()
         for claims, number in self.hats.items():
@@ -89,16 +88,15 @@ class _Claimed:
 
 
 class ClaimedUnit(NamedTuple):
-    """A unit, and what the plans of each of its HATs claim. kinds: one claim a statistic that has data; few, as HATs
-    claim alike. kind: which of them the plans of a cell do."""
+    """A unit, its HATs' distinct claims, and which of these each cell has."""
 
     unit: Unit
-    kinds: list[tuple[Claim, ...]]
-    kind: dict[str, int]
+    kinds: list[tuple[Claim, ...]]  # one claim per statistic with data
+    kind: dict[str, int]  # by cell
 
 
 def claims_of(unit: Unit) -> ClaimedUnit:
-    """Reads every plan's claim; plans that say the same are looked at once. Raises LedgerError, or PlanError."""
+    """Reads plans' claims, equal plans once. Raises LedgerError or PlanError."""
     try:
         if isinstance(unit, HatUnit):
             return _claims_of_hats(unit)

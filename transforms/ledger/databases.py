@@ -1,6 +1,6 @@
-"""The two databases a ledger may live in: how each is named, opened, queued for, and when trying again may help.
+"""Databases of a ledger, SQLite and PostgreSQL: URL, connection, write queue and retries.
 
-All SQL is in `transforms/ledger/ledger.py` and the same for both. docs/adr/0008 says why each queues as it does.
+All SQL is in `transforms/ledger/ledger.py`, the same for both; docs/adr/0008 has the reasons for each queue.
 """
 
 import os
@@ -68,7 +68,7 @@ def database_of(url: str) -> "Database":
 
 @dataclass(frozen=True)
 class SqliteFile:
-    """An SQLite file in WAL mode. One machine, one disk; nothing is tried again, for nothing is lost on the way."""
+    """An SQLite file in WAL mode on one machine's disk; failures are not retried."""
 
     path: Path
 
@@ -77,7 +77,7 @@ class SqliteFile:
         return str(self.path)
 
     def engine(self, *, read_only: bool) -> sa.Engine:
-        """Makes an engine whose transactions see one state of the ledger; those that may write queue as they begin."""
+        """Creates an engine with consistent snapshots; writers queue when a transaction begins."""
         connect = self._connect_to_read if read_only else self._connect
         engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"  # writers queue here, not in the middle of a transaction
@@ -109,11 +109,10 @@ class SqliteFile:
             raise LedgerError(f"the ledger {self.path} is not usable: it is no regular file")
 
     def _connect_to_read(self) -> sqlite3.Connection:
-        """Opens a connection that cannot write.
+        """Opens a read-only connection.
 
-        Beside a database in WAL mode even a reader makes files, with the database's permissions. Where nobody may
-        write to it these would stand in the way of later writers, and nothing moves: there SQLite is told to take it
-        as it is.
+        Even readers of a WAL database create files, with the database's permissions, which would block later writers
+        where the folder is read-only: there nothing changes, and SQLite opens it as immutable.
         """
         self._refuse_other_than_files()
         path = self.path

@@ -1,7 +1,7 @@
-"""The head file: what the newest entry of each ledger was, kept beside the key and outside the database.
+"""Head file: each ledger's newest entry, stored beside the key, outside the database.
 
-It is signed with a key derived from the account's. One of an older version has no signature; it is taken once for each
-ledger in it, and replaced: from then on the ledger's own signed entries say that its head is signed.
+Signed with a key derived from the account's. An older version's unsigned head is accepted once for each ledger in it,
+and replaced: later the ledger's signed entries say that its head is signed.
 """
 
 import hmac
@@ -27,7 +27,7 @@ HEAD_BYTES = 64 << 20
 
 
 class RememberedHead(TypedDict):
-    """The newest entry of a ledger, and its accounts. is_unsigned: of an older version, without a signature."""
+    """Newest entry of a ledger and its accounts; `is_unsigned` marks an older version's."""
 
     sequence: int
     hash: str
@@ -43,14 +43,14 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Head:
-    """A small JSON file: ledger (by the hash of its first entry) -> newest sequence, hash, accounts."""
+    """JSON file from genesis hash to a ledger's newest sequence number, hash and accounts."""
 
     def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
         """Opens a head file; without a signature it compares and signs nothing."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
     def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:
-        """Writes a head file that knows no ledger yet, or those of a copy. The caller holds the folder's lock."""
+        """Writes an empty head file, or a copy's ledgers; the caller holds the lock."""
         self._write(ledgers or {})
 
     def exists(self) -> bool:
@@ -63,11 +63,11 @@ class Head:
         return self._read()[0]
 
     def home(self, account: str) -> str | None:
-        """Returns the genesis of the one ledger in which the account was opened with this key."""
+        """Returns the genesis of the ledger in which this key opened the account."""
         return next((ledger for ledger, entry in self.read_all().items() if account in entry["accounts"]), None)
 
     def vouch(self, genesis: str) -> None:
-        """Signs what an older version remembered of a ledger, which was found to fit it."""
+        """Signs an older version's record of a ledger that matches it."""
         with locked(self._path.parent):
             ledgers = dict(self.read_all())
             ledgers[genesis] = _plain(ledgers[genesis])
@@ -89,7 +89,7 @@ class Head:
             self._write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:
-        """Reads the ledgers, and whether the file is signed. Raises LedgerError, also if another key signed it."""
+        """Reads ledgers and whether the file is signed. Raises LedgerError for another key."""
         try:
             data = read_regular(self._path, HEAD_BYTES)
             try:

@@ -1,7 +1,7 @@
-"""The ledger: one append-only, hash-chained table in which every slot of every specification is written once.
+"""Append-only, hash-chained ledger in which each specification's slot is written once.
 
-Accounts, specifications, released slots (which are also the debits) and audit events are entries of one chain. The
-head of the chain is kept outside the database too, so that a rolled-back copy is noticed.
+Accounts, specifications, released slots (also the debits) and audit events are entries of one chain; its head is also
+stored outside the database, so that a rolled-back copy is noticed.
 """
 
 import os
@@ -43,17 +43,17 @@ _Kind = TypeVar("_Kind", bound=Unit)
 
 
 class _Passing(LedgerError):
-    """The database could not do it this time; the same transaction, begun anew, may succeed."""
+    """Transient database error: the same transaction may succeed when run again."""
 
 
 class Ledger:
-    """One ledger database. Every public method is one transaction, or two; each raises LedgerError where it cannot."""
+    """A ledger database; each public method is a transaction, and raises LedgerError."""
 
     def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
-        """Opens a ledger. url: SQLite's or PostgreSQL's (`database_of`). head: keeps the chain's head outside of it.
+        """Opens a ledger by URL (`database_of`), with its head file.
 
-        signature: of the account's key; without it signatures are neither made nor compared.
-        read_only: looks at the ledger without writing to it or waiting for writers.
+        signature: by the account's key; None neither signs nor verifies. read_only: neither writes nor waits for
+        writers.
         """
         self.url, self._signature = url, signature
         self._head = Head(head, signature)
@@ -113,7 +113,7 @@ class Ledger:
         return self._write(account.name, open_or_lower)
 
     def check_account(self, account: Account) -> None:
-        """Refuses a release on an account that is not known here, or that does not match."""
+        """Refuses an account that this ledger lacks or has otherwise."""
         recorded, home = self._run(lambda db: (spending.known_account(db, account.name), self._home(db, account.name)))
         if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
@@ -133,7 +133,7 @@ class Ledger:
         return self._run(lambda db: [spending.known_account(db, name) for name in db.execute(names).scalars().all()])
 
     def audit(self, account: str) -> Audit:
-        """Counts what runs that came too late met: units whose release differs today, and units drawn again."""
+        """Counts units whose input or code changed since release, and units drawn again."""
         of_account = sa.select(ENTRY.c.body).where(ENTRY.c.account == account)
 
         def find(db: sa.Connection) -> Audit:
@@ -148,13 +148,13 @@ class Ledger:
         return self._run(lambda db: spending.spent_by_specification(db, account, period))
 
     def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-        """Lists the periods in which the wanted debits do not fit any more, counting only units not recorded yet."""
+        """Lists periods whose new debits exceed the limit, ignoring recorded units."""
         return self._run(
             lambda db: spending.periods_over(db, account, spending.limit_in_force(db, account, limit), wanted)
         )
 
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-        """Reads the largest debit of any span of days around a period, for each span of the limit in force."""
+        """Reads the largest debit of spans around a period, per span of the limit."""
         return self._run(
             lambda db: spending.spent_in_spans(db, account, spending.limit_in_force(db, account, limit), period)
         )
@@ -166,10 +166,11 @@ class Ledger:
         )
 
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, drawn_units: DrawnUnits) -> Recorded:
-        """Seals what is missing of one period, whole or not at all; returns what is recorded, new or old.
+        """Seals a period's missing units atomically and returns all recorded ones.
 
-        Raises LimitExceeded, writing nothing, if the period's debits would exceed the limit or the account's own, and
-        PeriodClosed for a live slot of a period of which the first stage is recorded.
+        Raises:
+            LimitExceeded: The debits would exceed the limit or the account's; nothing is written.
+            PeriodClosed: A live slot's period has its first stage already.
         """
         encoded = list(map(Encoded.of, drawn_units))
         units = [unit for unit, _ in encoded]
@@ -197,7 +198,7 @@ class Ledger:
         self._write(account, lambda db: chain.append(db, self._signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
-        """Returns whether a run must stop at a period: the first run that asks, which is recorded, and no later one."""
+        """Records a run's stop at a period; True only for the first run."""
         return self._write(account, lambda db: stopped_by(db, self._signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
@@ -212,7 +213,7 @@ class Ledger:
         return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
     def counted(self, spec_id: str, period: str) -> list[CountedPart]:
-        """Reads what a summary counts of the HATs that a specification has released in a period."""
+        """Reads the counted parts of a specification's released HATs in a period."""
         return self._read(CountedPart.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
@@ -262,7 +263,7 @@ class Ledger:
         return None if body is None else decode(body).digest
 
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """Reads (slot, shard) of releases and stages whose slots start in [from_s, to_s), without live ones."""
+        """Reads (slot, shard) of units other than live with slot in [from_s, to_s)."""
         return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
 
     def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
@@ -288,7 +289,7 @@ class Ledger:
             yield from chain.entries(db)
 
     def verify(self) -> Walked:
-        """Walks the chain, adds up what stored plans claim, compares debits and head. Raises LedgerError."""
+        """Verifies the chain, the plans' claims against debits, and the head. Raises LedgerError."""
 
         def check_all_claims(db: sa.Connection) -> None:
             query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
@@ -318,7 +319,7 @@ class Ledger:
         return self._run(lambda db: witness.said(db, self._head, self._signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
-        """Returns this ledger's genesis if the head file has the account in it; None before the first `init`."""
+        """Returns this ledger's genesis if the head file lists the account."""
         home = self._head.home(account)
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
@@ -329,7 +330,7 @@ class Ledger:
         return home
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
-        """Does `work` in one transaction; then the head file, signed if it is old, remembers the newest entry."""
+        """Runs `work` in one transaction, then updates and signs the head file."""
         is_old = self._signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
         if is_old and self._run(lambda db: witness.is_unsigned(db, self._head)):
             self.check_head()
@@ -341,10 +342,10 @@ class Ledger:
         return answer
 
     def _run(self, work: Callable[[sa.Connection], Found]) -> Found:
-        """Does `work` in one transaction, whole and from its start again where the database may succeed with it later.
+        """Runs `work` in one transaction, retrying it from the start after transient errors.
 
-        Safe even if the connection was lost during a commit of which nobody knows whether it happened: every `work`
-        first waits until no other writer is left, then reads what is recorded, and adds only what is not.
+        Safe even if the connection broke during a commit: every `work` first waits for other writers, then reads what
+        is recorded and adds only what is not.
         """
         for wait_s in databases.RETRY_WAITS_S:
             try:

@@ -1,4 +1,4 @@
-"""The ledger that a release uses, and sealed units put into it: the slots that it returned, and what to count."""
+"""The account's ledger as a release uses it, and recording of sealed units."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LedgerAccount:
-    """Where slots are recorded. unattended: a period that stopped a run stops this one too, for nobody looks at it."""
+    """Ledger, account and specification that units are recorded under."""
 
     url: str = field(repr=False)  # may hold a password
     head: Path
@@ -27,7 +27,7 @@ class LedgerAccount:
     spec_name: str
     spec_text: str
     signature: "Signature | None" = None
-    unattended: bool = False
+    unattended: bool = False  # also stops where a period stopped another run
 
     def open(self) -> "Ledger":
         from transforms.ledger import Ledger  # who opens none needs no database
@@ -36,7 +36,7 @@ class LedgerAccount:
 
 
 class Recording(NamedTuple):
-    """slots: as the ledger returned them, none where it refused them. counts: the road's counters."""
+    """Slots as the ledger returned them (none if refused), and counter increments."""
 
     slots: list[RecordedSlot]
     counts: Mapping[str, int]
@@ -48,7 +48,7 @@ def decoded(units: Iterable[bytes]) -> list[Encoded]:
 
 
 def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
-    """Records units in one transaction: all or none. Raises LedgerError, or StepError for the head file."""
+    """Records units in one transaction. Raises LedgerError, or StepError for the head file."""
     from transforms.ledger import LimitExceeded, PeriodClosed  # who records nothing needs no database
 
     try:

@@ -1,4 +1,4 @@
-"""Releases: each slot of every specification is written once, and what later runs met instead is an audit event."""
+"""Releases, each written once, and audit events of later runs that differ."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,20 +15,17 @@ from transforms.recorded.units import Unit, UnitKey
 
 
 class Recorded(NamedTuple):
-    """Recorded units of a period. changed: units whose input or code now differs from what was released.
-
-    redrawn: units whose noise was drawn once more, in vain. sequences: of the entry of each sealed unit.
-    """
+    """Units of a period after recording, with counts of what was new."""
 
     sealed: list[Unit]
     new: int
-    changed: int
-    redrawn: int
-    sequences: list[int]
+    changed: int  # units whose input or code now differs from the release
+    redrawn: int  # units whose noise was drawn again, in vain
+    sequences: list[int]  # of each sealed unit's entry
 
 
 class Audit(NamedTuple):
-    """What later runs met. changed: other input or other code; redrawn: units drawn again and thrown away."""
+    """Audit counts: units with other input or code, and units drawn again."""
 
     changed: int
     redrawn: int
@@ -44,7 +41,7 @@ def seal_missing(
     spec_text: str,
     encoded: Sequence[Encoded],
 ) -> Recorded:
-    """Appends what is missing of one period, once it is found that the debits cover what all plans claim."""
+    """Appends a period's missing units, once the debits cover all plans' claims."""
     units = [unit for unit, _ in encoded]
     slots = [unit.slot_s for unit in units]
     is_whole = units[0].group.slot_s is None
@@ -103,7 +100,7 @@ def _differs(stored: Unit, now: Unit) -> str | None:
 
 
 def _says_as_much(stored: Any, now: Any) -> bool:
-    """Says whether all that a stored plan says is said today too; what later code says beside it changes no release."""
+    """Checks that a plan repeats every stored entry; additions change no release."""
     if isinstance(stored, dict) and isinstance(now, dict):
         return all(name in now and _says_as_much(value, now[name]) for name, value in stored.items())
     return bool(stored == now)
@@ -112,7 +109,7 @@ def _says_as_much(stored: Any, now: Any) -> bool:
 def _changes(
     db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Unit, str]]
 ) -> list[Entry]:
-    """Makes one audit event per unit and digest, however often the same change is met."""
+    """Creates one audit event per unit and digest, skipping recorded ones."""
     if not differing:
         return []
     noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
@@ -130,7 +127,7 @@ def _changes(
 def stored_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[UnitKey, Unit]:
-    """Reads what is released of a period. slots: only from the first to the last of them."""
+    """Reads a period's released units, of all slots or an inclusive range."""
     which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
         which.append(ENTRY.c.slot_s.between(*slots))
@@ -141,7 +138,7 @@ def stored_units(
 def stopped_by(
     db: sa.Connection, signature: Signature | None, account: str, spec_id: str, period: str, run: str
 ) -> bool:
-    """Says whether a run stops at a period: the first one that asks, which is kept; no other ever after."""
+    """Records the first run that stops at a period; True for that one alone."""
     of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     entries = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
     if not entries:

@@ -1,4 +1,4 @@
-"""Accounts and spending: the limit in force, whether new debits fit it, and what each specification has debited."""
+"""Accounts and spending: limit in force, excess of debits, totals per specification."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from transforms.recorded.units import Debit, SpecSlot, Unit, debits_by_slot
 
 
 class AccountRefusal(Exception):
-    """The account does not allow it; the message says what was spent, when, and by which specification."""
+    """Refusal by an account, with what was spent, when, by which specification."""
 
     _tagged_with_step = True  # Beam would add its step's name to the message
 
@@ -31,13 +31,12 @@ class LimitExceeded(AccountRefusal):
 
 
 class PeriodClosed(AccountRefusal):
-    """A live slot came when its period was released already: it is missed for ever, and nothing is spent on it."""
+    """A live slot after its period was released: it is missed, nothing is spent."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whom a budget protects. limit: text, see `dpops.accountant.limit_of`. key_check: tells a wrong
-    key file, gives nothing away."""
+    """An account: what its budget protects, for which time and adjacency."""
 
     name: str
     unit: str
@@ -45,8 +44,8 @@ class Account:
     until: str | None
     timezone: str
     adjacency: str
-    limit: str
-    key_check: str
+    limit: str  # text, see `dpops.accountant.limit_of`
+    key_check: str  # recognises a wrong key file, gives nothing away
 
 
 def find_account(db: sa.Connection, name: str) -> Account | None:
@@ -97,13 +96,13 @@ def check_match(recorded: Account, requested: Account) -> None:
 
 
 class Spent(NamedTuple):
-    """What one specification has debited in one period. units: debits, one a slot or one for a period as a whole."""
+    """Debits of one specification in one period."""
 
     period: str
     spec_id: str
     spec_name: str
     slots: int
-    units: int
+    units: int  # debits, one a slot or one for a period
     debited: Accountant
     first_at: str
     last_at: str
@@ -115,7 +114,7 @@ class Spent(NamedTuple):
 
 
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-    """Lists the periods whose wanted debits exceed a limit, in any span; what fits counts against those after it."""
+    """Lists periods whose debits exceed a limit, accepted ones counting for later ones."""
     longest = limit.spans[-1].days
     debits = _debits_of(db, account, _around(wanted, longest))
     refused = []
@@ -142,7 +141,7 @@ def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> b
 
 
 def _around(periods: Iterable[str], days: int) -> list[str]:
-    """Lists in order the periods that spans of so many days share with these. Only local days are in longer spans."""
+    """Lists the sorted periods that spans of `days` share with some periods."""
     if days == 1:
         return list(periods)
     near = {date.fromisoformat(period) + timedelta(days=step) for period in periods for step in range(1 - days, days)}
@@ -174,7 +173,7 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
 
 
 class SpanUse(NamedTuple):
-    """Days of which the fullest span of so many days has spent the same part of its limit. first, last: days."""
+    """Days whose fullest span of `days` has spent the same fraction of its limit."""
 
     days: int
     first: str
@@ -183,7 +182,7 @@ class SpanUse(NamedTuple):
 
 
 def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
-    """Computes spent fractions of spans of several days, from the first day debited to the last that counts."""
+    """Computes spent fractions of multi-day spans, for all days that debits affect."""
     sums = debited(db, account) if limit.spans[-1].days > 1 else {}
     uses = []
     for span in limit.spans:
@@ -199,7 +198,7 @@ def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse
 
 
 def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
-    """Sums every so many periods in a row that hold a debited one, by the first of them. sums: by period, sorted."""
+    """Sums debits over each run of `days` consecutive periods, by its first."""
     if days == 1 or not sums:
         return {**sums}
     first, last = (date.fromisoformat(day) for day in (min(sums), max(sums)))
@@ -267,7 +266,7 @@ _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """Counts the slots of the newest release: more than one where it is of a whole period; 0 if it does not say."""
+    """Counts the newest release's slots, several if of a period; 0 if unreadable."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )
@@ -283,7 +282,7 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
-    """Refuses a plan that divides a total over a period and would debit more than that, whatever the account allows."""
+    """Refuses a plan that would debit more than its total for the period."""
     unit = units[0]
     if unit.total is None:
         return

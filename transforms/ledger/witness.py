@@ -1,4 +1,4 @@
-"""Compares a ledger with its head file, the witness outside the database against one that was put back or replaced."""
+"""Verification of a ledger against its head file, to detect rollback or replacement."""
 
 from collections.abc import Sequence
 
@@ -16,8 +16,8 @@ _RESTORE = "Restore it from the backup, or copy it from the machine that release
 def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     """Checks whether the head file knows this ledger.
 
-    Raises LedgerError for a ledger without the entry that it remembers, and for an unsigned head where there is no
-    reason for one: it is taken where it knows the ledger, and no entry says that the head is signed.
+    Raises LedgerError if the remembered entry is missing, or for an unsigned head: that is accepted only where it knows
+    the ledger, and no entry says that the head is signed.
     """
     remembered = head.read_all().get(chain.genesis(db) or "")
     if remembered is None:
@@ -34,7 +34,7 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
 
 
 def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
-    """Refuses a head of an older version where the ledger's entries say that it was signed since."""
+    """Refuses an unsigned head once the ledger's entries record a signed one."""
     accounts = chain.own_accounts(of_accounts, signature) if signature else set()
     if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *accounts}):
         raise LedgerError(
@@ -49,7 +49,7 @@ def is_unsigned(db: sa.Connection, head: Head) -> bool:
 
 
 def must_know(db: sa.Connection, signature: Signature | None) -> bool:
-    """Checks for entries of this key other than openings of accounts: its head file knew the ledger then."""
+    """Checks for this key's entries beyond openings: then the head knew the ledger."""
     if signature is None:
         return False
     is_own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))

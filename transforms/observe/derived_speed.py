@@ -1,7 +1,7 @@
-"""Speeds and headings of feeds that have none: from a vehicle's consecutive positions, within public limits.
+"""Speeds and headings derived from consecutive positions of a vehicle, within public limits.
 
-Exact: whole numbers, and floating point with + - * / and square roots alone, which round an entry alike wherever it
-stands in an array. So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches.
+Exact and local: integers, and floats with + - * / and square roots alone, which round alike at any place in an array.
+So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches.
 """
 
 import math
@@ -31,10 +31,10 @@ FIRST, GAP, TOO_FAST = "first-of-day", "gap", "too-fast"
 
 @dataclass(frozen=True)
 class SpeedLimits:
-    """Public. max_gap_s: between two positions, at most. max_kmh: what is faster is an error of a position."""
+    """Public limits of derived speeds."""
 
-    max_gap_s: int
-    max_kmh: Fraction
+    max_gap_s: int  # between two positions
+    max_kmh: Fraction  # above it a position is an error
 
 
 class Positions(NamedTuple):
@@ -47,15 +47,15 @@ class Positions(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """rows: indices of the positions that have a speed. steps: these, on the grid. without: of the others, why."""
+    """Speeds derived for some rows, and numbers of others by reason."""
 
-    rows: Int64s
-    steps: Int64s
+    rows: Int64s  # indices into the positions
+    steps: Int64s  # speeds on the grid
     without: dict[str, int]
 
 
 def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Derived:
-    """Derives the speed of a row from the way to it from the vehicle's row before. Clamped to the grid's upper end."""
+    """Derives speeds from each row's predecessor, clamped to the grid's upper end."""
     near, first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
     rows = np.flatnonzero(near)
     x, y = displacement(positions, rows)
@@ -81,7 +81,7 @@ def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
 
 
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Measures the ways from the rows before, east and north, in ten-millionths of a degree of a great circle."""
+    """Measures displacements from the preceding rows, east and north, in 1e-7 degrees."""
     lat, lon = positions.lat_e7, positions.lon_e7
     middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)
     east = lon[rows] - lon[rows - 1]
@@ -94,16 +94,16 @@ _EDGES = [math.radians(360 / SECTORS * (number + 0.5)) for number in range(SECTO
 
 @dataclass(frozen=True)
 class HeadingLimits:
-    """Public. max_gap_s: between two positions, at most. min_m: what is nearer may be an error of a position."""
+    """Public limits of derived headings."""
 
-    max_gap_s: int
-    min_m: int
+    max_gap_s: int  # between two positions
+    min_m: int  # below it a displacement may be an error
 
 
 def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
-    """Derives each row's heading in whole degrees, the middle of a sector, or NO_HEADING.
+    """Derives headings in whole degrees, the middle of a sector, or NO_HEADING.
 
-    It is the way from its row before, or where that is near, the last way; unknown at first, and after a gap.
+    From the displacement to a row, or the last one where that is short; none at first and after a gap.
     """
     near = follows(positions, limits.max_gap_s)
     rows = np.flatnonzero(near)

@@ -53,17 +53,16 @@ _UNKNOWN, _NO_CELL = -1, 0
 
 
 class _SquareSize(NamedTuple):
-    """Squares of one size. bits: of their side. key, cell: of each slot; a slot is written once, cell first. met: how
-    many positions were in squares of a slot, up to OFTEN, while it was free."""
+    """Squares of one size, in a hash table whose slots are written once."""
 
-    bits: int
+    bits: int  # of the side
     key: Int64s
-    cell: Int64s
-    met: NDArray[np.uint8]
+    cell: Int64s  # written before the key
+    met: NDArray[np.uint8]  # positions in a free slot's squares, up to OFTEN
 
 
 def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
-    """Looks up each position's cell, int64 (rows,); calls `ask` near edges of cells and in rare squares."""
+    """Looks up cells by square; calls `ask` near cells' edges and in rare squares."""
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
@@ -90,7 +89,7 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
-    """Looks up cells of positions by their square, else _NO_CELL; learns squares of many positions."""
+    """Looks up cells by square, or _NO_CELL, and learns frequent squares."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     key = (row << 32) | column  # never below 0
     cell, is_known = _look(size, key)
@@ -112,7 +111,7 @@ def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
-    """Learns the squares that have been met often; says whether there was any. One whose slot is taken never is."""
+    """Learns squares met often, unless their slot is taken; reports success."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
     slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted

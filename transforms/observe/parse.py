@@ -1,4 +1,4 @@
-"""Strict checks on raw columns: which rows become observations, for what reason others are refused, and which cell."""
+"""Strict checks of raw columns: observations, refusals by reason, and cells."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -54,12 +54,11 @@ TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides acceptance.
+    """Rules of acceptance of input rows.
 
-    bbox: west, south, east, north in degrees, inclusive; one whose west is greater than its east crosses the
-    antimeridian. derived, turning: limits of speeds and headings derived from positions; what rows have is not looked
-    at. lower: where the grid begins. keys: rows name one of them, and have no position. no_value: in the input's unit,
-    what stands where a value is unknown.
+    bbox: west, south, east, north in degrees, inclusive; west above east crosses the antimeridian. derived, turning:
+    limits of speeds and headings from positions, which replace the rows' own. lower: origin of the grid. keys: rows
+    name one in place of a position. no_value: numbers that stand for unknown, in the input's unit.
     """
 
     grid: Grid
@@ -76,12 +75,12 @@ class Rules:
 
     @property
     def need_whole_periods(self) -> bool:
-        """Whether something is derived from a vehicle's consecutive rows, of all slots of a period."""
+        """Whether values are derived from consecutive rows across a period's slots."""
         return self.derived is not None or self.turning is not None
 
 
 class RowVerdicts:
-    """The first failed check of each row. code: one more than the place of its reason, 0 where none failed."""
+    """First failed check of each row."""
 
     def __init__(self, rows: int, reasons: Sequence[str]) -> None:
         self.code, self._reasons = np.zeros(rows, np.uint8), reasons
@@ -98,10 +97,9 @@ class RowVerdicts:
 
 
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
-    """Keeps the observations of accepted rows, in their order, and counts the rows that were refused for each reason.
+    """Converts accepted rows to observations, in order; counts refusals by reason.
 
-    Whether a row is accepted never depends on which finite value it has, nor on a heading; but for values that the
-    specification declares, in public, to be none.
+    Acceptance depends neither on a finite value, except those publicly declared to be none, nor on a heading.
     """
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
@@ -150,7 +148,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 
 def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int64s:
-    """Refuses what names none of the public keys; gives the number of each. Of two columns both parts are joined."""
+    """Refuses rows without a public key; returns key numbers (two columns joined)."""
     columns = [table.column(name) for name in table.schema.names if name.startswith(KEY)]
     if len(columns) > 1:
         columns = [pc.binary_join_element_wise(*(column.cast(pa.string()) for column in columns), BETWEEN)]
@@ -174,7 +172,7 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
 
 
 def _steps(values: Floats, rules: Rules) -> Int64s:
-    """Clamps finite values into their bounds and rounds them to steps above; clamped first, so nothing overflows."""
+    """Clamps finite values to their bounds, then rounds them to grid steps."""
     steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
     above = values - float(rules.lower / rules.units.value_per_unit)
@@ -183,9 +181,9 @@ def _steps(values: Floats, rules: Rules) -> Int64s:
 
 
 def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
-    """Reads degrees above 0 up to 360, rounded; a row with anything else has no heading.
+    """Reads headings in (0, 360] degrees, rounded; NO_HEADING for other values.
 
-    Exactly 0 is none: feeds have it for vehicles that stand or do not know (of MBTA's buses 30 %, and one has 360).
+    Exactly 0 is none: feeds use it for standing vehicles or for unknown (30 % of MBTA's buses).
     """
     if HEADING not in table.schema.names:
         return np.broadcast_to(np.int64(NO_HEADING), table.num_rows)
@@ -205,7 +203,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
 
 
 class Located(NamedTuple):
-    """Observations with what each is counted under, as `cell`; outside: how many lay outside of the ground."""
+    """Observations with their cell, and the number of those outside the ground."""
 
     observations: Observations
     cell: Int64s
@@ -213,7 +211,7 @@ class Located(NamedTuple):
 
 
 def locate(observations: Observations, ground: Ground) -> Located:
-    """Computes the cell, piece or key of each observation: one H3 lookup, and one in the ground's public table."""
+    """Computes each observation's cell, piece or key by H3 and the ground's table."""
     resolution = ground.resolution
     cells = observations.lon_e7
     if resolution is not None:
@@ -226,7 +224,7 @@ def locate(observations: Observations, ground: Ground) -> Located:
 
 
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
-    """Packs the accepted rows of a batch as events, with the start of their slot in seconds since 1970 UTC."""
+    """Packs a batch's accepted events by slot start, in seconds since 1970 UTC."""
     observations, _ = parse(table, rules)
     located = locate(observations, ground)
     for part in wire.split(located.observations, located.cell, 1):

@@ -1,4 +1,4 @@
-"""What an operator should look at in a feed's speeds: numbers that are none, and speeds that positions belie."""
+"""Shares of implausible speeds in a feed, for its operator."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -20,15 +20,14 @@ _RARE, _COMMON = 0.01, 0.1
 
 
 class SpeedShares(NamedTuple):
-    """Numbers of reports. commonest: that have the one speed, beside 0, that most have. standing: of the pairs of
-    consecutive positions in which a vehicle moves, `moving`, those at whose ends it has speed 0."""
+    """Counts of reports with implausible speeds."""
 
     reports: int = 0
     below_zero: int = 0
     above_bound: int = 0
-    commonest: int = 0
-    moving: int = 0
-    standing: int = 0
+    commonest: int = 0  # with the most frequent speed other than 0
+    moving: int = 0  # pairs of consecutive positions of a moving vehicle
+    standing: int = 0  # of these pairs, those with speed 0 at both ends
 
     def __add__(self, shares: "SpeedShares") -> "SpeedShares":  # type: ignore[override]
         return SpeedShares(*(number + addend for number, addend in zip(self, shares, strict=True)))
@@ -54,7 +53,7 @@ class SpeedShares(NamedTuple):
 def speed_shares(
     vehicle: Int64s, event_us: Int64s, lat: Floats, lon: Floats, speed: Floats, upper: float
 ) -> SpeedShares:
-    """Counts in reports of any order, each with a speed. lat, lon: degrees. upper: in the unit of the speeds.
+    """Counts implausible speeds of unordered reports, positions in degrees.
 
     >>> zero = np.zeros(3)
     >>> speed_shares(np.array([1, 1, 1]), np.arange(3) * 10**7, np.arange(3) / 1000, zero, zero, 65).standing
@@ -79,7 +78,7 @@ def speed_shares(
 
 
 def shares_of(table: pa.RecordBatch, rules: Rules) -> SpeedShares:
-    """Counts in the rows of a batch that have an id, a time, a position and a speed."""
+    """Counts over a batch's rows with id, time, position and speed."""
     if rules.derived is not None or rules.keys is not None:
         return SpeedShares()
     units = rules.units

@@ -1,4 +1,4 @@
-"""Which vehicle a row names: the one text of an id, whatever layout or type it came in, and its keyed hash."""
+"""Vehicle ids as canonical text, whatever their column's type, and their keyed hashes."""
 
 import hmac
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Secret:
 
 
 def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
-    """Hashes each pair (period, id) by HMAC-SHA-256, truncated to 63 bits; no two pairs share a message."""
+    """Hashes (period, id) pairs by HMAC-SHA-256 to 63 bits, with unambiguous messages."""
     return np.fromiter(map(_hash, repeat(key), periods, ids), np.int64, len(ids))
 
 
@@ -60,16 +60,16 @@ _BETWEEN = b"\x1f"
 
 
 class VehicleIds(NamedTuple):
-    """Per row: a code into `ids`, and the two ways to be refused. ids: each text once; empty for those refused."""
+    """Distinct ids as bytes, per row a code into them, and refusals."""
 
     code: NDArray[np.integer]
-    ids: list[bytes]
+    ids: list[bytes]  # empty for refused rows
     missing: Bools
     bad: Bools
 
 
 class MergedIds(NamedTuple):
-    """ids: how many there are. by_case, by_zeros: how many fewer they were as `casefold`, and as `integer`.
+    """Number of distinct ids, and how many fewer in two other forms.
 
     >>> MergedIds(12, 2, 0).advice[0][:57]
     '2 of 12 vehicle ids differ from another one by case alone'
@@ -95,21 +95,16 @@ class MergedIds(NamedTuple):
 
 
 def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
-    """Reads each row's id as a text, without white space at its ends; no other row has a say in it.
+    """Reads each row's id as text, without surrounding white space, independently of others.
 
     Args:
-        column: Of any type.
-        form: `text`; `casefold`, where case says nothing; `integer`, where zeros in front, a plus and `.0` do not.
-
-    Returns:
-        The different `ids`; of each row a `code` into these, and whether it is `missing` or `bad`.
+        form: `text`; `casefold`, ignoring case; `integer`, ignoring leading zeros, a plus and `.0`.
 
     >>> vehicle_ids(pa.array(["07", "7", None]), "integer").ids
     [b'7']
 
-    Integers, and floats and decimals that are whole numbers, are their decimal text. Every other type is bad, as are
-    fractions, floats from 2^53 on, texts that are no UTF-8, and texts of more than VEHICLE_BYTES. Of a struct every
-    part must be an id, and all of them together are one.
+    Integers, and floats and decimals without a fraction, are their decimal text. Other types are bad, as are fractions,
+    floats from 2^53 on, invalid UTF-8, and texts over VEHICLE_BYTES. The parts of a struct make one id together.
     """
     if columns.are_parts(column.type):
         return _together([vehicle_ids(part, form) for part in column.flatten()])
@@ -137,7 +132,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
 
 
 def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
-    """Makes one id of several, apart by a letter that no list of vehicles has."""
+    """Joins several ids into one by a separator that no id contains."""
     first, *others = parts
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for part in others:
@@ -149,7 +144,7 @@ def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
-    """Hashes each id of a column once in three forms, int64 (ids, 3): as it is, as `casefold` and as `integer`."""
+    """Hashes a column's ids in three forms, int64 (ids, 3): text, `casefold`, `integer`."""
     read = vehicle_ids(column, form)
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
@@ -159,7 +154,7 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
 
 
 def merged(parts: Sequence[Int64s]) -> MergedIds:
-    """Counts the ids of several columns, and those that another form would make one. parts: by `spellings`."""
+    """Counts ids of several `spellings`, and those that other forms would merge."""
     hashes = np.concatenate([*parts, np.zeros((0, 3), np.int64)])
     ids, cases, numbers = (np.unique(column).size for column in hashes.T)
     return MergedIds(ids, ids - cases, ids - numbers)

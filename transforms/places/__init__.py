@@ -1,1 +1,1 @@
-"""Places: H3 cells, how they lie to one another, and the cells of a region."""
+"""Geography: H3 cells, their hierarchy, and the cells of a region."""

@@ -1,4 +1,4 @@
-"""What a report is counted under: an H3 cell, a piece of one that lies in a public place, or a public key."""
+"""Ground: what reports are counted under, H3 cells, pieces of places or keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ BLOCK = 8
 
 @dataclass(frozen=True)
 class Keys(Sequence[int]):
-    """Keys numbered from 0, counted as cells are. groups: names of what lies above them; parents: that of each key.
+    """Public keys numbered from 0 and counted as cells are.
 
     >>> Keys.of(["1", "2"], ["north", "south"]).names
     ('1|north', '1|south', '2|north', '2|south')
     """
 
     names: tuple[str, ...]
-    groups: tuple[str, ...]
-    parents: tuple[int, ...]
+    groups: tuple[str, ...]  # names of the parents
+    parents: tuple[int, ...]  # index of each key's group
     resolution: ClassVar[None] = None
 
     @classmethod
     def of(cls, keys: Sequence[str], inner: Sequence[str] | None = None) -> "Keys":
-        """Makes keys of one list, or all pairs of two, which lie in those of the first. Raises ValueError."""
+        """Creates keys from a list, or all pairs of two. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be there, each once")
@@ -78,7 +78,7 @@ _RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
 
 @dataclass(frozen=True)
 class Hexagons:
-    """H3 cells, counted under their own index. region: the only ones that are released, sorted, or None for all."""
+    """H3 cells counted under their index, within a sorted region or everywhere (None)."""
 
     resolution: int
     region: tuple[int, ...] | None
@@ -93,27 +93,19 @@ class Hexagons:
 
 
 class Places(NamedTuple):
-    """Public places, numbered from 0. cell: int64 (places,), which of the region's cells holds most of it.
-
-    geometries: GeoJSON of each; none where a place is the H3 cell of its name. visits: public numbers of vehicles that
-    come to each on a day, roughly, above 0; none where nobody says.
-    """
+    """Public places, numbered from 0."""
 
     names: tuple[str, ...]
-    cell: Int64s
-    geometries: tuple[dict[str, object], ...] = ()
-    visits: tuple[float, ...] = ()
+    cell: Int64s  # int64 (places,), index of the region's cell that holds most of it
+    geometries: tuple[dict[str, object], ...] = ()  # GeoJSON; none for H3 cells
+    visits: tuple[float, ...] = ()  # public rough number of vehicles a day, above 0; none if unknown
 
 
 class Turns(NamedTuple):
-    """Fine cells in which a report's heading decides its place.
+    """Fine cells in which a report's heading decides its place."""
 
-    row: int64 (fine cells,), the row of each, or NOWHERE where the heading decides nothing. place: int64
-    (rows, SECTORS), the place, or NOWHERE, of a heading in each sector, clockwise from north.
-    """
-
-    row: Int64s
-    place: Int64s
+    row: Int64s  # int64 (fine cells,), or NOWHERE where the heading decides nothing
+    place: Int64s  # int64 (rows, SECTORS), or NOWHERE, by sector clockwise from north
 
 
 def sector_of(heading: Int64s) -> Int64s:
@@ -123,22 +115,17 @@ def sector_of(heading: Int64s) -> Int64s:
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """A region cut by places: a piece is what one cell of the region has of one place, or of none.
+    """Intersections of a region's cells with public places, or with none."""
 
-    resolution, coarse: of the fine H3 cells that are looked up, and of the region's. fine, piece: sorted fine cells
-    that lie in a place, and the piece of each without a heading. cell, place: int64 (pieces,), indices into the region
-    and the places, or NOWHERE; the rests of cells come first. turn, by_heading: see `Turns`, of pieces.
-    """
-
-    resolution: int
-    coarse: int
+    resolution: int  # of the fine H3 cells
+    coarse: int  # of the region's cells
     region: Int64s
-    fine: Int64s
-    piece: Int64s
-    cell: Int64s
-    place: Int64s
+    fine: Int64s  # sorted fine cells in a place
+    piece: Int64s  # of each fine cell, without a heading
+    cell: Int64s  # int64 (pieces,), index into the region; cells' remainders come first
+    place: Int64s  # int64 (pieces,), index or NOWHERE
     places: Places
-    turn: Int64s
+    turn: Int64s  # see `Turns`, of pieces
     by_heading: Int64s
 
     @staticmethod
@@ -150,9 +137,9 @@ class Pieces:
         places: Places,
         turns: Turns | None = None,
     ) -> "Pieces":
-        """Cuts a region, sorted, by the places of fine cells; those outside are left out.
+        """Cuts a sorted region by fine cells' places, dropping cells outside of it.
 
-        turns: where a heading decides. Raises ValueError for a resolution that is not finer than the region's.
+        turns: where a heading decides. Raises ValueError for a resolution not finer than the region's.
         """
         coarse = _finer_than(region, resolution)
         cells = np.array(region, np.int64)
@@ -182,7 +169,7 @@ class Pieces:
         return bool(self.by_heading.size)
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """Computes the piece of each fine cell, by the heading of a report in it where that decides."""
+        """Looks up each fine cell's piece, by a report's heading where that decides."""
         number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
         is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         pieces = np.full(cells.size, NOWHERE, np.int64)
@@ -201,7 +188,7 @@ Ground = Hexagons | Pieces | Keys
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Splits rows of turns by cell: the cell of each row, the row of each fine cell, and the rows."""
+    """Splits turns by cell: each row's cell, each fine cell's row, the rows."""
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
     pairs, pair_of_fine = np.unique(cell * (len(turns.place) + 1) + turns.row[order] + 1, return_inverse=True)
@@ -212,7 +199,7 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[I
 
 
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Numbers the pieces: cell and place of each, first the rests of all cells; and the piece of each pair of both."""
+    """Numbers pieces, cells' remainders first: each piece's cell and place, and pairs' pieces."""
     inside = place != NOWHERE
     pairs, number = np.unique(cell[inside] * max(places, 1) + place[inside], return_inverse=True)
     of_cell, of_place = np.divmod(pairs, max(places, 1))
@@ -223,13 +210,13 @@ def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
-    """Computes each H3 cell's ancestor by its index alone. resolution: at most the cells' own."""
+    """Computes H3 cells' ancestors from index bits, at most at their own resolution."""
     unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1
     return (cells & ~_RESOLUTION_MASK) | (resolution << _RESOLUTION_SHIFT) | unused
 
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
-    """Makes a place of every finer H3 cell in a region, sorted. Raises ValueError for a resolution not finer."""
+    """Cuts a region by its finer H3 cells. Raises ValueError unless finer."""
     _finer_than(region, resolution)
     children = [
         (index, child) for index, cell in enumerate(region) for child in h3_int.cell_to_children(cell, resolution)

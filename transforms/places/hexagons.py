@@ -1,4 +1,4 @@
-"""Names and shapes of H3 cells, cut at the antimeridian, and the cells of a region."""
+"""Names and shapes of H3 cells, cut at the antimeridian, and regions' cells."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ _HEX_DIGITS, _DECIMAL_DIGITS = 16, 20
 
 
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
-    """Checks and sorts the cells of a region given as a list. Raises ValueError naming the first wrong one."""
+    """Validates and sorts a region's listed cells. Raises ValueError naming the first fault."""
     names = [_hexadecimal(name) for name in names]
     for name in names:
         if not h3.is_valid_cell(name):
@@ -44,7 +44,7 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
 
 
 def _hexadecimal(name: str) -> str:
-    """Writes a cell as H3's texts are, of which databases have the decimal number.
+    """Converts a cell's decimal number, as databases have it, to H3's hexadecimal.
 
     >>> _hexadecimal("608533827635118079")
     '871fb4662ffffff'
@@ -55,7 +55,7 @@ def _hexadecimal(name: str) -> str:
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
-    """Computes west, south, east and north of a polygon; above 180 degrees wide it crosses the antimeridian."""
+    """Computes west, south, east, north; widths above 180 degrees cross the antimeridian."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
     if max(lons) - min(lons) > 180:
         lons = [longitude % 360 for longitude in lons]
@@ -69,7 +69,7 @@ def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
 
 
 def room_of(bounds: Float64s, resolution: int) -> Float64s:
-    """Computes the cells that H3 takes room for to fill each rectangle (its bboxHexEstimate, 4.5)."""
+    """Estimates cells that H3 allocates to fill each rectangle (bboxHexEstimate, 4.5)."""
     degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
@@ -78,9 +78,9 @@ def room_of(bounds: Float64s, resolution: int) -> Float64s:
 
 
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
-    """Finds the cells whose centre lies in a GeoJSON area, sorted. Raises ValueError.
+    """Lists sorted cells whose centre lies in a GeoJSON area. Raises ValueError.
 
-    Longitudes beyond 180 degrees are refused: H3 leaves their cells out without a word.
+    Longitudes beyond 180 degrees are refused: H3 omits their cells silently.
     """
     polygons = list(_polygons(document))
     for longitude, *_ in (position for rings in polygons for ring in rings for position in ring):
@@ -137,7 +137,7 @@ _HALVES = (-540, -180, 180, 540)
 
 
 def hexagon_of(cell: str) -> dict[str, Any] | None:
-    """Draws an H3 cell counter-clockwise; None for what is no cell.
+    """Outlines an H3 cell counter-clockwise; None for an invalid cell.
 
     >>> hexagon_of("879b0e2caffffff")["type"]
     'MultiPolygon'
@@ -154,16 +154,10 @@ def hexagon_of(cell: str) -> dict[str, Any] | None:
 
 
 def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
-    """Cuts a GeoJSON geometry, whose longitudes may go on beyond 180, into parts between -180 and 180.
+    """Cuts a geometry with longitudes beyond 180 into parts within [-180, 180].
 
-    Args:
-        geometry: Of lines or areas; one that stays between -180 and 180 is given back as it is.
-
-    Returns:
-        A geometry of the same kind, or the Multi of it, with areas counter-clockwise.
-
-    Raises:
-        ValueError: It is no geometry.
+    Returns the same kind of GeoJSON, or the Multi of it, with areas counter-clockwise. Raises ValueError for an invalid
+    one.
 
     >>> cut_at_antimeridian({"type": "LineString", "coordinates": [[179.9, 0], [180.1, 0]]})["coordinates"]
     (((179.9, 0.0), (180.0, 0.0)), ((-180.0, 0.0), (-179.9, 0.0)))

@@ -1,4 +1,4 @@
-"""How H3 cells lie to one another: neighbours, parents, and the HATs of a region."""
+"""Hierarchy of H3 cells: neighbours, parents, and a region's HATs."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -23,7 +23,7 @@ SMALL = 8  # from this resolution on cells are smaller than what differs little 
 
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
-    """Lays out the HATs of cells, in their order, in slots that begin in these local hours, 24 more on a day off."""
+    """Lays out cells' HATs in slots by local hour, 24 added on days off."""
     if isinstance(region, Keys):
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_of_the_day(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
@@ -32,7 +32,7 @@ def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
 
 
 def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
-    """Lays out the HATs of places, in their order. What lies above a place is its cell."""
+    """Lays out places' HATs; a place's parent is its cell."""
     cells = tuple(places.cell.tolist())
     return PublicHats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
 
@@ -46,7 +46,7 @@ def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)  # a release asks for the same ones at each of its steps
 def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
-    """Numbers the coarser cell of each cell, from 0 by ascending index. There is none above resolution 0."""
+    """Numbers each cell's coarser cell, by ascending index; resolution 0 has none."""
     resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
     coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
     number = {cell: position for position, cell in enumerate(sorted(set(coarser)))}
@@ -61,7 +61,7 @@ def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[
 
 
 def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
-    """Names what lies so far above each cell or key; its own where there is none above it."""
+    """Names each cell's ancestor `above` levels up, or its coarsest; keys' groups."""
     if isinstance(region, Keys):
         return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
     cells = [cell_text(cell) for cell in region]

@@ -1,4 +1,4 @@
-"""Which fine cells lie in public shapes, and which place a report belongs to by where it is and by its own heading."""
+"""Assignment of fine cells to public shapes, by nearness and a report's heading."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -20,31 +20,31 @@ _EVERY = (1 << SECTORS) - 1
 
 
 class Near(NamedTuple):
-    """Pairs of fine cells and places, the nearest first. bearing: degrees from north, ANY_WAY or NO_WAY."""
+    """Pairs of fine cells and places, nearest first."""
 
     cell: Int64s
     place: Int64s
-    bearing: Int64s
+    bearing: Int64s  # degrees from north, ANY_WAY or NO_WAY
 
 
 class Shared(NamedTuple):
-    """cell: int64 (cells,), fine cells, each once, sorted. place: of a report without a heading, or NOWHERE."""
+    """Place of each sorted fine cell, and turns where headings decide."""
 
-    cell: Int64s
-    place: Int64s
+    cell: Int64s  # int64 (cells,)
+    place: Int64s  # without a heading, or NOWHERE
     turns: Turns
 
 
 def bearings(way: Float64s) -> Int64s:
-    """Computes whole degrees of each way, float64 (ways, 2) to the east and north; NO_WAY where it leads nowhere."""
+    """Computes bearings of (east, north) vectors in whole degrees; NO_WAY for zero."""
     x, y = way.T
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
 
 
 def shared(near: Near) -> Shared:
-    """Assigns each fine cell its nearest place, of a report the nearest that its heading fits.
+    """Assigns fine cells their nearest place, and the nearest per heading.
 
-    Without a heading it belongs to no line of one direction: it could stand there and have come the other way.
+    Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
     """
     every = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))
     cell = near.cell[every]
@@ -72,7 +72,7 @@ def shared(near: Near) -> Shared:
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Pairs cells of a region, or NOWHERE, with places, and counts the fine cells that both share."""
+    """Pairs region cells (or NOWHERE) with places, counting shared fine cells."""
     inside = region_cell != NOWHERE
     turn_row, table = shared.turns
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
@@ -91,7 +91,7 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
 
 
 def fine_cells_of(pieces: Pieces) -> Int64s:
-    """Counts the fine cells of the region that belong to each place, by whatever heading; at least 1."""
+    """Counts each place's fine cells in the region, by any heading; at least 1."""
     rows = len(pieces.by_heading)
     row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
     plain = pieces.piece[pieces.turn == NOWHERE]
@@ -103,21 +103,21 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
 
 
 def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
-    """Lists the distinct pairs of two columns, sorted, and counts each. Numbers are from NOWHERE to 2^31."""
+    """Counts the sorted distinct pairs of two columns from NOWHERE to 2^31."""
     code, number = np.unique((first - NOWHERE) << 32 | (second - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
 
 
 def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
-    """Sets each entry of the target to the first value that fits. entry: of each value; equal ones lie together."""
+    """Sets each target entry to its first fitting value; equal entries are contiguous."""
     entry, value = entry[fits], value[fits]
     first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
     target[entry[first]] = value[first]
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """Numbers cells, those alike that have the same values in the same order. cell: of each value, rising."""
+    """Numbers cells so that equal value sequences share a code; cells are sorted."""
     label = np.unique(value, return_inverse=True)[1]
     first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
     size = np.diff(first, append=cell.size)
@@ -144,17 +144,13 @@ Report = Callable[[int, int], None]
 
 
 class Shapes(NamedTuple):
-    """Lines and areas on planes of metres, an entry each.
-
-    area: of a line, with what lies within reach_m of it, which is 0 of areas. scale: float64 (shapes, 2), metres of a
-    degree of longitude and latitude. is_directed: whether a line is of who drives in the order of its positions.
-    """
+    """Lines and areas on planes of metres, an entry each."""
 
     line: Geometries
-    area: Geometries
-    scale: Float64s
-    reach_m: Float64s
-    is_directed: NDArray[np.bool_]
+    area: Geometries  # of a line: what lies within reach_m of it
+    scale: Float64s  # float64 (shapes, 2): metres per degree of longitude and latitude
+    reach_m: Float64s  # 0 for areas
+    is_directed: NDArray[np.bool_]  # line driven in the order of its positions
 
     def some(self, rows: Int64s) -> "Shapes":
         line, area, scale, reach_m, is_directed = self
@@ -166,7 +162,7 @@ def unheard(_done: int, _whole: int) -> None:
 
 
 def near(shapes: Shapes, report: Report = unheard) -> Near:
-    """Lists fine cells whose centres lie in each shape's area, by cell, distance in metres and order."""
+    """Lists fine cells centred in shapes' areas, by cell, distance and order."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")
     parts = []
@@ -191,7 +187,7 @@ def _twins(shapes: Shapes) -> Int64s:
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Pairs fine cells with shapes: cell, shape, distance from the line in metres, bearing of the line there."""
+    """Pairs fine cells with shapes: cell, shape, distance in metres, bearing."""
     import shapely
 
     cell, row = _candidates(shapes, twin)
@@ -208,10 +204,10 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
 def nearest(
     shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, metres: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Measures how far each pair's point is from its shape, and the way of a line there, east and north, or 0.
+    """Measures each point's distance from its shape, and a line's direction there.
 
-    row, metres: of each pair its shape and its point. A line's way leads from ALONG_M before the nearest position, the
-    first of several, to as far behind it; less at its ends, and of a line that is short.
+    The direction, east and north, leads from ALONG_M before the nearest position to as far behind it, less at ends and
+    on short lines; 0 elsewhere. row, metres: each pair's shape and point.
     """
     import shapely
 
@@ -229,7 +225,7 @@ def nearest(
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Pairs fine cells with shapes: of areas those inside, of a line more than lie near it. Twins lie together."""
+    """Pairs fine cells with shapes: inside areas, around lines; twins stay adjacent."""
     import shapely
 
     is_first = np.diff(twin, prepend=-1) != 0

@@ -1,4 +1,4 @@
-"""Public places from GeoJSON: polygons, and lines with what lies near them, as tables of fine H3 cells."""
+"""Public places from GeoJSON polygons and buffered lines, as fine H3 cells."""
 
 import math
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
 def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = unheard) -> Pieces:
-    """Cuts a region, sorted, by the features of a GeoJSON collection. Raises ValueError, which names the feature.
+    """Cuts a sorted region by GeoJSON features. Raises ValueError naming the feature.
 
-    A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m, of it. What lies in
-    several belongs to the nearest, of equals to the first. A line with the property `directed` is of vehicles that
-    drive along it, in the order of its positions: see `near.shared`.
+    A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m. What several contain
+    belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
+    its positions: see `near.shared`.
     """
     features, names, fine_cells, main = _parts(document, region, buffer_m, report)
     for name in _lacking(names, main):
@@ -42,7 +42,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
 
 def without_part(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> list[str]:
-    """Names the places of a collection that `shape_pieces` would refuse, for others take all they have."""
+    """Names places that `shape_pieces` refuses, since others take all their cells."""
     _, names, _, main = _parts(document, region, buffer_m)
     return _lacking(names, main)
 
@@ -54,7 +54,7 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
-    """Reads features, their names and fine cells, and the cell that holds most of each: the first, or NOWHERE."""
+    """Reads features, names and fine cells, and each place's main cell or NOWHERE."""
     kind = document.get("type") if isinstance(document, dict) else None
     features = document.get("features") if kind == "FeatureCollection" else None
     if not isinstance(features, list) or not features:
@@ -131,7 +131,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
 
 
 def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
-    """Lists the number of the first wrong feature, from 1; empty if all are right."""
+    """Lists the first wrong feature's number, from 1; empty if all are right."""
     return [int(row) + 1 for row in np.flatnonzero(is_wrong)[:1]]
 
 
@@ -153,7 +153,7 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
 
 
 def _are_numbers(coordinates: object, depth: int = 4) -> bool:
-    """Checks that coordinates are numbers. depth: of nested lists at most, as of a MultiPolygon."""
+    """Checks that coordinates are numbers, nested at most `depth` deep (MultiPolygon: 4)."""
     if isinstance(coordinates, list | tuple):
         return depth > 0 and all(_are_numbers(part, depth - 1) for part in coordinates)
     return isinstance(coordinates, int | float)
@@ -176,7 +176,7 @@ def _is_directed(feature: dict[str, Any], number: int) -> bool:
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
-    """Estimates how many pairs of a line's segments lie within reach, by boxes around a sample of them."""
+    """Estimates pairs of segments within reach, by a sample's bounding boxes."""
     import shapely
 
     parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
@@ -188,7 +188,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
-    """Reads how near to a line lies what belongs to it, in metres; 0 of an area."""
+    """Reads a line's buffer in metres; 0 for an area."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
     reach_m = _property(feature, "buffer_m", buffer_m)
