@@ -83,7 +83,7 @@ class RowVerdicts:
     """First failed check of each row."""
 
     def __init__(self, rows: int, reasons: Sequence[str]) -> None:
-        self.code, self._reasons = np.zeros(rows, np.uint8), reasons
+        self.code, self._reasons = np.zeros(rows, np.uint8), reasons  # code: index of the reason + 1, else 0
 
     def refuse(self, reason: str, failed: Bools) -> None:
         if failed.any():
