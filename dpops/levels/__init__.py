@@ -1,5 +1,5 @@
-"""One small total for a vehicle and its whole day: a bounded integer vector over coarse groups of HATs, summed up.
+"""Releases under a small daily total: bounded integer vectors over coarse HAT groups.
 
-Adjacency add-remove: neighbours differ in one vehicle-day, that it drove at all included. Nothing here depends on a
-count but the noisy sums.
+Adjacency add-remove: neighbours differ in one vehicle-day, its presence included. Nothing here depends on a count but
+the noisy sums.
 """

@@ -1,8 +1,8 @@
-"""A vehicle-day's bounded integer vector, bit for bit; the noisy sums of all, and what they say in weights and km/h.
+"""Bounded integer vectors of vehicle-days, their noisy sums, and values read from these.
 
-Vectors are a function of their vehicle's own rows, the plan and recorded centres. Only + - * / and square roots of
-single numbers, integers, and sums in the order of a vehicle's own rows are used: they are rounded alike wherever other
-vehicles stand in the arrays. (numpy.bincount adds one by one in the order given.)
+Vectors are a function of their vehicle's rows, the plan and recorded centres. Only + - * / and square roots of single
+numbers, integers, and sums in the order of a vehicle's rows are used: they are rounded alike wherever other vehicles
+stand in the arrays. (numpy.bincount adds one by one in the order given.)
 """
 
 import math
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Float64s = NDArray[np.float64]
 
 _SHRINK = 1 - 2.0**-40
-"""What floating point may round upwards in a vehicle's norm is far less than this takes away."""
+"""Shrinks a vehicle's norm by far more than floating point may round it up."""
 
 _EXACT_COUNTS = 4096
 _MOST_COUNT = 1 << 40
@@ -56,14 +56,14 @@ class Vectors(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """int64 (groups of all levels,): sums of the vehicles' integers, before or after noise."""
+    """Sums of vehicles' integers, exact or noisy, int64 (groups of all levels,)."""
 
     weights: Int64s
     speeds: Int64s
 
 
 def sum_up(rows: Rows, stage: Stage) -> Sums:
-    """Adds up the integers of all vehicle-days. Integer sums: any split or order of the vehicles gives the same."""
+    """Adds up all vehicle-days' integers, whatever their split or order."""
     sums = vectors(rows, stage)
     totals = np.zeros(2 * stage.groups, np.int64)
     np.add.at(totals, sums.query, sums.value)
@@ -71,7 +71,7 @@ def sum_up(rows: Rows, stage: Stage) -> Sums:
 
 
 def vectors(rows: Rows, stage: Stage) -> Vectors:
-    """Computes every vehicle-day's vector: the zero vector if its norm in integers exceeds its allowance.
+    """Computes each vehicle-day's vector, zero if its integer norm exceeds its allowance.
 
     Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
     square root), half of it under public counts, where weights are exact. Source: docs/released.md.
@@ -84,7 +84,7 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
 
 
 def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
-    """Says of each vehicle whether its noisy integers keep to its allowance, decided in integers."""
+    """Checks in integers that each vehicle's noisy entries keep its allowance."""
     norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
     absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
@@ -93,7 +93,7 @@ def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
 
 
 class _TouchedGroups(NamedTuple):
-    """Groups of one level that vehicles touch: entry of each row; vehicle and group of each entry."""
+    """One level's touched groups: entry per row, vehicle and group per entry."""
 
     of_row: Int64s
     vehicle: Int64s
@@ -101,7 +101,7 @@ class _TouchedGroups(NamedTuple):
 
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
-    """Computes vectors before their norms are checked in integers: that finds nothing, or the formulas are wrong."""
+    """Computes vectors whose norms `within` checks: a violation means wrong formulas."""
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:
@@ -132,7 +132,7 @@ def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
 def _norm(
     touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
 ) -> Float64s:
-    """Computes the norm of each vehicle, float64 (vehicles,): level by level, and in each by ascending group."""
+    """Computes each vehicle's norm, (vehicles,), adding by level and ascending group."""
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
         parts = values * values if stage.kind == "gaussian" else np.abs(values)
@@ -141,7 +141,7 @@ def _norm(
 
 
 def residuals(rows: Rows, stage: Stage) -> Float64s:
-    """Computes the mean clipped speed of each row less the centre of its HAT, in km/h."""
+    """Computes each row's mean clipped speed minus its HAT's centre, km/h."""
     mean = rows.total / rows.reports * float(stage.step_kmh)
     return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)
 
@@ -162,7 +162,7 @@ def _integers(
 
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
-    """Says what a weight of 1, and a weighted residual speed of 1 km/h, are worth in steps at this level."""
+    """Computes a level's steps per unit weight and per weighted km/h."""
     bound = float(stage.bound_kmh)
     if stage.counts_public:
         return float(UNIT), _part(stage.share * level.speed_share, stage) / (2 * bound)
@@ -175,12 +175,12 @@ def _part(share: Fraction, stage: Stage) -> float:
 
 
 def _truncated(values: Float64s) -> Int64s:
-    """Truncates towards zero; what is no number (it cannot be) becomes 0."""
+    """Truncates towards zero; non-finite values, which cannot occur, become 0."""
     return np.where(np.isfinite(values), values, 0.0).astype(np.int64)
 
 
 def units(reports: Int64s, stage: Stage) -> Int64s:
-    """Looks up floor(2^20 n^exponent) of numbers of reports in a table; beyond 4096 n is rounded down by <= 1/64."""
+    """Looks up floor(2^20 n^exponent) of reports; above 4096 n is up to 1/64 less."""
     table, values = _table(int(4 * stage.exponent))
     return values[np.searchsorted(table, reports, side="right") - 1]
 
@@ -196,7 +196,7 @@ def _table(quarters: int) -> tuple[Int64s, Int64s]:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedLevel:
-    """The noisy sums of one level, float64 (level.size,), with the standard deviations of their noise.
+    """Noisy sums of one level, float64 (level.size,), with noise standard deviations.
 
     weights: W_q = sum over vehicle-days of s w_q. speeds: S_q = sum of s v_q, km/h: weighted speeds less their centres.
     A deviation is infinite where the level had no share, and 0 for weights under public counts.
@@ -211,14 +211,14 @@ class ReleasedLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedStage:
-    """What one look at a day says, in the order of the stage's levels."""
+    """Noisy sums of one stage, in the order of its levels."""
 
     stage: Stage
     levels: tuple[ReleasedLevel, ...]
 
 
 def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
-    """Adds noise to the sums, all drawn at once: int64 (2 * stage.groups,), weights of all levels, then speeds.
+    """Adds noise to sums: int64 (2 * stage.groups,), all weights, then speeds.
 
     A level without a share gets zeros, and weights under public counts are exact.
     """
@@ -233,7 +233,7 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
 
 
 def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
-    """Reads weights and km/h from noisy integers. Raises ValueError for another number than the stage has."""
+    """Reads weights and km/h from integers. Raises ValueError for a wrong number."""
     numbers = np.array(integers, np.float64)
     if numbers.size != 2 * stage.groups:
         raise ValueError(f"a release of {numbers.size} integers does not fit a stage of {2 * stage.groups}")

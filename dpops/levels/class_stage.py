@@ -1,7 +1,7 @@
-"""A day's stage of speed classes: how many of a vehicle-day's reports lie in each class of each cell's whole day.
+"""A day's stage of speed classes: reports per class and cell.
 
-It has weights alone, with a norm of its own: what a stage of means does with a HAT's reports, this one does with a
-cell's reports in a class. Source: docs/released.md, "Under a small total".
+It has weights alone, under a separate norm; a cell's class takes the role of a HAT in a stage of means. Source:
+docs/released.md, "Under a small total".
 """
 
 from dataclasses import replace
@@ -17,12 +17,12 @@ from dpops.types import Grid, Int64s
 STANDING_KMH = 1
 """Below it a vehicle stands: a class of its own."""
 MOVING = 4
-"""A report of a vehicle that moves counts so many times as one of a vehicle that stands. These are often half of all,
-many of them at one end of a line: most of a norm would be theirs, and how many there are, means tell too."""
+"""Weight of a moving vehicle's report, where a standing one's is 1. Standing ones are often half of all, many at one
+end of a line, and would take most of a norm; means tell their number too."""
 
 
 def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
-    """Lays edges between standing and equally wide classes up to the upper bound, in grid steps. Raises ValueError."""
+    """Lays edges, in grid steps, of standing and equal-width classes. Raises ValueError."""
     first = max(round(STANDING_KMH / grid.step), 1)
     width = Fraction(grid.upper_steps - first, classes - 1)
     edges = tuple(first + round(width * index) for index in range(classes - 1))
@@ -32,25 +32,25 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Adds a stage of speed classes with this share of what all stages had."""
+    """Adds a stage of speed classes with this part of all shares."""
     parts, share_of_level = alike(((CLASS, Fraction(1)),)), Fraction(1)
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
     return with_last(stages, replace(last, bound_kmh=share_of_level, exponent=share_of_level), share)
 
 
 def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
-    """Puts the classes of each cell in the place of cells. What lies above a class is its cell."""
+    """Replaces cells by their classes; a class's parent is its cell."""
     cells = tuple(cell for cell in range(hats.cells) for _ in range(classes))
     return PublicHats(parents=cells, grandparents=cells, hours=hats.hours)
 
 
 def times_of(classes: int) -> Int64s:
-    """Says how many times a report counts in each class."""
+    """Lists a report's weight in each class."""
     return np.array([1] + [MOVING] * (classes - 1), np.int64)
 
 
 def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
-    """Adds up reports of vehicles by cell and class over a whole day.
+    """Sums vehicles' reports by cell and class over a day.
 
     vehicle, cell: int64 (parts,), ascending by both. counts: int64 (parts, classes), reports.
     """
@@ -66,5 +66,5 @@ def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
 
 
 def _changes(values: Int64s) -> NDArray[np.bool_]:
-    """Marks where a value differs from the one before it; true at the first."""
+    """Marks values that differ from their predecessor, and the first."""
     return np.concatenate([np.ones(min(values.size, 1), np.bool_), np.diff(values) != 0])

@@ -1,4 +1,4 @@
-"""A day's first stage: a noisy number of its vehicles, which stops a day that is sealed with the wrong input.
+"""A day's first stage: a noisy vehicle count that stops wrong input.
 
 With the level `city` alone, and speeds that are never clipped, a vehicle-day's weight is 1 whatever it did: the stage's
 weight counts vehicles. Source: docs/released.md, "The wrong input".
@@ -14,9 +14,9 @@ from dpops.levels.defaults import Fleet, vehicle_weight
 from dpops.levels.stages import UNIT, Stage, alike, scaled
 
 LEAST_PART = Fraction(1, 4)
-"""Of the declared fleet: below it a day is stopped."""
+"""Part of the declared fleet below which a day is stopped."""
 MOST_TIMES, NOISE_SDS = 10, 3
-"""Times the declared fleet: beyond it, less so many standard errors, the operator is told."""
+"""Multiple of the declared fleet that warns the operator if exceeded by so many standard errors."""
 EMPTY_PASSES = 0.01
 USUAL_PART, USUAL_STOPS = 0.6, 1e-4
 """A day with this part of the fleet is stopped with this probability at most."""
@@ -29,9 +29,9 @@ _NORMAL = NormalDist()
 
 
 def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
-    """Makes the smallest stage that tells an empty day from a usual one; None for too small a fleet.
+    """Makes the smallest stage that detects an empty day; None for small fleets.
 
-    like: another stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has.
+    like: a stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has.
     """
     gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if like.kind == "gaussian":
@@ -56,7 +56,7 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
 
 
 def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
-    """Makes a stage that counts under each key in each slot, with all that a vehicle-day may spend.
+    """Makes a stage of counts per key and slot, with the full budget.
 
     bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
     counts reports, 0 vehicles.
@@ -68,7 +68,7 @@ def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
 
 
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Puts a stage that counts vehicles first; the others share what it leaves. count: None leaves it out."""
+    """Prepends a stage that counts vehicles, if any, and scales the others."""
     if count is None:
         return stages
     remainder = 1 - count.share / sum(stage.share for stage in stages)
@@ -81,12 +81,12 @@ def vehicles_in(released: ReleasedStage) -> float:
 
 
 def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
-    """Says whether a stage that counts vehicles finds less than LEAST_PART of the declared ones."""
+    """Checks whether counted vehicles are below LEAST_PART of the declared ones."""
     return released.stage.counts_vehicles and vehicles_in(released) < LEAST_PART * vehicles
 
 
 def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
-    """Says whether the weights of any stage show MOST_TIMES the declared vehicles, for certain."""
+    """Checks whether weights prove more than MOST_TIMES the declared vehicles."""
     level = released.levels[0]
     noise = NOISE_SDS * level.weight_sd * math.sqrt(level.weights.size)
     limit = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)

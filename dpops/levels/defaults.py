@@ -1,4 +1,4 @@
-"""The stages of a day by default: chosen from public facts and earlier releases only, never from the day's data."""
+"""Default stages of a day, chosen from public facts and earlier releases only."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -8,14 +8,14 @@ from dpops import fitted
 from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
 
 _USUAL_BOUND = 6
-"""Between the table's of a first day and of later ones."""
+"""Between the table's bounds of first and of later days."""
 
 _LEARNING_DAYS = 7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Groups of each level that one vehicle touches in a day, roughly; public. reports: in one HAT, if known."""
+    """Public, rough numbers of groups a vehicle touches daily; `reports` are per HAT."""
 
     hats: int = 70
     cells: int = 12
@@ -36,7 +36,7 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Public facts of a fleet, from timetables or registers, never from reports; fixed for an account's life."""
+    """Public facts of a fleet, from timetables, never reports; fixed per account."""
 
     vehicles: int = 200
     profile: Profile = field(default_factory=Profile)
@@ -44,7 +44,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsOnly:
-    """Inputs of a plan where counts are secret: public HATs and fleet, no count (else: `types.CountsKnown`)."""
+    """Inputs of a plan with secret counts; with public ones: `types.CountsKnown`."""
 
     hats: PublicHats
     fleet: Fleet
@@ -57,7 +57,7 @@ class BoundsOnly:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """The stages of an account's first day, and those of each later one; all draw the same noise."""
+    """Stages of an account's first and later days, all with equal noise."""
 
     first: tuple[Stage, ...]
     later: tuple[Stage, ...]
@@ -92,9 +92,9 @@ _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fracti
 
 
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
-    """Chooses coarser levels than the table's fine ones, for a fleet too small for these.
+    """Chooses coarser levels than the table's, for small fleets.
 
-    Small cells differ more from those around them than hours do: they get more.
+    Small cells get more: they differ more from their neighbours than hours do.
     """
     if kind == "laplace" or shares not in (COARSE[kind], _FINE):
         return shares
@@ -102,7 +102,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
-    """Makes the default stages for a total of epsilon. rho: of a Gaussian, the total's zCDP, rounded down."""
+    """Makes the default stages of a total epsilon, or rho for Gaussian noise."""
     spread = spread_of(kind, epsilon if rho is None else rho)
     # By the total; source: docs/released.md, "Which levels".
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
@@ -118,14 +118,14 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
-    """Computes the noise of a vehicle-day's budget: scale UNIT / epsilon, or variance UNIT^2 / (2 rho), rounded up."""
+    """Computes noise scale UNIT / epsilon, or variance UNIT^2 / (2 rho), rounded up."""
     if kind == "laplace":
         return UNIT / budget
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
-    """Chooses levels where a cell's mean group would drown in noise even after a week."""
+    """Chooses levels for cells that noise drowns even after a week."""
     choices = []
     for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
         fits = [name for name in names if group_sd_kmh(kind, spread, name, part, bounds) <= fitted.LIMIT_SD_KMH]
@@ -134,7 +134,7 @@ def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Forecasts the noise of a mean group of a level after a week of later days, in km/h."""
+    """Forecasts a level's mean group noise after a week, km/h."""
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":
@@ -145,13 +145,13 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
-    """Estimates what all HATs of a typical vehicle-day weigh together before clipping, by its public profile."""
+    """Estimates a typical vehicle-day's total weight without clipping, from its profile."""
     norm = usual_norm(stage, fleet)
     return _own_weight(stage, fleet) * (1.0 if norm is None else norm / max(norm, stage.least_norm))
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes the norm of a typical vehicle-day's reports to the stage's exponent; None if its profile lacks them."""
+    """Computes a typical vehicle-day's norm of reports; None if the profile lacks them."""
     profile = fleet.profile
     if profile.reports is None:
         return None
@@ -166,8 +166,7 @@ def _own_weight(stage: Stage, fleet: Fleet) -> float:
 def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
     """Lets a vehicle-day that reports less weigh less, where the profile has reports.
 
-    Of equal weights most would be theirs who come for an hour, and how fast these are, not how fast traffic is. Weights
-    by reports cost weight, so noise decides up to which norm.
+    With equal weights short visits would decide means. Weights by reports lower the total, so noise decides the norm.
     """
     norm = usual_norm(stage, bounds.fleet)
     if norm is None or stage.counts_public:
@@ -180,12 +179,12 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
-    """Estimates the weight of a vehicle-day at all places: half as much as at equally many that are alike."""
+    """Estimates a vehicle-day's weight at all places: half that of equal places."""
     return 1.0 if kind == "laplace" else max(1.0, math.sqrt(profile.cells * math.sqrt(in_a_cell) / 2))
 
 
 def standing(profile: Profile) -> float:
-    """Computes a typical vehicle-day's weight over that of one that stands in a cell all day, at least 1."""
+    """Computes a typical vehicle-day's weight relative to a standing one's, at least 1."""
     hours = profile.hours
     still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
     return max(_weight(COARSE["gaussian"], profile) / _weight(COARSE["gaussian"], still), 1.0)
@@ -196,7 +195,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
 
 
 def kept_more(bound_kmh: Fraction) -> float:
-    """Computes how much more of a vehicle's weight such a bound leaves than the usual ones do, at least 1.
+    """Computes a bound's retained weight relative to the usual bound's, at least 1.
 
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.
     """

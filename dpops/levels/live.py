@@ -1,4 +1,4 @@
-"""Live slots: what each slot of a period may spend of a vehicle-day's total while the period lasts, and on what."""
+"""Live slots: their share of a vehicle-day's total, and their levels."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
-    """Makes one stage of all live slots of a period. share: of the total. Source: docs/released.md, "Live slots"."""
+    """Makes one stage of all live slots of a period (docs/released.md, "Live slots")."""
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
     part, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
@@ -28,7 +28,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
 
 
 def of_slot(live: Stage, slots: int) -> Stage:
-    """Takes one of a period's live slots. slots: that the period really has, 23 or 25 where the clock changes."""
+    """Takes one of a period's live slots; 23 or 25 at clock changes."""
     return replace(live, share=live.share / slots)
 
 
@@ -44,7 +44,7 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates the weight of a typical vehicle's HAT in a live slot before clipping, times the HATs of its day."""
+    """Estimates an unclipped HAT's weight in a live slot, times a day's HATs."""
     hats = max(profile.hats / profile.hours, 1.0)
     if stage.kind == "laplace":
         return profile.hats / hats

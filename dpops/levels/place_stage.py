@@ -1,6 +1,6 @@
-"""A day's last stage: a vehicle-day's vector over places, each with its whole day, with a norm of its own.
+"""A day's last stage: vectors over places' whole days, under a separate norm.
 
-Source: docs/released.md. Beside levels of hours it would get little of its share: most of such a norm is theirs.
+Source: docs/released.md. In one norm with levels of hours, these would take most of it.
 """
 
 from dataclasses import replace
@@ -14,7 +14,7 @@ EXPONENT = Fraction(1)
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
-    """Adds a stage of places with this share of what all stages had."""
+    """Adds a stage of places with this part of all shares."""
     parts = alike(((PLACE, Fraction(1)),))
     last = replace(stages[-1], parts=parts, alpha=ALPHA, classes=(), least_norm=0)
     return with_last(stages, replace(last, bound_kmh=BOUND_KMH, exponent=EXPONENT), share)

@@ -1,4 +1,4 @@
-"""Levels (public ways to group the HATs of a day), and stages: the public plan of one look at a vehicle-day."""
+"""Levels, which group a day's HATs, and stages, public plans of one release."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ BLOCK_H = 4
 
 @dataclass(frozen=True, kw_only=True)
 class PublicHats:
-    """The public HATs of a day: every cell of the region in every slot of service, both numbered from 0.
+    """Public HATs of a day: every cell in every service slot, from 0.
 
     parents, grandparents: coarser cell of each cell. hours: local hour in which each slot begins; with a clock change
     one may come twice, or not at all. are_small: cells of about 1 km^2 or less, whose neighbours differ as streets do.
@@ -49,7 +49,7 @@ class PublicHats:
 
 @dataclass(frozen=True)
 class Level:
-    """One grouping of the HATs: (cell i, slot j) is in group cell_group[i] * slot_groups + slot_group[j].
+    """Grouping of HATs: (i, j) is in group cell_group[i] * slot_groups + slot_group[j].
 
     speed_share, weight_share: of the budget of speeds and of weights; each adds up to 1 over the levels of a stage.
     """
@@ -76,7 +76,7 @@ class Level:
 
     @cached_property
     def of_slot(self) -> Int64s:
-        """int64 (slots,)."""
+        """Slot group of each slot, int64 (slots,)."""
         return np.array(self.slot_group, np.int64)
 
     def groups(self) -> Int64s:
@@ -85,7 +85,7 @@ class Level:
 
 
 def _numbered(values: Sequence[int]) -> tuple[int, ...]:
-    """Numbers values from 0 in their ascending order; equal ones get one number."""
+    """Ranks values from 0, equal ones alike."""
     number = {value: number_of_value for number_of_value, value in enumerate(sorted(set(values)))}
     return tuple(number[value] for value in values)
 
@@ -115,7 +115,7 @@ CLASS = "class"
 
 
 def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
-    """Makes the level of that name on these HATs. weight_share: `share` where it is left out. Raises ValueError."""
+    """Makes a level by name; weight_share defaults to `share`. Raises ValueError."""
     kind = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if kind is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
@@ -147,7 +147,7 @@ Shares = tuple[tuple[str, Fraction], ...]
 
 
 class Part(NamedTuple):
-    """A level by name, and the parts of what the speeds and the weights may spend that it takes."""
+    """A level's name, with its parts of speeds' and weights' budgets."""
 
     level: str
     speeds: Fraction
@@ -160,7 +160,7 @@ def shares_of(**parts: str) -> Shares:
 
 
 def alike(shares: Shares) -> tuple[Part, ...]:
-    """Gives each level the same part of the speeds and of the weights."""
+    """Gives each level equal parts of speeds and of weights."""
     return tuple(Part(name, share, share) for name, share in shares)
 
 
@@ -184,7 +184,7 @@ class Differences:
 
     @property
     def day_weight(self) -> float:
-        """Weight of the whole day, where 1 is a usual one."""
+        """Weight of the day relative to a usual one."""
         return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
@@ -215,22 +215,21 @@ class StageHats:
 
     @cached_property
     def centres(self) -> Int64s:
-        """int64 (cells, slots) or (places, slots), in CENTRE_STEP_KMH."""
+        """Centres, int64 (cells or places, slots), in CENTRE_STEP_KMH."""
         return self.of_cells if self.differences is None else self.differences.centres(self.of_cells)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """How a vehicle-day becomes integers, and the noise of their sums. All of it is public.
+    """Public plan of a vehicle-day's integers and the noise of their sums.
 
-    kind: the norm and the noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
+    kind: norm and noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
     spread: variance of the Gaussian, or scale of the discrete Laplace, in (squared) steps, equal in all stages.
-    share: of what a vehicle-day may spend; the shares of a release's stages add up to at most 1.
+    share: of a vehicle-day's budget; the shares of a release's stages add up to at most 1.
     bound_kmh: B, clip of the norm of a vehicle-day's weighted residual speeds.
-    alpha: the part of the share that the speeds get; 0 with classes.
-    exponent: of the number of reports in a HAT, a multiple of 1/4.
+    alpha: the part of the share that speeds get; 0 with classes. exponent: of the reports in a HAT, a multiple of 1/4.
     least_norm: least norm of a vehicle-day's reports to that exponent, by which short days weigh less. 0: none.
-    counts_public: weights are then exact and unscaled, and the speeds have the whole share at twice the bound.
+    counts_public: weights are then exact and unscaled, and speeds have the full share at twice the bound.
     counts_vehicles: see `dpops.levels.count_check`. classes: see `dpops.levels.class_stage`, ascending inner edges in
     steps of the speed grid. accounting: "gdp" where Gaussian noise is normal and rounded, else discrete.
     around: None until the stage is laid on a day's HATs.
@@ -291,14 +290,14 @@ class Stage:
 
     @property
     def laid(self) -> StageHats:
-        """What the stage is laid on. Raises ValueError where it is laid on nothing yet."""
+        """HATs that the stage is laid on. Raises ValueError if there are none."""
         if self.around is None:
             raise ValueError("the stage is not laid on the HATs of a day yet")
         return self.around
 
     @property
     def centres(self) -> Int64s:
-        """int64 (cells, slots), in CENTRE_STEP_KMH."""
+        """Centres, int64 (cells, slots), in CENTRE_STEP_KMH."""
         return self.laid.centres
 
     @property
@@ -313,7 +312,7 @@ class Stage:
 
     @property
     def groups(self) -> int:
-        """How many groups all levels have together: the release has so many weights and so many speeds."""
+        """Number of groups of all levels, each released with weight and speed."""
         return sum(level.size for level in self.levels)
 
     @property
@@ -323,35 +322,35 @@ class Stage:
 
     @property
     def noise_sd(self) -> float:
-        """Standard deviation of every query, in steps; of a discrete Laplace the continuous one's, just above it."""
+        """Noise standard deviation in steps; for Laplace the continuous one, slightly above."""
         return float(self.spread) ** 0.5 if self.kind == "gaussian" else 2**0.5 * float(self.spread)
 
     @property
     def claim(self) -> PureDP | ZCDP:
-        """What the stage costs a vehicle: its share of a vector of norm UNIT under the noise that is drawn."""
+        """Claim of the stage: its share of that of a UNIT vector."""
         return claim_of_vector(self.kind, self.spread, self.accounting).times(self.share)
 
 
 def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> PureDP | ZCDP:
-    """Claims what a whole vector of norm UNIT costs under such noise. See `Stage`."""
+    """Computes the claim of a vector of norm UNIT under this noise."""
     if kind == "laplace":
         return PureDP(UNIT / spread)
     return NOISE_CLAIMS[accounting].of_gaussian(Fraction(UNIT), spread)
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
-    """Adds a last stage to a day's stages. It has this part of what all had; the others keep the rest."""
+    """Appends a stage with this part of all shares; others keep the remainder."""
     total = sum((stage.share for stage in stages), Fraction(0))
     return (*scaled(stages, 1 - share), replace(last, share=share * total))
 
 
 def scaled(stages: Iterable[Stage], part: Fraction) -> tuple[Stage, ...]:
-    """Gives stages that part of the shares that they have."""
+    """Scales the stages' shares by a part."""
     return tuple(replace(stage, share=part * stage.share) for stage in stages)
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:
-    """Puts speeds on the grid of centres, cut to [lowest, highest] km/h; what is no number becomes the first centre."""
+    """Rounds speeds to centres within [lowest, highest] km/h; non-finite ones become the first centre."""
     steps = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
     cut = np.clip(np.rint(steps / float(CENTRE_STEP_KMH)), float(lowest * 100), float(highest * 100))
     return cut.astype(np.int64)

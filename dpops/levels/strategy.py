@@ -1,4 +1,4 @@
-"""Which bounds and levels to release with: chosen by the expected error of estimates, from public numbers alone.
+"""Choice of bounds and levels by expected error, from public numbers alone.
 
 A HAT's mean is a sum of components: city, grandparent, parent and cell, hour, a parent in a part of the day, and its
 own. Each has a prior variance, and each level's noisy sums inform the components no finer than its groups. Posterior
@@ -34,18 +34,18 @@ PARTS: dict[Part, float] = {
 }
 """Standard deviations before any release, km/h. Rough numbers for any city, fitted on none."""
 DAYS = 4
-"""Of releases that a later day rests on, itself counted."""
+"""Releases that a later day rests on, including itself."""
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {
     "gaussian": (Fraction(1), Fraction(3, 2), Fraction(2)),
     "laplace": (Fraction(1), Fraction(3, 2)),
 }
-"""Times the table's. With more than these, numbers of vehicles were badly told by weights; and under Laplace noise what
-the widest gained in some cities it lost in others."""
+"""Multiples of the table's bounds. Wider ones cost precision of vehicle numbers; under Laplace noise the widest gains
+in some cities what it loses in others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A recipe with its expected root mean squared error by reports, km/h, on a first day and on later ones."""
+    """Recipe with expected root mean squared errors of first and later days, km/h."""
 
     recipe: Recipe
     first_kmh: float
@@ -58,7 +58,7 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class Free:
-    """What of the table's recipe may be chosen otherwise: what the specification does not name."""
+    """Parts of the table's recipe that the specification leaves open."""
 
     bounds: bool = True
     levels: bool = True
@@ -68,7 +68,7 @@ EVERYTHING = Free()
 
 
 def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
-    """Ranks recipes, the best first: a function of public numbers alone. table: for what is not free.
+    """Ranks recipes, best first, from public numbers; `table` fixes what is not free.
 
     The one with default bounds and levels goes before those that are not better by LEAST_GAIN.
     """
@@ -86,7 +86,7 @@ def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe
 
 
 def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
-    """Yields the recipes to choose from, the default first; wider bounds go with coarse levels alone."""
+    """Yields candidate recipes, default first; wider bounds only with coarse levels."""
     table_shares = table.later[-1].shares
     shares = coarser_shares(table.kind, table_shares, hats) if free.levels else table_shares
     bounds, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
@@ -121,7 +121,7 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
 def _after(
     stage: Stage, bounds: BoundsOnly, prior: Variances, centres: Variances, busy: float, *, days: int
 ) -> tuple[dict[Part, float], float]:
-    """Computes posterior variances after so many days of a stage, and a HAT's squared error in (km/h)^2.
+    """Computes posterior variances after `days`, and a HAT's squared error in (km/h)^2.
 
     prior: variances without these days. centres: those that the centres were made from.
     """
@@ -170,7 +170,7 @@ def squared_error(
 
 
 def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
-    """Computes the precision that one release adds to the logarithm of the whole city's weight."""
+    """Computes a release's precision of the logarithm of the city's weight."""
     weights = replace(stage, alpha=1 - stage.alpha)
     return sum(
         _groups(_OF[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares
@@ -178,7 +178,7 @@ def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
 
 
 def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
-    """Computes the norm of a vehicle's residual speeds; its own deviations average out in a group of HATs."""
+    """Computes the norm of a vehicle's residual speeds, km/h; deviations average in groups."""
     hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
     if stage.kind == "laplace":
         in_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
@@ -207,7 +207,7 @@ def _groups(part: Part, hats: PublicHats) -> int:
 
 
 def busyness() -> list[tuple[float, float]]:
-    """Splits cells into equally many each: how many times as busy as average they are, and their share of reports."""
+    """Lists relative busyness and share of reports of equally large classes of cells."""
     law, nodes = NormalDist(), 5
     raw = [math.exp(fitted.BUSIER * law.inv_cdf((node + 0.5) / nodes)) for node in range(nodes)]
     mean = sum(raw) / nodes
