@@ -1,6 +1,6 @@
-"""The text of units, as the ledger keeps it and as it travels: one form for all, in which old ledgers are written too.
+"""Text of units in ledger and transport, compatible with old ledgers.
 
-A stage is written as a HAT of no cell, and a live slot stands in the place of release shard -1: no other module knows.
+A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "dige
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored form. Claims are text, as `dpops.claims.claim_of` reads it; debit: null where it is epsilon_slot."""
+    """Stored form of a unit, with claims as `dpops.claims.claim_of` reads them."""
 
     spec_id: str
     period: str
@@ -31,7 +31,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     released: list[Released]
     digest: str
     scope: UnitScope = "slot"
-    debit: str | None = None
+    debit: str | None = None  # null where it is epsilon_slot
     epsilon_total: str | None = None
 
 
@@ -76,7 +76,7 @@ class _Counted(msgspec.Struct, frozen=True, gc=False):
 
 
 class CountedPart(msgspec.Struct, frozen=True):
-    """The part of an encoded unit of HATs that a summary counts; decoding skips the rest."""
+    """Subset of an encoded HAT unit that summaries count; other fields are skipped."""
 
     slot_s: int
     epsilon_hat: str
@@ -102,7 +102,7 @@ class CountedPart(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """A unit and its text: what was encoded where it was drawn is what the ledger keeps."""
+    """A unit and the text that was encoded where it was drawn."""
 
     unit: Unit
     text: bytes

@@ -1,4 +1,4 @@
-"""The codec of a stage's public plan: how the ledger keeps it for a stage of a period, or for a live slot."""
+"""Codec of public plans of stages and live slots in the ledger."""
 
 import base64
 import zlib
@@ -37,17 +37,13 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """Stored HATs of a plan. hours: the local hour in which each slot begins, or the live slot.
+    """Stored plan of a stage or live slot."""
 
-    centres: of (cells, slots) in 0.01 km/h, packed. rests_on: 0 for no entry. places: how they differ from their cells,
-    where the HATs lie in places.
-    """
-
-    hours: list[int]
+    hours: list[int]  # local start hours of slots
     step_kmh: str
-    rests_on: EntryNumber
-    centres: str
-    places: _KeptDifferences | None = None
+    rests_on: EntryNumber  # 0 for no entry
+    centres: str  # (cells, slots) in 0.01 km/h, packed
+    places: _KeptDifferences | None = None  # where HATs are of places
 
 
 def as_stored(stage: Stage) -> dict[str, Any]:
@@ -125,7 +121,7 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
 
 
 def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:
-    """Decodes a recorded stage, laid on cells or places. Raises ValidationError, or ValueError without places."""
+    """Decodes a recorded stage. Raises ValidationError, or ValueError without places."""
     stored, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
     hats = hats_under(stage, region, stored.hours, places)
     differences = None if stored.places is None or places is None else stored.places.on(places)
@@ -135,7 +131,7 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
 
 
 def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:
-    """Lists the HATs that a stage looks at: in a region's cells, in the classes of each, or in places."""
+    """Lists a stage's HATs: cells of a region, their classes, or places."""
     if stage.is_of_places:
         if places is None:
             raise ValueError("a stage of places needs the places")
@@ -145,7 +141,7 @@ def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
-    """Reads the sequence number of the newest entry that the centres were made from, 0 for none."""
+    """Reads the newest sequence number behind the centres, 0 for none."""
     return msgspec.convert(unit.plan, _Kept).rests_on
 
 

@@ -1,4 +1,4 @@
-"""What the ledger keeps of a release: one unit for each slot and shard of HATs, stage of a period, or live slot."""
+"""Units of the ledger: a slot's shard of HATs, period's stage, or live slot."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -20,7 +20,7 @@ VECTOR = "levels"  # the mechanism of stages and live slots
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """One statistic of one HAT: its whole public plan and its noisy integers; both null where there is no data."""
+    """Public plan and noisy integers of a HAT's statistic; null without data."""
 
     cell: str
     statistic: str
@@ -30,49 +30,45 @@ class Released(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnitKey(NamedTuple):
-    """Names a unit in the ledger. shard: of release shards or of stages; None of a live slot, which has one unit."""
+    """Key of a unit in the ledger."""
 
     spec_id: str
     slot_s: int
-    shard: int | None
+    shard: int | None  # of HATs or of stages; None for a live slot
 
 
 class DebitGroup(NamedTuple):
-    """Names the units that share a debit. slot_s: None where a period was planned, and is debited, as a whole."""
+    """Key of the units that share a debit."""
 
     spec_id: str
     period: str
-    slot_s: int | None
+    slot_s: int | None  # None where the period is debited at once
     is_live: bool
 
 
 class _Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts that every unit has. slot_start, slot_end: ISO 8601 with the zone's offset.
-
-    digest: keyed, of the input, for the operator alone. total: what the specification gives a vehicle in the whole
-    period, where it gives a total. stands_for_period: whether it is recorded for all slots of its period.
-    """
+    """Facts common to all units."""
 
     spec_id: str
     period: str
     slot_s: int
-    slot_start: str
+    slot_start: str  # ISO 8601 with offset
     slot_end: str
     unit: str
-    digest: str
+    digest: str  # keyed digest of the input, for the operator alone
     debit: Claim
-    total: Claim | None = None
-    stands_for_period: ClassVar[bool] = False
+    total: Claim | None = None  # a vehicle's total in the period
+    stands_for_period: ClassVar[bool] = False  # recorded for all slots of the period
 
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
-    """All HATs of a slot and shard. is_of_whole_period: the first slot of its period is debited for all."""
+    """HATs of a slot and shard."""
 
     shard: int
     per_hat: PureDP
     spent: PureDP
     released: list[Released]
-    is_of_whole_period: bool = False
+    is_of_whole_period: bool = False  # debited for all slots of its period
 
     @property
     def key(self) -> UnitKey:
@@ -140,7 +136,7 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
 
 class StageUnit(_VectorUnit, frozen=True, kw_only=True):
-    """One look at a whole period, in which every vehicle takes part once. slot_s: of the period's first slot."""
+    """Stage of a whole period, in which each vehicle participates once."""
 
     stage: int
     scope: ClassVar[UnitScope] = "stage"
@@ -161,7 +157,7 @@ class StageUnit(_VectorUnit, frozen=True, kw_only=True):
 
 
 class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
-    """A look at one slot of a period of which stages will follow; both spend of one total."""
+    """Live slot of a period, sharing its total with the later stages."""
 
     scope: ClassVar[UnitScope] = "live"
 
@@ -191,10 +187,9 @@ LiveEntry = Sequenced[LiveUnit]
 
 
 def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
-    """Counts the place of each entry among all stages of a specification, from 1; 0 stands for no entry.
+    """Numbers the stages of a specification from 1; 0 stands for no entry.
 
-    Sequence numbers count audit events too, which say whether an input is the same as before: places are public,
-    sequence numbers are for the operator alone.
+    Ordinals are public. Sequence numbers, which count audit events too, are for the operator alone.
     """
     return {EntryNumber(0): 0} | {entry.sequence: index for index, entry in enumerate(entries, 1)}
 
@@ -225,7 +220,7 @@ SpecSlot = tuple[str, int, bool]
 
 
 def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
-    """Computes the debit of each (specification, slot), live ones apart: the largest of its shards."""
+    """Computes debits per (specification, slot, live or not): the shards' maximum."""
     largest: dict[SpecSlot, Accountant] = {}
     for unit, claim in debits:
         slot = unit.spec_id, unit.slot_s, unit.shard is None

@@ -1,4 +1,4 @@
-"""Releases of each kind, found by the registry; and what is public about slots and days, whatever is released."""
+"""Kinds of releases, found by the registry, and public facts of slots and days."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,18 +11,17 @@ from transforms.time.calendar import FirstDays
 
 @dataclass(frozen=True)
 class SlotFacts:
-    """What is public about a slot before any data. start, end: as text. plan: the slots that are planned together with
-    it, itself included, ascending. plans: how many such plans share what a vehicle may spend in the whole period."""
+    """Public facts of a slot."""
 
     period: str
     start: str
     end: str
-    plan: tuple[int, ...]
-    plans: int
+    plan: tuple[int, ...]  # sorted slots planned together, itself included
+    plans: int  # number of plans that share a period's total
 
 
 class DayShare(NamedTuple):
-    """What a day has of a total: a part, and its epsilon as people read it."""
+    """Part of the total that a day has, and its epsilon for display."""
 
     part: Fraction
     epsilon: Fraction

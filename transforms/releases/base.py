@@ -1,4 +1,4 @@
-"""What a kind of release is, what it rests on, and how a group is drawn to its end."""
+"""Interface of a kind of release, and the drawing of a group."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 
 
 class Stopped(NamedTuple):
-    """A run ends before a period is released whole, whose first entry says that its input may be wrong."""
+    """A run's stop before a period is complete: its first entry suggests wrong input."""
 
     period: str
 
@@ -33,14 +33,14 @@ class MustStop(Exception):
 
 
 class DrawnUnit(NamedTuple):
-    """A unit that may be recorded, and what each vehicle spends in it, where counts tell that."""
+    """Unit ready to be recorded, and vehicles' spending where counts reveal it."""
 
     unit: Unit
     exposure: Exposure | None = None
 
 
 class Before(NamedTuple):
-    """Inputs of a draw besides tallies: an account, whose entries it reads, and this run's records of the group."""
+    """Inputs of a draw besides tallies: the account, and entries recorded by this run."""
 
     account: LedgerAccount | None
     recorded: Sequence[RecordedSlot] = ()
@@ -54,9 +54,9 @@ class Before(NamedTuple):
         return self._account.open().live(self._account.name, spec_id, period)
 
     def stop_once(self, unit: StageUnit, run: str) -> None:
-        """Raises MustStop in the run that first comes to a unit that must stop it, and when that run tries again.
+        """Raises MustStop in the run that first meets a stopping unit, and its retries.
 
-        In unattended runs, in each, until an attended one has gone on.
+        In unattended runs always, until an attended one has continued.
         """
         account, stages = self._account, (entry.unit for entry in self.stages(unit.spec_id))
         is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)
@@ -90,14 +90,14 @@ class Asked:
 
 
 class ReleaseKind(Protocol):
-    """A kind of release. It is made by its class method `of(asked)`, and found by its name in `registry`."""
+    """A kind of release, made by its class method `of` and registered by name."""
 
     @property
     def spec_id(self) -> str: ...
 
     @property
     def slots(self) -> Mapping[int, SlotFacts]:
-        """The facts of every slot; `plan` of one are the slots that are drawn together with it."""
+        """Facts of every slot; slots of one `plan` are drawn together."""
 
     @property
     def cap(self) -> ContributionBound | None:
@@ -117,7 +117,7 @@ class ReleaseKind(Protocol):
 
     @property
     def in_order(self) -> bool:
-        """Whether a group rests on recorded ones: drawn one by one, the oldest first, from parts of its vehicles."""
+        """Whether groups rest on recorded ones: drawn oldest first, with partial tallies."""
 
     @property
     def learns(self) -> bool:
@@ -125,10 +125,10 @@ class ReleaseKind(Protocol):
 
     @property
     def keeps_late(self) -> bool:
-        """Whether a stream still counts a report that comes when its pane is over and its slot is not."""
+        """Whether a stream counts reports after their pane, until their slot closes."""
 
     def continuing(self, digest: str | None) -> "ReleaseKind":
-        """Makes the release that goes on with a ledger. digest: of its specification's first entry, if it has one."""
+        """Continues a ledger's releases, given its first entry's digest or None."""
 
     def claims(self, history: Before) -> dict[str, list[Debit]] | None:
         """Lists each period's debits where no input decides them; None where units do."""
@@ -137,9 +137,10 @@ class ReleaseKind(Protocol):
         """Returns the first of the slots that are drawn together with this one."""
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
-        """Draws the next units of groups; none where nothing is left. Raises StepError, LedgerError or MustStop.
+        """Draws the next units of groups by first slot and release shard.
 
-        groups: by first slot and release shard; a single one where draws rest on recorded entries.
+        Returns none when nothing is left; a single group where draws rest on recorded entries.
+        Raises StepError, LedgerError or MustStop.
         """
 
     def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
@@ -149,7 +150,7 @@ class ReleaseKind(Protocol):
 def release_group(
     release: ReleaseKind, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
 ) -> Iterator[SlotEstimates] | Stopped:
-    """Draws and records a group to its end, then estimates it; nothing where the account's limit refuses it."""
+    """Draws, records and estimates a group; nothing where the limit refuses it."""
     recorded: list[RecordedSlot] = []
     try:
         while drawn := release.draw({group: tallies}, Before(account, recorded), Noise()):

@@ -1,4 +1,4 @@
-"""Every kind of release, by the name that a specification has for it: a line each. What it needs loads with it."""
+"""Registry of kinds of releases by specification name, loaded on use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,14 +8,11 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """closed: the class for closed ranges, as module:name. slots: for a stream's slots, if that is another one.
-
-    learned: whether rows say what all entries up to theirs teach, a period at a time; else each has a noisy value.
-    """
+    """Classes and traits of a kind of release, as module:name."""
 
     closed: str
-    slots: str | None = None
-    learned: bool = False
+    slots: str | None = None  # for a stream's slots, if another
+    learned: bool = False  # rows by inference from all entries up to theirs, a period at a time
 
     def of(self, request: "Asked", *, in_slots: bool = False) -> "ReleaseKind":
         """Makes the release of a closed range, or of slots one by one, as they end."""
@@ -23,7 +20,7 @@ class Kind(NamedTuple):
         return release
 
     def why_no_stream(self, allocation: Any, options: Any) -> str | None:
-        """Explains in a sentence why slots cannot be released one by one; None where they can."""
+        """Explains why a stream cannot release by slot; None where it can."""
         why: str | None = _class(self.slots or self.closed).why_no_stream(allocation, options)
         return why
 

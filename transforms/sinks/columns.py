@@ -1,4 +1,4 @@
-"""The columns of the result table, declared once: type, whether every row has it, unit and meaning of each."""
+"""Columns of the result table: type, presence, unit and meaning."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -12,16 +12,13 @@ _ENDS = {"_lower95": "Lower end of the 95 % interval. ", "_upper95": "Upper end 
 
 
 class ResultColumn(NamedTuple):
-    """presence: ALWAYS, NULLABLE, SOME or STATISTIC. unit: empty where there is none.
-
-    meaning: with {value}, {interval}, {learned} and {resolution}, which a specification decides.
-    """
+    """Declaration of a result column."""
 
     name: str
     kind: pa.DataType
-    presence: str
-    meaning: str
-    unit: str = ""
+    presence: str  # ALWAYS, NULLABLE, SOME or STATISTIC
+    meaning: str  # may contain {value}, {interval}, {learned}, {resolution}
+    unit: str = ""  # empty for none
 
 
 _DECLARED = """\

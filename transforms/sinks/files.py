@@ -1,4 +1,4 @@
-"""Files of released rows, by format: one a slot, written whole or not at all."""
+"""Files of released rows by format, one a slot, written atomically."""
 
 import csv
 import hashlib
@@ -30,7 +30,7 @@ def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
 
 
 def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Makes an Arrow array; a text that all rows share is not read row by row."""
+    """Builds an Arrow array; a text common to all rows is repeated, not read."""
     if pa.types.is_string(kind) and column and column[0] is not None and column.count(column[0]) == len(column):
         return pa.repeat(pa.scalar(column[0], kind), len(column))
     return pa.array(column, kind)
@@ -84,7 +84,7 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
 def _geojson(
     columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """Writes a feature each row, counter-clockwise (RFC 7946): the hexagon or what `geometries` has, or none."""
+    """Encodes rows as GeoJSON features, counter-clockwise (RFC 7946): hexagon, given geometry, or none."""
     shapes = geometries or {}
     features = [
         {"type": "Feature", "geometry": shapes.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}
@@ -106,18 +106,18 @@ HATS, LIVE = "hats", "live"
 
 
 def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, prefix: str = HATS) -> Path:
-    """Names where in a folder the file of a slot lies, or with another prefix a live slot's or a period's product."""
+    """Names the relative file of a slot, live slot or product (by prefix)."""
     folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
     return folder / f"{file_stem(spec_id, slot_start, prefix)}.{kind}"
 
 
 def file_stem(spec_id: str, slot_start: str, prefix: str = HATS) -> str:
-    """Names a file by specification and slot: local start with its offset, in characters that all file systems take."""
+    """Names a file by specification and local start, in portable characters."""
     return f"{prefix}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
-    """Writes one file per format for one slot; a file appears whole under its name, or not at all."""
+    """Writes a slot's file in each format, atomically."""
     columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
     prefix = slot.product or (LIVE if slot.is_live else HATS)
     stem = file_stem(slot.spec_id, slot.slot_start, prefix)

@@ -1,6 +1,6 @@
-"""A Kafka topic of released rows: one message a row, made from estimates and nothing else.
+"""Kafka topic of released rows: one message a row, from estimates alone.
 
-Sending again sends the same keys and the same bytes, so a reader keeps one message per key, or the topic is compacted.
+Retries send equal keys and bytes: readers or compaction can remove duplicates.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,10 +27,10 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 class Message(NamedTuple):
-    """key: `spec_id/slot start/cell/statistic`, and `/live` or a product's name. value: the row as a line of jsonl."""
+    """Message of a row."""
 
-    key: bytes
-    value: bytes
+    key: bytes  # `spec_id/slot start/cell/statistic`, then `/live` or a product
+    value: bytes  # JSON line
 
 
 def message_of(row: Row, *, is_live: bool = False) -> Message:
@@ -42,7 +42,7 @@ def message_of(row: Row, *, is_live: bool = False) -> Message:
 
 
 def check(topic: Topic) -> None:
-    """Proves that a broker answers and has the topic, before anything is spent. Raises StepError."""
+    """Checks that a broker answers and has the topic. Raises StepError."""
     try:
         starts(topic)
     except KafkaSourceError as error:
@@ -57,7 +57,7 @@ def check_settings(topic: Topic) -> None:
 
 
 class Sender:
-    """Sends estimates to a topic, one message per row. Each method raises StepError; the next has a new producer."""
+    """Sender of estimates, one message a row; a StepError resets its producer."""
 
     def __init__(self, topic: Topic, shape: Shape) -> None:
         check_settings(topic)
@@ -80,7 +80,7 @@ class Sender:
             raise self._recorded_but(error) from None
 
     def _recorded_but(self, error: KafkaException) -> StepError:
-        """Makes the error with Kafka's name of it: its text could quote what was sent."""
+        """Converts Kafka's error by its name alone: its text could quote messages."""
         self._outbox = None
         return recorded_but(f"{self._topic}: not all rows were taken ({error.args[0].name()})")
 
@@ -104,7 +104,7 @@ class Outbox:
                     self._producer.poll(_FULL_WAIT_S)
 
     def wait(self) -> None:
-        """Waits until all are confirmed, or one is not and the rest is given up."""
+        """Waits until all messages are confirmed or one is refused."""
         self._producer.flush()
         if self._refused:
             raise KafkaException(self._refused[0])

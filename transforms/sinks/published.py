@@ -1,4 +1,4 @@
-"""What a folder holds already of a release, read back: published slots, and values that are never overwritten."""
+"""Published slots of a folder, and protection of existing values."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ class OtherValues(Exception):
 
 
 def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
-    """Maps starts of slots, in seconds since 1970 UTC, to a file that the folder has of each."""
+    """Maps slot starts, in seconds since 1970 UTC, to a published file of each."""
     slots = {}
     prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
@@ -58,7 +58,7 @@ def published_specifications(folder: Path) -> set[str]:
 
 
 def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Raises OtherValues where the path has a file that does not hold the values of rows with these columns."""
+    """Raises OtherValues where an existing file's rows differ from these."""
     if not path.exists():
         return
     try:
@@ -131,7 +131,7 @@ def _csv(path: Path) -> pa.Table:
 
 
 def _jsonl(path: Path) -> pa.Table:
-    """Reads JSON lines, with types said beforehand: texts of times would become instants without their offset."""
+    """Reads JSON lines with fixed types: inferred instants would lose their offset."""
     from pyarrow import json
 
     if not path.stat().st_size:

@@ -1,4 +1,4 @@
-"""The rows of the result table: one per statistic and HAT, made from estimates and nothing else."""
+"""Rows of the result table, one per statistic and HAT, from estimates alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,27 +38,22 @@ Columns = Mapping[str, Sequence[Fact]]
 
 @dataclass(frozen=True)
 class Shape:
-    """Optional columns and layout of files; none by default.
+    """Optional columns and layout of files; none by default."""
 
-    zone: of the columns slot_start_at and slot_end_at; None: none. counts: columns vehicles and reports, where counts
-    are public. by_date: files lie in folders date=2026-05-13. traffic, about: columns TRAFFIC, ABOUT. value_means:
-    what `value` is, in words, for its description in Parquet. unknown: HATs that are not known have rows too.
-    """
-
-    zone: str | None = None
-    counts: bool = False
-    by_date: bool = False
-    traffic: bool = False
-    about: bool = False
-    value_means: str = ""
-    unknown: bool = False
+    zone: str | None = None  # of slot_start_at and slot_end_at
+    counts: bool = False  # public vehicles and reports
+    by_date: bool = False  # folders date=2026-05-13
+    traffic: bool = False  # columns TRAFFIC
+    about: bool = False  # columns ABOUT
+    value_means: str = ""  # description of `value` in Parquet
+    unknown: bool = False  # rows of unknown HATs too
 
 
 PLAIN = Shape()
 
 
 def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """Lists the columns of a specification's rows, by its statistics' names: the same for every slot of one kind."""
+    """Lists a specification's columns, the same for all slots of one kind."""
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
@@ -92,7 +87,7 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
 
 
 def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
-    """Makes the columns of `schema_of`, in this order, of the rows of one slot by cell and statistic."""
+    """Builds the columns of `schema_of` for a slot, by cell and statistic."""
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
@@ -132,7 +127,7 @@ def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
 
 
 def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
-    """Makes the columns of further outputs of statistics that have several, where these are asked for."""
+    """Builds columns of statistics' requested extra outputs."""
     kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     is_of = {
         statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
@@ -163,10 +158,10 @@ def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
 
 
 def rounded(values: Float64s) -> list[float | None]:
-    """Rounds each as `round(value, 6)` does, None for nan.
+    """Rounds like `round(value, 6)`, with None for nan.
 
-    A product with 10**6 below 2**40 is off by less than 2**-13: near a half alone could it be rounded to another
-    integer. Over 10**6 that integer is what `round` gives: both are the float nearest to the same decimal number.
+    A product with 10**6 below 2**40 errs by less than 2**-13, so only near a half could the integer differ; divided by
+    10**6 it is the float nearest to the same decimal number as `round`'s.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not sure
         scaled = values * 1e6
@@ -186,5 +181,5 @@ def _or_none(values: Float64s) -> list[float | None]:
 
 
 def json_of(row: Mapping[str, Fact]) -> bytes:
-    """Encodes a row as one JSON object, its keys in the order of the schema."""
+    """Encodes a row as a JSON object with keys in schema order."""
     return msgspec.json.encode(row)

@@ -1,4 +1,4 @@
-"""The PTransforms that hand released rows on: to files, to a Kafka topic, and as typed rows of Beam."""
+"""PTransforms that write released rows: files, Kafka, and Beam rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
 
 @dataclass
 class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
-    """The estimates of a slot -> one message per row, confirmed before the bundle ends. Raises ValueError."""
+    """Publishes a message per row, confirmed before the bundle ends. Raises ValueError."""
 
     topic: Topic
     shape: Shape = PLAIN
@@ -66,11 +66,10 @@ class _Send(beam.DoFn):
 
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
-    """Estimates of slots -> their rows, each with the last instant of its slot as event time.
+    """Converts slots' estimates to rows, timestamped with the slot's last instant.
 
-    A window of the slot, of its hour or of its day holds the row. schema: rows are NamedTuples of these columns; None:
-    dicts. columns: of the table, by other names in the schema. may_be_late: else a row has the time of its element
-    where that is later: an engine would take an earlier one for late.
+    Windows of the slot, hour or day hold the row. schema: rows as NamedTuples of these columns (None: dicts), renamed
+    by `columns`. may_be_late: otherwise a row's time is at least its element's, lest an engine drop it as late.
     """
 
     shape: Shape
@@ -100,7 +99,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
 
 
 def _type_of(field: pa.Field) -> Any:
-    """Maps a column of the result table to its Beam type. Raises KeyError for a type that no such table has."""
+    """Maps a result column to its Beam type. Raises KeyError for other types."""
     if pa.types.is_timestamp(field.type):
         kind: Any = Timestamp
     elif pa.types.is_list(field.type):

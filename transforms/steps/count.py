@@ -22,7 +22,7 @@ _LATE = counters.refused("lateness", LATE)
 
 @dataclass
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
-    """Events or partial tallies by (slot, vehicle shard) -> ((plan, release shard or that), packed Tally)."""
+    """Tallies events or partial tallies by (slot, vehicle shard), keyed for release."""
 
     release: ReleaseKind
     in_panes: bool = False
@@ -34,7 +34,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         return grouped | "tally" >> beam.FlatMap(self.tally).with_output_types(KeyedTally)
 
     def tally(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
-        """Tallies what the vehicles of a shard did in a slot, parted by release shards."""
+        """Tallies a shard's vehicles in a slot, split by release shard."""
         (slot_s, vehicle_shard), parts = group
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
@@ -58,10 +58,10 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 
 @dataclass
 class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedPartial]]):
-    """Events by ((slot, vehicle shard), pane) -> their partial tallies by (slot, vehicle shard).
+    """Partial tallies of events by ((slot, vehicle shard), pane).
 
-    fetch: gives the packed events for what was grouped in their place; None: they were grouped themselves.
-    may_be_late: whether events may come when their pane is over, see `admit_late`.
+    fetch: loads packed events from grouped references; None: they are grouped themselves. may_be_late: events may
+    follow their pane's end, see `admit_late`.
     """
 
     release: ReleaseKind
@@ -86,7 +86,7 @@ class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedP
 
 @dataclass
 class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
-    """Hands events of panes that are over, in slots that are not, to the merge of their (slot, vehicle shard)."""
+    """Late events of closed panes in open slots, as partial tallies of their shard."""
 
     release: ReleaseKind
 

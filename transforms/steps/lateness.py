@@ -1,5 +1,4 @@
-"""Lateness, decided in one place, against the promise of the event's own source partition: of a slot before its cells
-are found, of a pane after it."""
+"""Lateness against the watermark of an event's source partition, by slot or pane."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ _S_US = 1_000_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
-    """Marks events whose slot or pane ended, and `more_s` passed, before `promised_us`, in ms as engines count."""
+    """Marks events whose slot or pane ended `more_s` before the watermark."""
     length_us = length_s * _S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
     return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us
@@ -30,10 +29,10 @@ def is_late(observations: Observations, length_s: int, promised_us: int, more_s:
 
 @dataclass
 class RefuseLate(Parting[PCollection[Observations]]):
-    """PCollection[Observations] -> main: those whose slot (see `is_late`) is still open; refused: Refused.
+    """Observations of open slots (see `is_late`) as main output, others as Refused.
 
-    An element's Beam timestamp is the watermark of its own partition when it was handed over (see
-    transforms/sources): what is let through here, no engine drops later, for its watermark is the least of all.
+    An element's timestamp is its partition's watermark when emitted (see transforms/sources). The engine's watermark is
+    the minimum, so it drops nothing that passes here.
     """
 
     length_s: int
@@ -56,7 +55,7 @@ class RefuseLate(Parting[PCollection[Observations]]):
 
 @dataclass
 class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
-    """PackedEvents -> ((slot, vehicle shard), pane), packed events, in its pane's window, fired `more_s` later."""
+    """Packed events by ((slot, vehicle shard), pane), in pane windows fired `more_s` later."""
 
     pane_s: int
     offset_s: int
@@ -69,7 +68,7 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane
 
 @dataclass
 class InTime(Parting[PCollection[PackedEvents]]):
-    """Events -> main: those whose pane is still open; behind: those whose pane is over, which others still take."""
+    """Events of open panes as main output, others as `behind` for the slot."""
 
     pane_s: int
 
@@ -86,7 +85,7 @@ class InTime(Parting[PCollection[PackedEvents]]):
 
 @dataclass
 class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPartial]]):
-    """Moves partial tallies, of panes and of what came late for them, into their slot's window, which fires once."""
+    """Partial tallies of panes and late events in slot windows that fire once."""
 
     slot_s: int
     offset_s: int

@@ -1,4 +1,4 @@
-"""What steps tell beside their main output: counters, progress, dead letters, and what vehicles spend."""
+"""Side outputs of steps: counters, progress, dead letters, and vehicles' spending."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def count(name: str, number: int = 1) -> None:
 
 
 def passed(phase: Phase, unit: int | str) -> None:
-    """Tells the listener of a phase's progress, where steps run in the thread that listens."""
+    """Reports progress to the listener of this thread, if any."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(phase, unit)
@@ -60,7 +60,7 @@ Given = TypeVar("Given")
 
 
 class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
-    """A PTransform with several outputs, which Beam's type of a PTransform's output cannot say: it warns of each."""
+    """PTransform with several outputs, typed to avoid Beam's warnings."""
 
     def default_type_hints(self) -> IOTypeHints:
         hints = IOTypeHints.from_callable(self.expand) or IOTypeHints.empty()
@@ -69,7 +69,7 @@ class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
 
 
 def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
-    """Yields a dead letter for each reason that refused rows of a batch at this stage."""
+    """Yields a dead letter per stage and reason with refused rows."""
     for reason, rows in reasons.items():
         if rows:
             yield TaggedOutput(REFUSED, Refused(stage, reason, rows))

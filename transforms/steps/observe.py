@@ -1,4 +1,4 @@
-"""The steps from files to events by slot and vehicle shard. Each is wiring around a pure function."""
+"""Steps from files to events by slot and vehicle shard."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ class Read(Parting[PCollection[bytes]]):
 
 
 def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
-    """Counts the batches of a file, and yields each after what was refused of it."""
+    """Counts rows of batches; yields dead letters, then the batch."""
     for batch in batches:
         count(counters.ROWS, batch.rows)
         yield from dead_letters("read", batch.refused)
@@ -80,7 +80,7 @@ class Assign(Parting[PCollection[Observations]]):
         return observations | "find cells" >> beam.FlatMap(self.pack).with_outputs(REFUSED, main="events")
 
     def pack(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
-        """Packs the events of observations that lie in cells; yields them and what was refused."""
+        """Packs located observations; yields them and dead letters."""
         located = locate(observations, self.ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: located.outside})
         failpoint("assign")

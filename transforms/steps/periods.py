@@ -1,4 +1,4 @@
-"""Whole periods: brought together at their end in a stream, or in a closed range, and released one after another."""
+"""Whole periods, gathered in a stream or closed range, and released in order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ STOPPED_HERE = (
 
 @dataclass
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
-    """Moves ((slot, 0), packed Tally or heartbeat) to the first slot of its period, in one window `more_s` after it.
+    """Tallies and heartbeats of a slot, rekeyed to their period's window.
 
-    Periods have no fixed length (days of 23 and 25 hours), windows have: all of a period is given one time, its end.
-    Left out are periods that began before the stream, `start_s`: it has not seen them whole.
+    Periods have no fixed length (days of 23 and 25 hours), windows have: a period's elements get its end as their time,
+    in one window `more_s` long. Periods that began before `start_s`, the stream's start, are dropped as incomplete.
     """
 
     periods: Mapping[int, SlotFacts]
@@ -57,10 +57,10 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
 @dataclass
 class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
-    """((first slot, 0), packed Tally or heartbeat) -> the estimates of the period's slots, once the ledger has it.
+    """Period's tallies or heartbeats to its slots' estimates, after recording.
 
-    in_stream: whether each slot of the period has a heartbeat, and what the account's limit refuses is left out; else
-    one stands for all, and what it refuses is an error.
+    in_stream: expects a heartbeat per slot, and skips what the account's limit refuses; otherwise one heartbeat a
+    period, and refusal is an error.
     """
 
     account: LedgerAccount
@@ -99,14 +99,14 @@ _CONSENT_S = -1  # stands in the place of a first slot
 
 @dataclass(frozen=True)
 class Derive:
-    """Events of whole periods -> ((first slot, vehicle shard), packed Tally), with what consecutive positions give."""
+    """Tallies of periods' events by (first slot, vehicle shard), with derived values."""
 
     rules: Rules
     ground: Ground
     release: ReleaseKind
 
     def tally(self, shard: int, slots: Mapping[int, Iterable[bytes]]) -> Iterator[KeyedTally]:
-        """Tallies what the vehicles of a shard did in a period. slots: packed events of each."""
+        """Tallies a shard's vehicles in a period from packed events by slot."""
         for plan_s, table in tasks.derived(slots, self.rules, self.ground, self.release, count):
             passed("counted", plan_s)
             yield (plan_s, shard), wire.pack_tally(table)
@@ -116,9 +116,9 @@ class Derive:
 class ReleaseInOrder(
     beam.PTransform[tuple[PCollection[KeyedTally], PCollection[KeyedUnit]], PCollection[SlotEstimates]]
 ):
-    """Releases as `ReleasePeriod` does, but all periods of a closed range, and only where there is a consent.
+    """Releases a closed range's periods like `ReleasePeriod`, given consent.
 
-    One worker does it, the oldest period first: each rests on those before it. shelf: holds the tallies meanwhile.
+    One worker does so, oldest period first, since each rests on earlier ones. shelf: holds the tallies meanwhile.
     """
 
     account: LedgerAccount

@@ -28,9 +28,9 @@ DRAW_BYTES = 1 << 20  # of packed tallies that are drawn at a time
 
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
-    """((plan, release shard), packed Tally or heartbeat b"") -> main: (key, encoded Unit); demand: what vehicles spend.
+    """Units drawn from tallies by (plan, release shard), and vehicles' spending as demand.
 
-    The key says what is recorded together. shelf: holds the units until they are recorded.
+    A unit's key names its transaction. shelf: holds units until recorded.
     """
 
     release: ReleaseKind
@@ -46,9 +46,9 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
 
 class Seal(beam.DoFn):
-    """Grouped tallies -> the units that are drawn of them, what these ask, and what each vehicle spends in them.
+    """Draws units from grouped tallies, with demands and exposures.
 
-    Those of a range that one worker has are drawn several at a time: HATs that are planned together cost less.
+    A range on one worker is drawn several groups at a time: joint planning of HATs costs less.
     """
 
     def __init__(self, step: ByHexagon) -> None:
@@ -100,7 +100,7 @@ def _of_range(element: Any) -> WindowedValue:
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Checks for the heartbeats of all slots among a tally's parts; a tally drained before them is counted."""
+    """Checks for all slots' heartbeats; a tally drained earlier is counted."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
@@ -109,10 +109,10 @@ def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
 
 @dataclass
 class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]]):
-    """(key, encoded Unit) -> RecordedSlot, as the ledger returned it. One transaction a key, and a period of it.
+    """Recorded slots of encoded units, one transaction a key.
 
-    needs_rows: a key without data, which a wrong input makes, is an error. may_lose: what the limit refuses is left
-    out, else an error. needs_consent: a key is recorded only if CONSENT is among its units.
+    needs_rows: a key without data is an error, since its input is wrong. may_lose: skips what the limit refuses, else
+    an error. needs_consent: records a key only if CONSENT is among its units.
     """
 
     account: LedgerAccount
@@ -144,17 +144,17 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
 
 def beyond_the_limit(account: LedgerAccount, period: str) -> StepError:
-    """Makes the error that a step raises where the account's limit refuses what may not be left out."""
+    """Creates the error of a step whose debit the account's limit refuses."""
     return StepError(f"account {account.name!r} refuses {period}: its limit would be exceeded")
 
 
 @dataclass
 class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
-    """RecordedSlot -> its estimates from the entries up to its own. name: of the step, which savepoints know."""
+    """Estimates of recorded slots from entries up to their own."""
 
     release: ReleaseKind
     account: LedgerAccount
-    name: str = "learn"
+    name: str = "learn"  # of the step, as in savepoints
 
     def expand(self, slots: PCollection[RecordedSlot]) -> PCollection[SlotEstimates]:
         return of_type(slots | self.name >> beam.FlatMap(self.estimates), SlotEstimates)
@@ -165,7 +165,7 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
 
 
 class UnsizedCoder(coders.Coder):
-    """Pickles if it must, and tells no size: a slot has a hundred thousand Python objects."""
+    """Coder that pickles and reports no size: sizing 100,000 objects is slow."""
 
     def encode(self, value: Any) -> bytes:
         return pickle.dumps(value)
@@ -181,7 +181,7 @@ class UnsizedCoder(coders.Coder):
 
 
 def of_type(elements: PCollection[Any], kind: type) -> PCollection[Any]:
-    """Sets the elements' type, with an unsized coder, also where a pipeline infers no types."""
+    """Sets elements' type and unsized coder where pipelines infer no types."""
     registry.register_coder(kind, UnsizedCoder)
     elements.element_type = kind
     return elements

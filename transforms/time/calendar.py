@@ -1,4 +1,4 @@
-"""Slots and periods: which stretches of time a job or a stream releases, on the clock of the account's time zone."""
+"""Slots and periods of a job or stream, by the account's local clock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -27,17 +27,17 @@ SUGGESTED = 4  # how many slot lengths an error suggests
 
 
 class FirstDays(NamedTuple):
-    """Days with which an account begins, from `since` on, each of which has so many times what it would have."""
+    """First days of an account, from `since`, with a different share each."""
 
     since: date
     days: int
-    times: Fraction
+    times: Fraction  # factor of the usual share
 
     def has(self, day: date) -> bool:
         return 0 <= (day - self.since).days < self.days
 
     def weekday(self, number: int) -> Weekday:
-        """Computes the weekday so many days after `since`, or before, even beyond the range of dates."""
+        """Computes the weekday `number` days after `since`, beyond dates' range too."""
         return WEEKDAYS[(self.since.weekday() + number) % len(WEEKDAYS)]
 
     @property
@@ -46,27 +46,27 @@ class FirstDays(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """One timeslot: start in seconds since 1970 UTC, and the id of the period it belongs to."""
+    """Timeslot."""
 
-    start_s: int
-    period: str
+    start_s: int  # seconds since 1970 UTC
+    period: str  # id
 
 
 class Where(NamedTuple):
-    """Per event: the start of its slot, the index of its period in `periods`, and whether it has a slot."""
+    """Slots of events."""
 
     slot_start_us: Int64s
-    period: Int64s
+    period: Int64s  # index into `periods`
     in_range: NDArray[np.bool_]
     in_service: NDArray[np.bool_]
     periods: tuple[str, ...]
 
 
 class Locator(Protocol):
-    """Finds the slots of events: of a closed range (`Calendar`), or of a stream (`StreamCalendar`)."""
+    """Protocol that finds events' slots in a closed range or stream."""
 
     def locate(self, event_us: Int64s) -> Where:
-        """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        """Finds slots and periods of events at int64 microseconds since 1970 UTC."""
 
 
 class CalendarError(ValueError):
@@ -75,12 +75,12 @@ class CalendarError(ValueError):
 
 @dataclass(frozen=True)
 class Timetable:
-    """The public rule of slots. service: local minutes of a day, ascending, apart from each other."""
+    """Public rule of slots."""
 
     zone: str
     unit: Unit
     slot_minutes: int
-    service: tuple[Interval, ...] = ((0, DAY_MINUTES),)
+    service: tuple[Interval, ...] = ((0, DAY_MINUTES),)  # local minutes of a day, ascending, disjoint
     weekdays: tuple[Weekday, ...] = WEEKDAYS
 
     @property
@@ -115,7 +115,7 @@ class Timetable:
         return "ever"
 
     def day_slots(self, day: date) -> list[int]:
-        """Lists the starts of a day's slots of service. Raises CalendarError where slots cannot follow the clock."""
+        """Lists starts of a day's slots of service. Raises CalendarError at clock changes."""
         if not self.serves(day):
             return []
         minutes = self._cut(day, self.slot_minutes)
@@ -133,7 +133,7 @@ class Timetable:
         return any(start <= minute < end for start, end in self.service)
 
     def never_released(self, first: date) -> str | None:
-        """Explains which day of the next year its slots cannot follow the clock on; None where all days fit."""
+        """Names the next year's day whose clock change slots cannot follow, or None."""
         for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
             if self.midnight(day).utcoffset() != self.midnight(day + timedelta(days=1)).utcoffset():
                 try:
@@ -147,11 +147,11 @@ class Timetable:
         return WEEKDAYS[day.weekday()] in self.weekdays
 
     def most_served(self, days: int) -> int:
-        """Counts how many of so many consecutive days are of service at most, whichever the first one is."""
+        """Counts the most service days among `days` consecutive ones."""
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """Computes the largest total weight of so many consecutive days. first: days of another weight."""
+        """Computes the largest weight of `days` consecutive days, `first` weighing differently."""
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, days_left = divmod(days, len(served))
         twice = [*served.values()] * 2
@@ -167,7 +167,7 @@ class Timetable:
         return max(heaviest_weight, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
-        """Cuts a local day into slots, start of each -> its local minute; None where it cannot be cut so."""
+        """Maps slot starts of a day to local minutes; None where they cannot fit."""
         zone = ZoneInfo(self.zone)
         start = int(self.midnight(day).timestamp())
         end = int(self.midnight(day + timedelta(days=1)).timestamp())
@@ -180,13 +180,13 @@ class Timetable:
         return minutes
 
     def check_edge(self, edge: datetime) -> None:
-        """Raises CalendarError for an aware time that would cut a slot in two: half a slot would be sealed."""
+        """Raises CalendarError for an aware time inside a slot."""
         local = edge.astimezone(ZoneInfo(self.zone))
         if (local.hour * 60 + local.minute) % self.slot_minutes or local.second or local.microsecond:
             raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
 
     def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
-        """Lists all local days of the period that `day` is in; `since` and `until` bound the unit vehicle-ever."""
+        """Lists the local days of a day's period; `since` and `until` bound vehicle-ever."""
         if self.unit == "vehicle-day":
             return [day]
         if self.unit == "vehicle-week":
@@ -203,7 +203,7 @@ class Timetable:
 
 @dataclass(frozen=True)
 class Calendar:
-    """The slots of service inside one range of time, ready to be looked up in vectors."""
+    """Service slots in a closed range, for vectorised lookup."""
 
     slot_s: int
     from_s: int
@@ -221,7 +221,7 @@ class Calendar:
         return starts_us, np.array([index[slot.period] for slot in self.slots], np.int64)
 
     def locate(self, event_us: Int64s) -> Where:
-        """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        """Finds slots and periods of events at int64 microseconds since 1970 UTC."""
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < self.to_s * 1_000_000)
         if not self.slots:
             nothing = np.zeros(event_us.size, np.int64)
@@ -234,7 +234,7 @@ class Calendar:
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
-    """Makes the calendar of [start, end), both aware. Raises CalendarError if it is empty or would cut a slot."""
+    """Builds the calendar of aware [start, end). Raises CalendarError if empty or cutting slots."""
     from_s, to_s = int(start.timestamp()), int(end.timestamp())
     if from_s >= to_s:
         raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")
@@ -262,10 +262,9 @@ MOST_AHEAD_S = DAY_S
 
 @dataclass(frozen=True)
 class StreamCalendar:
-    """Finds slots as `Calendar` does, from `from_s` on; the clock, and at last `to_s`, end the range.
+    """Slots of a stream from `from_s` to `to_s`, as `Calendar` finds them.
 
-    edge_s: where a slot begins, from which they are counted, as windows are. Before it, where an event is late in any
-    case, a slot may lie across a change of the clock.
+    edge_s: start of a slot, origin of windows; in earlier slots, which may cross a clock change, all events are late.
     """
 
     timetable: Timetable
@@ -274,7 +273,7 @@ class StreamCalendar:
     to_s: int
 
     def locate(self, event_us: Int64s) -> Where:
-        """Finds slot and period of each event. event_us: int64 microseconds since 1970 UTC, any value."""
+        """Finds slots and periods of events at int64 microseconds since 1970 UTC."""
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
@@ -298,7 +297,7 @@ def _day_slots(timetable: Timetable, day: date) -> tuple[int, ...]:
 
 
 def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
-    """Yields the starts of the slots of service in [from_s, to_s), ascending, one day at a time."""
+    """Yields ascending starts of service slots in [from_s, to_s), day by day."""
     day = datetime.fromtimestamp(from_s, ZoneInfo(timetable.zone)).date()
     while timetable.midnight(day).timestamp() < to_s:
         yield from (day_slot for day_slot in _day_slots(timetable, day) if from_s <= day_slot < to_s)

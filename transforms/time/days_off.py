@@ -1,4 +1,4 @@
-"""Hours as they are learned from: a day off has other habits than a working day."""
+"""Hours of the model: days off have other habits than working days."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -11,12 +11,12 @@ SATURDAY = 5
 
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
-    """Computes the local hour in which each slot begins, plus 24 on Saturdays and Sundays."""
+    """Computes slots' local start hours, plus 24 on Saturdays and Sundays."""
     return [_told(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Lists the hours of a unit's slots; days begin where the hour falls, or have as many slots each."""
+    """Lists the hours of a unit's slots, splitting days where hours fall."""
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
     number, numbers = 0, [0]

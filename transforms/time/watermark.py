@@ -1,7 +1,7 @@
-"""The stream's clock: what a source may promise, from its transport's timestamps and the wall clock alone.
+"""Watermarks from transport timestamps and the wall clock alone.
 
-A watermark is the promise that no event of an older slot comes any more. It lags behind the newest timestamp that the
-transport gave a message (or a file), never behind the events themselves: no vehicle can move it.
+A watermark promises that no event of an older slot will come. It lags the newest timestamp that the transport gave a
+message or file, never events' own times: no vehicle can move it.
 """
 
 from dataclasses import dataclass
@@ -23,16 +23,11 @@ CLOCK_ERROR_S = 300  # a timestamp further ahead of the wall clock than this is 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """The rule of one partition or folder. lag_s: the specification's allowed lateness, in seconds, at least 0.
+    """Watermark rule of a partition or folder."""
 
-    start_s: a stream leaves alone the slots that end before, in seconds since 1970 UTC. by_own_times: a report is late
-    by its event's time and its own transport's time alone, see `own_times`; else by what its partition promised, which
-    other vehicles' reports move.
-    """
-
-    lag_s: int
-    start_s: int | None = None
-    by_own_times: bool = False
+    lag_s: int  # allowed lateness of the specification
+    start_s: int | None = None  # older slots are ignored; seconds since 1970 UTC
+    by_own_times: bool = False  # lateness by `own_times`, not by a watermark that other vehicles' reports move
 
     def __post_init__(self) -> None:
         if self.lag_s < 0:
@@ -49,9 +44,9 @@ class Watermark:
         return self.lag_s + (GUARD_S if self.by_own_times else 0)
 
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
-        """Makes the promise that holds after a poll; `promised` where nothing moves it.
+        """Computes the watermark after a poll; `promised` where nothing moves it.
 
-        newest_ms: the newest plausible timestamp of the poll. idle: nothing came for a while or lay unread at `now_ms`.
+        newest_ms: newest plausible timestamp. idle: no message came for a while or lay unread at `now_ms`.
         """
         newest_ms = now_ms if idle else newest_ms
         if newest_ms is None:
@@ -60,28 +55,28 @@ class Watermark:
         return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:
-        """Computes the end of panes that events received at each time need not to be late, by their own time alone."""
+        """Computes watermarks from events' times of receipt alone, in microseconds."""
         step_ms = 1_000 * RECEIVED_S
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
-        """Marks what came when its own time was promised away, as if a clock went back: engines may drop it."""
+        """Marks events behind the watermark despite their own time, as after clock steps."""
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)
         return own_us < promised.micros
 
 
 def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
-    """Marks times absurdly far ahead of the wall clock: one of the year 9999 would close every slot there is."""
+    """Marks timestamps too far ahead: the year 9999 would close all slots."""
     return timestamps_ms > now_ms + 1_000 * CLOCK_ERROR_S
 
 
 def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
-    """Finds the newest timestamp that is not absurdly far ahead. timestamps_ms: not above 0 where there is none."""
+    """Finds the newest positive timestamp that is not far ahead."""
     plausible = timestamps_ms[(timestamps_ms > 0) & ~is_ahead(timestamps_ms, now_ms)]
     return int(plausible.max()) if plausible.size else None
 
 
 def element_time(promised: Timestamp | None) -> Timestamp:
-    """Returns the Beam timestamp of a source's elements: the watermark before them, so that none is late itself."""
+    """Returns elements' timestamp: the watermark before them, so none is late."""
     return MIN_TIMESTAMP if promised is None else promised

@@ -1,4 +1,4 @@
-"""By hexagon: the public plan of a slot from counts alone, noisy integers by it, and what each vehicle spends."""
+"""Slots' public plans from counts, noisy integers by plan, and vehicles' spending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,10 +31,10 @@ TOGETHER_ROWS = 1 << 16
 def draw_releases(
     groups: Mapping[SlotShard, Tally], slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
 ) -> list[tuple[HatUnit, Exposure]]:
-    """Plans and releases all HATs of plans and shards; those of equal epsilon are planned together.
+    """Plans and releases HATs of plans and shards; equal epsilons are planned together.
 
-    groups: tallies of all vehicles, in any order, by first slot of a plan and shard. Returns their slots in order, each
-    with what vehicles spend there. Raises LedgerError if plans claim more of a vehicle than their debit.
+    groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
+    Raises LedgerError if plans claim more of a vehicle than their debit.
     """
     divided = []
     for (plan_s, shard), tally in groups.items():
@@ -57,13 +57,13 @@ def draw_releases(
 
 
 class _Slot(NamedTuple):
-    """rows: of one slot and shard, by cell and vehicle. epsilon: of each HAT. digest: of what was reported."""
+    """Rows of a slot and shard, with their HATs' epsilon."""
 
     slot_s: int
     shard: int
-    rows: Tally
+    rows: Tally  # by cell and vehicle
     epsilon: Fraction
-    digest: str
+    digest: str  # of the rows as reported
 
 
 def _sealed(
@@ -74,7 +74,7 @@ def _sealed(
     slots: Mapping[int, SlotFacts],
     policy: Policy,
 ) -> Iterator[tuple[HatUnit, Exposure]]:
-    """Makes the units of a plan and shard, whose claims are held against their debits. rows: of all its slots."""
+    """Creates a plan and shard's units, checking claims against debits."""
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
@@ -121,15 +121,15 @@ def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
 
 
 class SlotDrawn(NamedTuple):
-    """A slot's released HATs. cell: int64 (HATs,), ascending, of those with vehicles. drawn: see `exposure_of`."""
+    """Released HATs of a slot, in ascending order of cells with vehicles."""
 
     released: list[Released]
     cell: Int64s
-    drawn: Int64s
+    drawn: Int64s  # see `exposure_of`
 
 
 def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
-    """Draws what is released of each slot; those of the same epsilon are planned together, in their order."""
+    """Draws the releases of slots in order, planning equal epsilons together."""
     occupied = [hats_of(slot.rows) for slot in by_slot]
     with_users = [hats.with_users() for hats in occupied]
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
@@ -172,12 +172,11 @@ def _slot_drawn(
 
 
 class SlotHats(NamedTuple):
-    """The HATs of a slot, or of several one behind another. cell: int64 (HATs,), ascending in a slot. hats: without
-    users where all vehicles were dropped. columns: all that statistics need, by name, in the order of the totals."""
+    """HATs of one or several slots in sequence, empty where all vehicles were dropped."""
 
-    cell: Int64s
+    cell: Int64s  # int64 (HATs,), ascending within a slot
     hats: Hats
-    columns: Mapping[str, Int64s]
+    columns: Mapping[str, Int64s]  # of statistics, in the order of the totals
 
     @classmethod
     def joined(cls, slots: Sequence["SlotHats"]) -> "SlotHats":
@@ -197,7 +196,7 @@ class SlotHats(NamedTuple):
 
 
 def hats_of(rows: Tally) -> SlotHats:
-    """Groups the HATs of one slot by cell; their vehicles in canonical order. rows: those of a cell by vehicle."""
+    """Groups a slot's HATs by cell, each with vehicles in canonical order."""
     if (rows.cell[1:] < rows.cell[:-1]).any():
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = np.diff(rows.cell, prepend=-1) != 0

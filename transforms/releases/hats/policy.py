@@ -1,8 +1,7 @@
-"""How HATs are released: what a specification says of statistics, epsilon and cells, and the digest of a unit's input.
+"""Policy of HATs' release: statistics, epsilon, cells, and digests of input.
 
-A keyed digest tells a later run that its input is another one. It covers the columns that the statistics asked for, and
-begins with their names. Before tallies had named columns it covered sums and squares, without names: a specification
-with such plain digests in its ledger goes on with them there.
+A keyed digest reveals to later runs that an input differs. It covers the statistics' columns after their names; a
+ledger with plain digests, of sums and squares without names, continues with these.
 """
 
 import hmac
@@ -64,7 +63,7 @@ class Policy:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What tallies carry: what the statistics need, by name, and what a plain digest needs."""
+        """Columns of tallies: those of statistics, and those of a plain digest."""
         required = columns_of(self.statistics, self.value.grid)
         return (*required, *(column for column in PLAIN if column not in required)) if self.plain_digests else required
 

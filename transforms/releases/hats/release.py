@@ -1,4 +1,4 @@
-"""The release of HATs: each slot, or all slots of a period at once; estimates from recorded integers and plans."""
+"""HAT releases of a slot or period at once; estimates from integers and plans."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from transforms.wire import joined
 
 @dataclass(frozen=True, kw_only=True)
 class HatRelease(Policy):
-    """slots: facts of every slot; those of one `plan` are drawn together. cap: what is kept of a vehicle in a slot."""
+    """Release of HATs; slots of one `plan` are drawn together."""
 
-    slots: Mapping[int, SlotFacts]
+    slots: Mapping[int, SlotFacts]  # facts by start
     cap: ContributionBound | None = None
     in_order = False
     learns = False
@@ -81,7 +81,7 @@ MISS = 0.05
 
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:
-    """Reads the estimates of one slot by cell and statistic. statistics: of the specification. lower: of values."""
+    """Reads a slot's estimates by cell and statistic, with `lower` added to values."""
     everything = [release for unit in units for release in unit.released]
     spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
@@ -112,14 +112,14 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
 
 
 def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:
-    """Reads vehicles and reports. A plan made from counts has them among its facts: there they are public."""
+    """Reads public vehicles and reports from the facts of plans made from counts."""
     facts = [{} if plan is None else plan.get("facts", {}) for plan in plans]
     public = [its if "users" in its and "samples" in its else {} for its in facts]
     return [its.get("users") for its in public], [its.get("reported", its.get("samples")) for its in public]
 
 
 def _estimates(released: Sequence[Released]) -> Estimates:
-    """Reads the estimates in the order of what was released; those of one mechanism are read together."""
+    """Reads estimates in release order, computed per mechanism."""
     by_mechanism: dict[str, list[int]] = {}
     for place, release in enumerate(released):
         if release.plan is not None and release.integers is not None:

@@ -1,6 +1,6 @@
-"""The release of live slots: one at a time while its period lasts, around what earlier periods taught.
+"""Releases of live slots within a running period, centred on earlier periods.
 
-A slot's plan follows from what is recorded of earlier periods, its estimates from that and the period's slots up to it.
+A slot's plan is a function of earlier periods' entries; its estimates also of the period's slots up to it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ MECHANISM = "levels-live"
 
 @dataclass(frozen=True)
 class LiveRelease(VectorRelease):
-    """Draws no slot before a whole period is recorded, and none of a period that is released already."""
+    """Live slots' release, after a first complete period and before their own's release."""
 
     in_order = False
 
@@ -68,14 +68,14 @@ class LiveRelease(VectorRelease):
         return [DrawnUnit(unit)]
 
     def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
-        """Reads a live slot by what stands before it in the ledger, whenever that is done."""
+        """Estimates a live slot from ledger entries up to its own, reproducibly."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
         stages = known_before(history.stages(unit.spec_id), unit.period, sequence)
         live = [entry for entry in history.live(unit.spec_id, unit.period) if entry.sequence <= sequence]
         yield live_estimates(stages, live, self.slots[unit.slot_s], self.policy)
 
     def _stage(self, slot_s: int, facts: SlotFacts, history: Before) -> Stage | None:
-        """Returns the recorded stage, or one planned from recorded entries; None if the slot is not released."""
+        """Returns a slot's recorded or newly planned stage; None if not released."""
         stages = history.stages(self.policy.spec_id)
         stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)
@@ -100,7 +100,7 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """Plans a slot of a period. entries: from `known_before`, not empty. hour: local, of its start."""
+    """Plans a live slot from `known_before` entries and its local start hour."""
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
@@ -124,8 +124,8 @@ def live_estimates(
 ) -> SlotEstimates:
     """Estimates every cell of the region in the last of some live slots.
 
-    stages: of whole earlier periods. live: slots of its own period up to it. All were recorded before the slot or are
-    it: so the estimates can be made again.
+    stages: of complete earlier periods. live: the period's slots up to it, all recorded by then, so that estimates can
+    be repeated.
     """
     entry = live[-1]
     estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)

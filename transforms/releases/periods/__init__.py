@@ -1,1 +1,1 @@
-"""A release of a whole period in stages, and what is learned from those that are recorded."""
+"""Releases of whole periods in stages, and inference from recorded stages."""

@@ -1,4 +1,4 @@
-"""The release of counts by key and slot of a whole period: one look, which is read by itself."""
+"""Release of a period's counts by key and slot in one stage."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

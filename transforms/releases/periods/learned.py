@@ -1,7 +1,6 @@
-"""What the ledger's `levels` entries teach: centres for the next stage, and a period's estimates. No data is seen.
+"""Inference from recorded `levels` entries: next stage's centres and a period's estimates.
 
-Everything here is a function of recorded entries, in their order of the ledger, and of the policy. So a day that is
-recorded late counts as later than those that were recorded before it.
+A function of recorded entries in ledger order and of the policy; no data is read. A day recorded late counts as later.
 """
 
 from collections.abc import Sequence
@@ -48,7 +47,7 @@ from transforms.time.days_off import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Finds the values around which the next stage looks: the day's own first look, or a forecast from earlier days."""
+    """Infers the next stage's centres from the day's first stage or a forecast."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
     belief = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
@@ -61,7 +60,7 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
 
 
 class TaughtBeside(NamedTuple):
-    """What entries say beside means of cells: of places, where a product is about them, and of classes of values."""
+    """Place and class sums read from the ledger; None where unused."""
 
     places: Taught | None = None
     classes: TaughtClasses | None = None
@@ -86,10 +85,7 @@ def day_estimates(
     taught: TaughtBeside = NOTHING,
     days_back: int = 0,
 ) -> HatEstimates:
-    """Estimates the last day, or one so many `days_back`, as published; beside an unknown HAT its parent's value.
-
-    taught: see `taught_of`.
-    """
+    """Estimates the last day, or one `days_back`, with parents' values for unknown HATs."""
     belief = models.estimate(days_back)
     shown = with_coarser(models, belief, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))
@@ -111,7 +107,7 @@ def product_estimates(
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
-    """Estimates the policy's products of a period, from the same belief as its HATs. slots: all of the period."""
+    """Estimates a period's products from the same posterior as its HATs."""
     starts, shown, places, classes = [facts.start for facts in slots], [], None, None
     if taught.places is not None and taught.places.sums.days and policy.places is not None:
         places = learned_places(taught.places, models, policy.places, policy.fleet, policy.kind)
@@ -137,9 +133,9 @@ def product_estimates(
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """Estimates the last of recorded live slots, (cells, 1), from what earlier periods forecast and all of these say.
+    """Estimates the last recorded live slot, (cells, 1), from forecast and live slots.
 
-    Both in the order of the ledger. How far a value leans on the day is rounded like the rest.
+    `leans`, the weight of the day's own slots, is rounded like values.
     """
     released = [read_unit(entry.unit, policy.region) for entry in live]
     units = [entry.unit for entry in live]
@@ -154,7 +150,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
 
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
-    """Estimates HATs as published; no value where the account knows too little of the city."""
+    """Publishes HATs' estimates, with no value where vehicles are too few."""
     return _hat_estimates(published(belief, float(policy.value.standard.upper), forecast=forecast))
 
 

@@ -1,4 +1,4 @@
-"""What the ledger's entries teach of distributions: how values are spread in each cell, and at a time. No data."""
+"""Inference of value distributions per cell and time from recorded class stages."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ class TaughtClasses(NamedTuple):
 
 
 class LearnedClasses(NamedTuple):
-    """belief: of cells' usual distributions. means, variances: what is said of their usual means without, (cells,)."""
+    """Posterior distributions of cells, and prior means and variances without class data, (cells,)."""
 
     belief: ClassBelief
     means: Float64s
@@ -59,7 +59,7 @@ class LearnedClasses(NamedTuple):
 
 
 def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtClasses | None:
-    """Reads all entries that are about classes; None where the policy has no such stage."""
+    """Reads class stages of all entries; None if the policy has none."""
     if policy.classes is None:
         return None
     result = TaughtClasses.none(len(policy.region), len(policy.classes.edges) + 1)
@@ -76,7 +76,7 @@ def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
 
 
 def class_day(read: ReleasedStage) -> ClassDay:
-    """Reads what a stage of classes says: weights as if every report counted once, and moving ones not MOVING times."""
+    """Reads a class stage, undoing the MOVING-fold weight of moving reports."""
     (level,), classes = read.levels, len(read.stage.classes) + 1
     times = times_of(classes) / MOVING
     return ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
@@ -85,7 +85,7 @@ def class_day(read: ReleasedStage) -> ClassDay:
 def learned_classes(
     taught: TaughtClasses, models: Learned, edges: Float64s, fleet: Fleet, kind: Kind
 ) -> LearnedClasses:
-    """Learns from what was released of classes, and of cells' means. edges: of classes, from 0 on, in units."""
+    """Fits cells' distributions to class sums and means; edges ascend from 0, in units."""
     design = models.state.design
     forecast = models.forecast(np.array(sorted(taught.hours), np.int64))
     cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.day.hours))
@@ -112,9 +112,9 @@ class Distributions(NamedTuple):
 
 
 def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distributions:
-    """Tilts a cell's usual distribution to the mean that its day or part of it has. groups: of cells and times.
+    """Tilts cells' distributions to the means of (cells, times).
 
-    What a cell's classes say of its usual mean moves each time's mean too.
+    The classes' correction of a cell's overall mean shifts all its times.
     """
     belief = learned.belief
     means = groups.values + (belief.means - learned.means)[:, None]
@@ -128,9 +128,9 @@ def distributions(learned: LearnedClasses, groups: Field, bound: float) -> Distr
 
 
 def notes_of(result: Distributions | None, status: NDArray[np.str_]) -> dict[str, NDArray[Any]]:
-    """Makes columns of rows, (cells, times) each. status: of means: where one is held back, so is its distribution.
+    """Lists distribution columns, (cells, times), held back where the mean is.
 
-    result: None before anything is released of classes.
+    result: None before the first release of classes.
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
     if result is None:

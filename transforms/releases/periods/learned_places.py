@@ -1,4 +1,4 @@
-"""What the ledger's entries teach of places: how each differs from its cell, and what is believed of it. No data."""
+"""Inference of places' differences from their cells from recorded place stages."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,11 +31,11 @@ from transforms.time.days_off import recorded_hours
 
 
 class Taught(NamedTuple):
-    """All that was released of places. hours: how many slots began in each, see `Design`."""
+    """Recorded sums of places."""
 
     sums: PlaceSums
     vehicles: VehiclesProved
-    hours: Mapping[int, int]
+    hours: Mapping[int, int]  # slots per hour, see `Design`
 
     def after(self, read: ReleasedStage, hours: Sequence[int]) -> "Taught":
         """Takes in one more day."""
@@ -49,14 +49,11 @@ class Taught(NamedTuple):
 
 
 class LearnedPlaces(NamedTuple):
-    """places: what is believed of them. cells: km/h, of the cell of each, in the same hours: what a copy would say.
-
-    vehicles: where it is proved that at least four were.
-    """
+    """Posterior of places, with their cells' means and proved vehicles."""
 
     places: PlaceBelief
-    cells: Float64s
-    vehicles: VehiclesProved
+    cells: Float64s  # mean of each place's cell in the same hours, km/h
+    vehicles: VehiclesProved  # at least four proved
 
     @property
     def differences(self) -> Float64s:
@@ -65,11 +62,9 @@ class LearnedPlaces(NamedTuple):
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
-    """Learns around which differences from their cells the next stage looks at places.
+    """Infers differences from cells that the next place stage centres on.
 
-    entries: those of the day's other stages are the last ones.
-
-    Raises ValueError where the policy has no places.
+    entries: with the day's other stages last. Raises ValueError if the policy has no places.
     """
     models, pieces = learned_from(entries, policy), _pieces(policy)
     taught = taught_by(entries, policy)
@@ -78,8 +73,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
 
 
 def differences_of(learned: Float64s | None, models: Learned, pieces: Pieces, grid: Grid) -> Differences:
-    """Rounds to steps how far places lie from their cells. learned: km/h; None where nothing is. models: with the day's
-    own entries."""
+    """Rounds places' differences from cells, km/h, to grid steps; zero before release."""
     places, belief = pieces.places, models.estimate()
     far = np.zeros(places.cell.size) if learned is None else learned
     by_slot = belief.weights.sum(axis=0) / models.state.facts.vehicles
@@ -127,7 +121,7 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
 
 
 def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
-    """Estimates how much each place weighs before any release: by public visits, else like others of its cell."""
+    """Estimates places' prior weights by public visits, or equal shares of their cell."""
     cell, visits = pieces.places.cell, np.array(pieces.places.visits, np.float64)
     if visits.size:
         return visits
@@ -135,7 +129,7 @@ def _traffic(of_cells: Float64s, pieces: Pieces) -> Float64s:
 
 
 def place_day(read: ReleasedStage) -> PlaceDay:
-    """Reads what a stage of places says. Its centres are means over its slots, as busy as they were thought to be."""
+    """Reads a place stage, with centres averaged over slots by expected traffic."""
     (level,), around = read.levels, read.stage.laid
     if around.differences is None:
         raise ValueError("the stage is not about places")

@@ -1,4 +1,4 @@
-"""What is published of places: standing values, days, parts of days and slots, each around its cell's."""
+"""Products of places: standing values, days, parts of days, and slots."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ def place_product(
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """Makes one estimate for every place and time of a period. models, belief: of the cells, of that period."""
+    """Estimates every place and time of a period, given its cells' posterior."""
     if policy.places is None:
         raise ValueError("the policy has no places")
     named, of_slot, spans = policy.places.places, *slot_groups(product, [facts.start for facts in slots])
@@ -61,7 +61,7 @@ def place_product(
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
-    """Adds up variances in a time: how well a place is known, its cell then, and its own deviation that time."""
+    """Sums variances of a place's mean, its cell, and its deviation that time."""
     deviations = places.places.own[:, None]
     if not is_of_day:
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
@@ -75,7 +75,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
 ) -> HatEstimates:
-    """Bounds values and says which are shown. shown: of the cells that places lie in, (places, times)."""
+    """Bounds values, and withholds those whose cell is withheld, (places, times)."""
     sd = np.sqrt(variances)
     half = Z95 * sd
     belief = places.places

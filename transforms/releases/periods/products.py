@@ -1,4 +1,4 @@
-"""Coarser products of a period's release: which cells and slots are put together, and what they are called."""
+"""Coarser products of a period: groups of cells and slots, and their names."""
 
 import re
 from collections.abc import Hashable, Sequence
@@ -31,10 +31,10 @@ Part = tuple[int, int]
 
 @dataclass(frozen=True)
 class Product:
-    """Rows of a cell, parent cell, city or place in some time. parts: of the day, of cell-part and place-part alone."""
+    """A product: cell, parent cell, city or place, by some time."""
 
     name: ProductName
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = ()  # of the day, of cell-part and place-part
 
     @property
     def is_of_places(self) -> bool:
@@ -47,12 +47,11 @@ class Product:
 
 
 class ProductGroups(NamedTuple):
-    """places: of each group of cells, a cell or CITY. spans: of each group of slots, the first and the last one's
-    index in the period; None for what belongs to no row."""
+    """Groups of cells and slots, named by places and spans of time."""
 
     groups: "Groups"
-    places: list[str]
-    spans: list[tuple[int, int] | None]
+    places: list[str]  # by group of cells: a cell or CITY
+    spans: list[tuple[int, int] | None]  # by group of slots: first and last index, or None without row
 
 
 def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
@@ -79,7 +78,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
-    """Groups a period's HATs. parents: int64 (cells,), each cell's parent. starts: of slots, as local text."""
+    """Groups a period's cells by parents and slots by local start."""
     from dpops.learning import Groups
     from transforms.places.hierarchy import CITY, parent_texts, texts_of
 
@@ -100,7 +99,7 @@ def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[t
 
 
 def _time(product: Product, start: str) -> Hashable:
-    """Names what slots of one time have in common; None outside of all parts. An hour that comes twice is two."""
+    """Names a slot's time group, None outside parts; a repeated hour is two."""
     if product.name == "place-standing":
         return ""
     if product.name == "place-slot":

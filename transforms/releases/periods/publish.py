@@ -24,25 +24,20 @@ _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
 
 class HatEstimates(NamedTuple):
-    """Every HAT of a period, (cells, slots): value, interval, deviation in km/h, status; nan without a value.
-
-    traffic: bounds of the mean of very many vehicles. leans: of live values, weight of the day's own slots, 0 to 1.
-    parent: of an unknown HAT, its parent cell, where that is known; beside: value and bounds of that. notes: further
-    columns. about: number of vehicles, its bounds and status.
-    """
+    """Estimates of a period's HATs, (cells, slots), in km/h; nan without a value."""
 
     value: Float64s
     lower95: Float64s
     upper95: Float64s
     sd: Float64s
     status: NDArray[np.str_]
-    traffic: tuple[Float64s, Float64s] | None = None
-    leans: Float64s | None = None
-    parent: NDArray[np.str_] | None = None
-    beside: tuple[Float64s, ...] | None = None
+    traffic: tuple[Float64s, Float64s] | None = None  # bounds of the mean of very many vehicles
+    leans: Float64s | None = None  # weight of the day's slots in a live value
+    parent: NDArray[np.str_] | None = None  # cell of an unknown HAT, if known
+    beside: tuple[Float64s, ...] | None = None  # the parent's value and bounds
     products: tuple[SlotEstimates, ...] = ()
-    notes: Mapping[str, NDArray[Any]] | None = None
-    about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None
+    notes: Mapping[str, NDArray[Any]] | None = None  # further columns
+    about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
     def slot(self, number: int) -> "HatEstimates":
         """Takes the estimates of one slot alone, (cells, 1)."""
@@ -71,7 +66,7 @@ class HatEstimates(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """What rows of places rest on: released days, proved least numbers of vehicles by place, geometries of a file."""
+    """Data behind places' rows: released days, proved minimum vehicles, geometries."""
 
     days: int
     vehicles: Sequence[int | None]
@@ -79,7 +74,7 @@ class Behind(NamedTuple):
 
 
 def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
-    """Makes one estimate for every cell of the region, by cell. slot: its index in the period."""
+    """Estimates one slot, by its index in the period, for every cell."""
     places, estimates = texts_of(policy.region), estimates.shown(policy.value)
     hats = _columns(estimates, [slot], places, _notes(estimates, [slot]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
@@ -93,9 +88,9 @@ def estimates_of_product(
     policy: LevelsPolicy,
     behind: Behind | None = None,
 ) -> SlotEstimates:
-    """Makes one estimate for every place and time of a period. slots: all of the period.
+    """Estimates every place and time of a period for a product.
 
-    behind: of a product of places, which also stand in the column of cells, so that maps and joins work unchanged.
+    Column `cell` holds a place's id too, so maps and joins work unchanged; `behind` is set for products of places.
     """
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
@@ -120,7 +115,7 @@ def _columns(
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Makes the columns of some slots one behind another, each by place. notes: further columns."""
+    """Builds columns of consecutive slots, each by place, with optional ones."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
@@ -144,8 +139,7 @@ def _columns(
 
 
 def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
-    """Makes the columns that only some rows have, by name: of some slots one behind another, None where there is
-    nothing to say."""
+    """Builds optional columns by name of consecutive slots, with None for no value."""
     columns = {
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,

@@ -1,4 +1,4 @@
-"""The release of whole periods by `levels`: stage by stage, each around what is recorded before it."""
+"""Release of whole periods by `levels`, stage by stage around recorded ones."""
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s
 
 @dataclass(frozen=True)
 class VectorRelease:
-    """What releases of whole periods and of live slots share. slots: whose `plan` is their period. zone: of hours."""
+    """Base of period and live releases; a slot's `plan` is its period."""
 
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
-    zone: str
+    zone: str  # of local hours
     cap: None = None
     shards = 1
     shares: tuple[Fraction, ...] = ()
@@ -59,13 +59,13 @@ class VectorRelease:
 
 @dataclass(frozen=True)
 class PeriodRelease(VectorRelease):
-    """run: names this run among all: what an engine tries again is the same run."""
+    """Release of periods by one run."""
 
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     in_order = True
 
     def claims(self, before: Before) -> dict[str, list[Debit]]:
-        """Claims each period's share of the total: the specification's first period has another one than all others."""
+        """Computes each period's debits; the specification's first period differs."""
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not before.stages(policy.spec_id)
         for period, plan in {facts.period: facts.plan for facts in self.slots.values()}.items():
@@ -86,7 +86,7 @@ class PeriodRelease(VectorRelease):
         return self.slots[slot_s].plan[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
-        """Draws a period's next stage, whoever recorded those before. Raises MustStop after one with few vehicles."""
+        """Draws a period's next stage. Raises MustStop after one with few vehicles."""
         (((first_s, _), tallies),) = groups.items()
         number = len(before.recorded)
         if number and self._is_last(all_of(StageUnit, before.recorded[-1].units)[0], before):
@@ -119,10 +119,10 @@ class PeriodRelease(VectorRelease):
 
 
 class PlannedStage(NamedTuple):
-    """A stage that is laid on its period. is_first: nothing of the specification was recorded before the period."""
+    """A stage laid on its period."""
 
     stage: Stage
-    is_first: bool
+    is_first: bool  # no other period was recorded earlier
 
 
 def plan_for(
@@ -133,11 +133,11 @@ def plan_for(
     policy: LevelsPolicy,
     centres_of: CentresOf,
 ) -> PlannedStage:
-    """Plans a period's stage: the recorded one, or what follows from entries, in the ledger's order.
+    """Plans a period's stage from entries in ledger order, or reads the recorded one.
 
-    The first recorded stage of a period decides which there are; a period before which no other is whole has those of a
-    first day, and a later one counts vehicles first if the last one did. The later stage of a waiting period learns
-    from that period last.
+    A period's first recorded stage fixes its stages. Without a complete earlier period they are a first day's; else
+    vehicles are counted first if the last period did so. A waiting period's later stage takes its own entries in ledger
+    order.
     """
     recorded = of_period(entries, period)
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]

@@ -1,6 +1,6 @@
-"""A period's `levels` release: the plan of each stage, and the unit that the ledger keeps of it.
+"""Plans of a period's `levels` stages, and the units that the ledger records.
 
-The unit of a stage has the period's first slot; the stages of a period share one debit, as the shards of a slot do.
+A stage's unit has the period's first slot; a period's stages share a debit, as a slot's shards do.
 """
 
 import hmac
@@ -42,12 +42,11 @@ COLUMNS: tuple[Column, ...] = (SUMS,)
 
 @dataclass(frozen=True)
 class LevelsPolicy:
-    """How a specification's periods are released as levels. All of it is public but the key.
+    """Policy of a specification's `levels` releases, public but for the key.
 
-    total, epsilon, delta: what a vehicle spends in a period. by_day: shares of days, where they differ; part: the
-    period's. first, later: stages of a first period, and of all others. count: stage that counts vehicles before these.
-    live: stage of all live slots; `later` has the rest of the total. region: sorted cells. places: what the region is
-    cut by. kept: a cache, which changes nothing.
+    total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others; count:
+    stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a share. by_day: shares of
+    days; part: the period's. region: sorted cells, cut by places. kept: cache of states, without effect on results.
     """
 
     spec_id: str
@@ -74,7 +73,7 @@ class LevelsPolicy:
         return self.first[0].kind
 
     def on(self, period: str) -> "LevelsPolicy":
-        """Makes a period's policy: its part of the total in all stages and live slots; noise and count stay."""
+        """Scales the total, stages and live slots to a period's part of them."""
         if self.by_day is None:
             return self
         part, epsilon = self.by_day.of(period)
@@ -105,11 +104,11 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
-        """Tells what a period's end is debited, of the first day or another: all, or what live slots leave of it."""
+        """Computes a period's debit without the share of its live slots."""
         return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
-        """Lists a period's stages. counts: the first of them counts vehicles, and the others share what it leaves."""
+        """Lists a period's stages, with a first count of vehicles if `counts`."""
         return counted_first(self.count if counts else None, self.first if is_first else self.later)
 
 
@@ -126,7 +125,7 @@ def laid_stage(
     rests_on: EntryNumber,
     differences: Differences | None = None,
 ) -> Stage:
-    """Lays one of a period's stages on its HATs. hours: the local hour in which each slot begins."""
+    """Lays a period's stage on its HATs, by slots' local start hours."""
     stage = replace(stages[number], number=number, stages=len(stages))
     hats = hats_under(stage, policy.region, hours, policy.public_places)
     if stage.classes:
@@ -147,7 +146,7 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
 
 
 def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
-    """Adds up rows by piece: of_piece is the cell, or the place, of each piece; NOWHERE is left out."""
+    """Sums rows by each piece's cell or place, dropping NOWHERE."""
     cell, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
     order = np.lexsort((slot, cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
@@ -160,7 +159,7 @@ def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows
 
 
 def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
-    """Lists what vehicles did in the classes of a region's cells. cell: the cell of each entry, or NOWHERE."""
+    """Lists vehicles' rows in the classes of entries' cells, without NOWHERE."""
     order = np.lexsort((cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
     return rows_of_classes(tally.vehicle[order], cell[order], tally.sums[column.name][order])
@@ -193,7 +192,7 @@ def seal_stage(
     *,
     is_first: bool = False,
 ) -> StageUnit:
-    """Draws a stage's noise. slots: of the period, in order; slot_s: the start of the first. is_first: of all days."""
+    """Draws a stage's noise for a period's ordered slots, the first at `slot_s`."""
     facts = drawn_facts(sums, stage, slots, slot_s, policy, noise, str(stage.number))
     return StageUnit(**facts, stage=stage.number, debit=policy.on(slots[0].period).cost_of_period(is_first))
 
@@ -201,8 +200,7 @@ def seal_stage(
 def drawn_facts(
     sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise, name: str
 ) -> dict[str, Any]:
-    """Draws the noise of a stage or of a live slot, and says what units of both hold. name: of the look, for a digest
-    of its own."""
+    """Draws the noise of a stage or live slot; returns the unit's common fields."""
     prefix = f"{policy.spec_id}/{slot_s}/{name}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return {

@@ -1,7 +1,7 @@
-"""From recorded `levels` entries to what is learned of them: each day once, older ones from a cached file or anew.
+"""State of the model from recorded `levels` entries, with a cache for older days.
 
-The cache is rebuilt from the ledger wherever it is missing, damaged or does not fit. It is signed with a key derived
-from the account's, for one specification; without the key it is neither taken nor made.
+The cache is signed for one specification with a key derived from the account's (unused without key), and rebuilt from
+the ledger where missing, damaged or not matching.
 """
 
 import hashlib
@@ -60,20 +60,19 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class StateFile:
-    """File of one specification's state. What is in it is a function of recorded entries, so it tells nothing that they
-    do not."""
+    """Cache file of one specification's state, a function of its recorded entries."""
 
     path: Path
     key: bytes | None = field(default=None, repr=False)
 
     @staticmethod
     def beside(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
-        """Names a file in the folder of the account's head file, which every process that records can write to."""
+        """Names a file beside the head file, where all recording processes can write."""
         key = None if signature is None else signature.key_of(f"learned/{spec_id}")
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 
     def read(self) -> Kept | None:
-        """Reads the file; None where none is of this version: another's is told, and removed, so it is told once."""
+        """Reads the file, removing an invalid one with a warning; else None."""
         if self.key is None:
             return None
         try:
@@ -102,7 +101,7 @@ class StateFile:
         return hmac.digest(self.key or b"", data, "sha256")
 
     def write(self, state: Kept) -> None:
-        """Writes the file whole or not at all; of two writers one wins. Where it cannot be written, nothing is lost."""
+        """Writes the file atomically, last writer wins; failures are harmless."""
         if self.key is None or not self.path.parent.is_dir():
             return
         from dpops.learning.state import VERSION  # who learns nothing begins sooner without it
@@ -133,20 +132,17 @@ def _kept(data: bytes) -> Kept | None:
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """Learns from all periods in order of first recording, the last entry's last; keeps the last two fits."""
+    """Fits all periods, the newest entry's last; caches two fits."""
     return _fitted(StateSource.of(entries, policy, least_recent))
 
 
 @dataclass(frozen=True)
 class StateSource:
-    """All that a state is a function of. digest: of public facts and of all periods, in order.
+    """Inputs that determine a state."""
 
-    periods: entries of each, compared by the digest. least_recent: see `State.new`.
-    """
-
-    digest: str
-    least_recent: int | None
-    periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)
+    digest: str  # of public facts and of all periods, in order
+    least_recent: int | None  # see `State.new`
+    periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # entries
     policy: LevelsPolicy = field(compare=False, repr=False)
 
     @staticmethod
@@ -181,7 +177,7 @@ def _fitted(released: StateSource) -> Learned:
 
 
 def state_after(released: StateSource) -> State:
-    """Computes the state after all periods. Those since the model last folded older ones in are taken in anew."""
+    """Computes the state after all periods, adding those since the last fold."""
     periods, minimum = len(released.periods), released.least_recent
     folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
     state = _folded(released.first(folded)) if folded else _new(released)
@@ -204,8 +200,7 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 
 
 def _folded(released: StateSource) -> State:
-    """Computes the state after periods of which the last one made the model fold older ones in: from the newest state
-    of fewer or as many that is known, or anew."""
+    """Computes a state that ends with a fold, from the newest known earlier state."""
     file = released.policy.kept
     kept = None if file is None else file.read()
     state = next(_known(released, kept), _new(released))
@@ -221,7 +216,7 @@ def _folded(released: StateSource) -> State:
 
 
 def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
-    """Yields the states after the released periods, or the first ones of them, the newest first."""
+    """Yields known states after all or the first of the periods, newest first."""
     for digest, state in reversed(_FOLDED):
         if _is_after(released, state.days, digest):
             yield state
@@ -237,14 +232,14 @@ def _is_after(released: StateSource, periods: int, digest: str) -> bool:
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
-    """Sorts recorded periods by their first stage; that of the newest entry is last, whatever lies in between."""
+    """Sorts periods by first stage, but the newest entry's comes last."""
     order = list(dict.fromkeys(entry.unit.period for entry in entries))
     last = entries[-1].unit.period if entries else ""
     return [period for period in order if period != last] + [period for period in order if period == last]
 
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
-    """Reads a day, but for a number of vehicles that stopped a run: what was released then may be of another input."""
+    """Reads a day's stages without vehicle counts that stopped a run."""
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     first = entries[0].unit
     hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
@@ -253,7 +248,7 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """Reads a stage in units of a typical vehicle-day's weight, so that stages of other levels agree."""
+    """Reads a stage in units of a typical vehicle-day's weight, comparable across levels."""
     is_whole = read.stage.counts_public or read.stage.counts_vehicles
     retained = 1.0 if is_whole else kept_more(read.stage.bound_kmh)
     return _in_units(read, vehicle_weight(read.stage, fleet) * retained)
