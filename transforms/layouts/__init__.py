@@ -1,4 +1,4 @@
-"""The layouts of input files: those with units of their own, and those described by a column map and its units."""
+"""Input layouts: fixed ones with their units, and those described by column maps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -80,17 +80,16 @@ def layout(
     vehicle: Column | None = None,
     time: str | None = None,
 ) -> Layout:
-    """Makes the layout of that name; its `units` read columns of numbers, longitudes and instants value by value.
+    """Creates the named layout; its `units` read numbers, longitudes and instants.
 
     Args:
-        columns: Which column of the input holds each field, or for vehicle `{file}`; several are parts of an id, date
-            and clock, or degrees and their hemisphere.
-        vehicle: Of a layout with columns of its own, what it takes instead; so with `time`.
-        records: Of JSON, the path of what holds the objects.
-        fields: Of rows that are no positions of vehicles: the first is an id, the last a number.
+        columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
+        vehicle: Replaces the vehicle column of a fixed layout, as `time` does.
+        records: Path of the JSON objects.
+        fields: For rows other than positions: first an id, last a number.
 
     Raises:
-        ValueError: The message names the argument, the rule and the value.
+        ValueError: Names the argument, rule and value.
 
     >>> import pyarrow as pa
     >>> fields = {"user": "id", "report": "value"}
@@ -131,7 +130,7 @@ def _refuse_options(name: str, options: Mapping[str, object]) -> None:
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Picks the options that a mapped layout takes. Raises ValueError for another one that has a value."""
+    """Picks a mapped layout's options. Raises ValueError for others with a value."""
     own_names = MAPPED[name].OPTIONS
     for option, value in options.items():
         if value is not None and option not in own_names:
@@ -141,7 +140,7 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_choices(name: str, headed: bool, values: Mapping[str, Column | None]) -> Any:
-    """Selects a fixed layout, with other columns of its standard where they are asked for."""
+    """Selects a fixed layout, with optional columns of its standard."""
     fixed = FIXED[name]
     layout: Any = fixed.headed if headed else fixed.layout
     if layout is None:
@@ -163,7 +162,7 @@ def _with_choices(name: str, headed: bool, values: Mapping[str, Column | None]) 
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
-    """Checks that a layout can read messages. Raises ValueError naming the field, the rule and the value."""
+    """Checks that a layout reads messages. Raises ValueError naming field, rule, value."""
     if isinstance(layout, MessageLayout):
         return layout
     layouts = {own_name: FIXED[own_name].layout for own_name in FIXED} | {**MAPPED}
@@ -178,7 +177,7 @@ def _units(
     time_format: str | None,
     default_units: Units | None = None,
 ) -> Units:
-    """Makes units. default_units: those of a layout that has some, of which each may be given otherwise."""
+    """Creates units from options, by default those of a layout."""
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or UNIT
     for field, unit, names in (("time_unit", time_unit, _TIME_UNITS), ("speed_unit", speed_unit, PER_UNIT)):
@@ -207,7 +206,7 @@ def _listed(column: Column) -> tuple[str, ...]:
 
 
 def _parted(named: Sequence[Column], fields: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Lists the columns one by one, those of a field after its first as fields of their own; see `LISTED`.
+    """Flattens columns, numbering further columns of a field; see `LISTED`.
 
     >>> _parted((("oper", "veh"), "tst"), ("vehicle", "time"))
     (('oper', 'veh', 'tst'), ('vehicle', 'vehicle.1', 'time'))

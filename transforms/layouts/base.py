@@ -1,4 +1,4 @@
-"""What every layout has in common: units, a way to read, paths into nested data, an error for what cannot be read."""
+"""Interface of layouts: units, reading, paths into nested data, and errors."""
 
 import re
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ _AXES = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}
 
 
 def steps_of(text: str) -> Path:
-    """Splits a path into keys, numbers, EACH and ANY; `a[]` are two steps.
+    """Splits a path into keys, indices, EACH and ANY; `a[]` is two steps.
 
     >>> steps_of("Siri.Delivery[].Activity"), steps_of("location.coordinates.1")
     (('Siri', 'Delivery', '[]', 'Activity'), ('location', 'coordinates', '1'))
@@ -33,7 +33,7 @@ def steps_of(text: str) -> Path:
 
 
 def steps_of_records(text: str) -> Path:
-    """Reads where the objects are: each of the last array, or the values of any key. Raises ValueError."""
+    """Splits the path of JSON objects, ending with EACH or ANY. Raises ValueError."""
     if not _RECORDS.fullmatch(text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)
@@ -48,7 +48,7 @@ def refuse_steps(field: str, column: str) -> None:
 
 
 def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
-    """Resolves a path below a column of some type to the type there; None where there is nothing."""
+    """Resolves a path below a typed column to its type, or None."""
     for step in steps:
         if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
             kind = kind.field(step).type
@@ -108,9 +108,9 @@ BATCH_ROWS = 131_072
 
 
 class RawBatch(NamedTuple):
-    """Rows read by a layout: raw columns, and numbers of unreadable rows by reason.
+    """Raw columns of rows, and numbers of unreadable rows by reason.
 
-    table: of any Arrow types, null where the input has nothing. rows == table.num_rows + sum(refused.values()).
+    table: any Arrow types, null for missing values. rows == table.num_rows + sum(refused.values()).
     """
 
     rows: int
@@ -120,12 +120,12 @@ class RawBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Units:
-    """The units of a layout's columns. zone: of times without an offset. time_format: of texts other than ISO 8601."""
+    """Units of a layout's columns."""
 
     time_unit: TimeUnit
     value_per_unit: Fraction
-    zone: str | None = None
-    time_format: "TimeFormat | None" = None
+    zone: str | None = None  # of times without offset
+    time_format: "TimeFormat | None" = None  # of texts other than ISO 8601
     decimal: DecimalMark = "."
 
     def instants(self, column: pa.Array) -> Instants:
@@ -143,7 +143,7 @@ class Units:
 
 
 def with_keys(columns: int) -> tuple[str, ...]:
-    """Lists the fields of rows that name their key, in one column or two.
+    """Lists the fields of rows with a public key in one or two columns.
 
     >>> with_keys(2)
     ('vehicle', 'time', 'key', 'key_within', 'speed')
@@ -152,7 +152,7 @@ def with_keys(columns: int) -> tuple[str, ...]:
 
 
 def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:
-    """Lists the fields of rows that say a heading too.
+    """Inserts a heading into the fields of rows.
 
     >>> with_heading(FIELDS)
     ('vehicle', 'time', 'lat', 'lon', 'heading', 'speed')
@@ -167,7 +167,7 @@ class Layout(Protocol):
     def units(self) -> Units: ...
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields batches in the order of the file, in bounded memory. Raises UnreadableFile, which shows no content."""
+        """Yields batches in file order, in bounded memory. Raises UnreadableFile without content."""
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class MappedLayout(ABC):
 
 
 class Share(NamedTuple):
-    """One of several shares of a file, numbered from 0, which together hold every row once."""
+    """Share of a file, numbered from 0; all shares partition its rows."""
 
     number: int
     shares: int
@@ -207,7 +207,7 @@ WHOLE = Share(0, 1)
 
 @runtime_checkable
 class SplitLayout(Layout, Protocol):
-    """A layout of which a file can be read by several readers, each a share of it."""
+    """Layout whose files can be read in shares by several readers."""
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
         """Reads a share, as `read` does a file."""
@@ -220,7 +220,7 @@ class MessageLayout(Layout, Protocol):
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields what `read` would give for files of these payloads, in bounded memory.
 
-        A payload that cannot be decoded is one refused row; it neither raises nor touches its neighbours.
+        A payload that cannot be decoded is one refused row; it neither raises nor affects others.
         """
 
 
@@ -230,10 +230,10 @@ Form = Literal["csv", "json", "xml", "binary"]
 
 @dataclass(frozen=True)
 class OwnLayout:
-    """A layout with fixed columns and units, as files of `transforms/layouts/own` register it.
+    """Fixed layout with its columns and units, registered by a file of `transforms/layouts/own`.
 
-    headed: with headings. choices: columns for the options `vehicle` and `time`, its own first. known_by: columns that
-    all such files have; only: and no others. records: where the objects of JSON are: LINES, WHOLE_ARRAY, or a path.
+    headed: with headings. choices: columns for options `vehicle` and `time`, the default first. known_by: columns of
+    all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects.
     """
 
     layout: Layout
@@ -264,7 +264,7 @@ class UnreadableFile(Exception):
 
 
 def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
-    """Joins small batches that follow one another, where their columns are of the same types."""
+    """Joins consecutive small batches with equal column types."""
     waiting: list[RawBatch] = []
     for batch in batches:
         rows = sum(part.rows for part in waiting) + batch.rows
@@ -289,7 +289,7 @@ def without_zone(column: str) -> str:
 
 
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """Makes a batch. columns: an Arrow array for each field, in order. refused: counts by reason; zeros are dropped."""
+    """Creates a batch from ordered columns and nonzero counts of refusals by reason."""
     parts: dict[str, list[Any]] = {}
     for name, array in columns.items():
         parts.setdefault(name.partition(".")[0], []).append(array)

@@ -1,4 +1,4 @@
-"""Strict conversions of whole Arrow columns: numbers and instants, each value valid, missing or bad on its own."""
+"""Strict conversion of Arrow columns to numbers and instants, value by value."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -36,30 +36,29 @@ _ISO_LONGEST = 64
 
 
 class Numbers(NamedTuple):
-    """One entry per row. values: float64, finite, 0 where not valid. What is neither valid nor missing is bad."""
+    """Numbers by row; neither valid nor missing means bad."""
 
-    values: Floats
+    values: Floats  # float64, finite, 0 where not valid
     valid: Bools
     missing: Bools
 
 
 class Instants(NamedTuple):
-    """One entry per row. us: int64 microseconds since 1970 UTC, 0 if not valid. clock_change: shown twice or never."""
+    """Instants by row; neither valid nor missing means bad."""
 
-    us: Int64s
+    us: Int64s  # int64 microseconds since 1970 UTC, 0 where not valid
     valid: Bools
     missing: Bools
     no_offset: Bools
-    clock_change: Bools
+    clock_change: Bools  # local time that occurs twice or never
 
 
 def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
-    """Reads the finite numbers of a column of integers, floats, decimals, texts or a dictionary of these.
+    """Reads finite numbers of numeric, text or dictionary columns.
 
-    decimal: what texts have before the fraction; with a comma, a text with a point is bad.
-    A text beyond the range of float64 (`1e999`) is finite and held at the largest float64. Booleans, NaN, infinities
-    and every other type are bad; nulls, empty texts and words such as NULL and n/a are missing. Of two columns the
-    second says N or E, or S or W, which turns the sign.
+    decimal: mark of texts; with a comma, texts with a point are bad. Texts beyond float64 (`1e999`) are clamped to the
+    largest float64. Booleans, NaN, infinities and other types are bad; nulls, empty texts and words such as NULL and
+    n/a are missing. Of two columns the second is the hemisphere N, E, S or W, which gives the sign.
     """
     kind = column.type
     if are_parts(kind) and kind.num_fields == 2:
@@ -79,7 +78,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
-    """Reads degrees east as `numbers` does; those above 180, of feeds that count from 0 to 360, from the west.
+    """Reads degrees east; those in (180, 360] are converted to west.
 
     >>> longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
     [-157.75, 180.0, 0.0, 361.0]
@@ -90,7 +89,7 @@ def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
-    """Signs degrees by the letter of their hemisphere; without such a letter they are bad."""
+    """Signs degrees by their hemisphere's letter; degrees without one are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
@@ -107,14 +106,12 @@ OfTexts = Callable[[pa.Array, str | None], Instants]  # reads a column of texts;
 def instants(
     column: pa.Array, time_unit: TimeUnit, zone: str | None = None, of_texts: OfTexts | None = None
 ) -> Instants:
-    """Reads the instants of a column: Arrow timestamps whatever the unit, else texts or numbers in `time_unit`.
+    """Reads instants: Arrow timestamps, or texts and numbers in `time_unit`.
 
-    iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`; what a fraction says
-    below a microsecond is cut off. s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds;
-    ms: also `/Date(..)/`. excel: days on the clock of the zone since 1899-12-30. Several columns: a date and a clock,
-    which are put together as one text.
-    zone: of texts without an offset and of Arrow timestamps without a zone, which are not valid where it is None.
-    of_texts: reads texts of another form in place of iso.
+    iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
+    s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
+    days since 1899-12-30. Several columns: a date and a clock, joined to one text. zone: of texts without offset and of
+    timestamps without zone, which are not valid for None. of_texts: reads texts of another form than iso.
     """
     kind = column.type
     if are_parts(kind):
@@ -143,7 +140,7 @@ def instants(
 
 
 def _one_text(column: pa.StructArray) -> pa.Array:
-    """Joins parts of a time by blanks; of a row that lacks one nothing is left."""
+    """Joins a time's parts by blanks; null where one is missing."""
     parts = []
     for part in column.flatten():
         part = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
@@ -164,7 +161,7 @@ def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
 
 
 def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> Instants:
-    """Reads the chosen entries (None: all), which are times on a clock of the zone."""
+    """Converts chosen local instants (None: all) to UTC by the zone."""
     local = instants.valid if chosen is None else instants.valid & chosen
     if zone is None or not local.any():
         return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
@@ -200,13 +197,13 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def widened(column: pa.Array) -> pa.Array:
-    """Turns a column of `is_number` into the widest type that holds all of its values."""
+    """Casts a numeric column to the widest type for its values."""
     is_float = pa.types.is_floating(column.type)
     return column.cast(pa.float64() if is_float else pa.decimal256(_DECIMAL_DIGITS, column.type.scale))
 
 
 def whole_number_texts(column: pa.Array) -> pa.Array:
-    """Writes floats or decimals as integers are written; null where one is no whole number, or a float from 2^53 on.
+    """Formats floats or decimals as integers; null for fractions and floats from 2^53.
 
     >>> whole_number_texts(pa.array([100.0, 0.5, 2.0**53])).to_pylist()
     ['100', None, None]
@@ -227,7 +224,7 @@ def nulls(column: pa.Array) -> Bools:
 
 
 def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
-    """Spreads what was read of a dictionary's values over the rows that point to them; a null is missing."""
+    """Maps results for dictionary values to rows; nulls are missing."""
     null = nulls(column.indices)
     indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
     for name, part in of_values._asdict().items():
@@ -274,7 +271,7 @@ def timestamps(column: pa.Array) -> Instants:
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
-    """Reads ISO texts. Those of one length have their digits in the same places: each length is one matrix of bytes."""
+    """Reads ISO texts as one byte matrix per text length."""
     text = as_binary(column)
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
         text = as_binary(pc.replace_substring_regex(text.view(pa.string()), " *(UTC|GMT)$", "Z"))

@@ -1,7 +1,6 @@
-"""The process in which files and messages are decoded: what crashes or hangs there costs one of them alone.
+"""Decoder process for files and messages: crashes and hangs cost one of them.
 
-It answers one request after the other. Only numbers, words and Arrow columns come back from it, no pickles: what it
-has read may have damaged it.
+Answers requests in turn with numbers, words and Arrow columns, no pickles: input may have corrupted the process.
 """
 
 import os
@@ -32,14 +31,14 @@ BATCH_BYTES = 256 << 20
 
 
 class DecoderTask(NamedTuple):
-    """A file to be read, or a share of it, or else messages. further_paths: small files, read as if all were one."""
+    """A file, a share of it, or messages to decode."""
 
     layout: Layout
     path: str | None
     payloads: Sequence[bytes] = ()
     share: Share = WHOLE
     step_cpu_s: int = STEP_CPU_S
-    further_paths: Sequence[str] = ()
+    further_paths: Sequence[str] = ()  # small files, read as one with `path`
 
     def batches(self) -> Iterator[RawBatch]:
         if self.path is not None and self.share != WHOLE:
@@ -54,17 +53,17 @@ class DecoderTask(NamedTuple):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """Result of one step, followed by the table of a batch. is_spent: whether the next file needs a new process."""
+    """Result of one step; a batch's table follows."""
 
     kind: Literal["batch", "end", "unreadable", "system"]
     refused: dict[str, int] = {}
     text: str = ""
-    is_spent: bool = False
+    is_spent: bool = False  # the next file needs a new process
     errno: int = 0
 
 
 def serve() -> None:
-    """Answers requests on standard input until it is closed. What decoders print, which may hold rows, goes nowhere."""
+    """Answers requests on standard input until closed; discards decoders' output, which may hold rows."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
@@ -132,13 +131,13 @@ def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
 
 
 def _refusal(rule: str) -> StepResult:
-    """Looks at what damage has left behind: Arrow leaks what it was reading a damaged compressed file into."""
+    """Refuses a file; a large leak from damaged compression ends the process."""
     pages = int(Path("/proc/self/statm").read_text().split()[5])
     return StepResult("unreadable", text=rule, is_spent=pages * resource.getpagesize() > SPENT_BYTES)
 
 
 def _check(table: pa.RecordBatch) -> None:
-    """Raises UnreadableFile for a batch that is too big, pa.ArrowInvalid for a column that would crash its reader."""
+    """Raises UnreadableFile for an oversized batch, pa.ArrowInvalid for an invalid column."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
     for top_column in table.columns:

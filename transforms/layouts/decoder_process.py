@@ -1,6 +1,6 @@
-"""Files and messages of formats that can crash or hang their decoder, decoded in a process apart from this one.
+"""Client of the decoder process for formats that can crash or hang.
 
-The process is kept for the next file. One that crashes, hangs or wants too much memory ends, and is begun anew.
+The process is reused. One that crashes, hangs or exceeds its memory ends and is replaced.
 """
 
 import atexit
@@ -44,13 +44,13 @@ def begin_early(layout: Layout) -> None:
 
 @atexit.register
 def _close() -> None:
-    """Waits for the end of all decoders, so that what they took is this process's."""
+    """Waits for all decoders' end, so that their resources count as this process's."""
     while _IDLE:
         _IDLE.pop().end()
 
 
 def _forget() -> None:
-    """Forgets decoders: two processes must not ask the same one; nor wait for a thread of the other."""
+    """Drops decoders and the lock in a forked child, which must not share them."""
     global _LOCK
     _LOCK = threading.Lock()
     _IDLE.clear()
@@ -74,7 +74,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 
 
 def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
-    """Reads small files as if they were one; None where one cannot be read, so that each is to be read alone."""
+    """Reads small files as one; None where one fails, to be retried singly."""
     try:
         if isinstance(layout, _LINE_BY_LINE):
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
@@ -85,7 +85,7 @@ def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
 
 
 def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-    """Decodes as `layout.from_messages` does: what its decoder cannot take is a refused row, and the others go on."""
+    """Decodes messages like `layout.from_messages`, refusing each that the decoder cannot take."""
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return
@@ -105,7 +105,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
 
 
 class _Refusal(Exception):
-    """Why a decoder did not come to an end, in words and as the reason of a dead letter."""
+    """A decoder's failure, in words and as a dead letter's reason."""
 
     def __init__(self, text: str, reason: str = "malformed") -> None:
         super().__init__(text)
@@ -144,7 +144,7 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
 
 
 class _Decoder:
-    """A process of transforms/layouts/decoder.py. It ends when this process does, whose end of the pipe is closed."""
+    """A process of transforms/layouts/decoder.py, ended by the closing of its pipe."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}

@@ -1,4 +1,4 @@
-"""Lines of a file of any size, in constant memory: those that are too long or no UTF-8 are refused one by one."""
+"""Lines of files in constant memory; overlong and non-UTF-8 lines are refused singly."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
@@ -21,14 +21,14 @@ Chunk = tuple[bytes, int]
 
 
 class TextLines(NamedTuple):
-    """Where the lines of a chunk begin and end, without their line ends `\\n` or `\\r\\n`."""
+    r"""Starts and ends of a chunk's lines, without `\n` or `\r\n`."""
 
     start: Int64s
     end: Int64s
 
 
 def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
-    """Reads chunks of about CHUNK_BYTES. A line of more than LINE_BYTES is passed over without being kept."""
+    """Reads chunks of about CHUNK_BYTES, skipping lines above LINE_BYTES."""
     remainder, skipping = file.read(len(BOM)).removeprefix(BOM), False
     while block := file.read(CHUNK_BYTES):
         if skipping:
@@ -77,7 +77,7 @@ def _without_long_lines(data: bytes, skipped: int) -> Chunk:
 
 
 def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
-    """Leaves out rows that are not UTF-8, and counts them. columns: binary columns cut from `source`."""
+    """Drops and counts non-UTF-8 rows of binary columns cut from `source`."""
     if is_utf8(source):
         return dict(columns), 0
     rows = len(next(iter(columns.values())))

@@ -1,4 +1,4 @@
-"""Opens input files: plain, compressed (gzip, Zstandard), in an archive, or fetched from an object store."""
+"""Opening of input files: plain, compressed, archived, or from an object store."""
 
 import errno
 import io
@@ -46,7 +46,7 @@ _NO_ERRORS_OF_A_SYSTEM = (None, errno.EINVAL)
 
 
 def files_in(path: str) -> list[str]:
-    """Lists what a path is of: itself, or the files of an archive. Raises UnreadableFile or OSError."""
+    """Lists a path or its archive's files. Raises UnreadableFile or OSError."""
     if INSIDE in path or os.path.isdir(path):
         return [path]
     with _without_damage(path):
@@ -56,14 +56,14 @@ def files_in(path: str) -> list[str]:
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """Opens a file, or one of `files_in`, decompressed as it is read. Raises UnreadableFile or OSError."""
+    """Opens a file, or one of `files_in`, decompressing. Raises UnreadableFile or OSError."""
     with ExitStack() as stack, _without_damage(path):
         yield _open(path, stack)
 
 
 @contextmanager
 def opened_text(path: str) -> Iterator[BinaryIO]:
-    """Opens a text. Raises UnreadableFile for UTF-16, as a whole, for it has no line that could be read."""
+    """Opens a text. Raises UnreadableFile for UTF-16, which has no readable line."""
     with opened(path) as file:
         if file.read(2) in UTF16_MARKS:
             raise UnreadableFile(path, UTF16)
@@ -72,7 +72,7 @@ def opened_text(path: str) -> Iterator[BinaryIO]:
 
 
 def unpacked(path: str) -> bytes | None:
-    """Unpacks what is compressed or inside an archive, to be read from any place; None for a plain file."""
+    """Unpacks a compressed or archived file to bytes; None for a plain file."""
     with open(path.partition(INSIDE)[0], "rb") as file:
         if INSIDE not in path and _codec_of(file.read(4)) is None:
             return None
@@ -105,16 +105,16 @@ def _open(path: str, stack: ExitStack) -> BinaryIO:
 
 
 class _Archive(NamedTuple):
-    """names: files but those of `is_skipped`, sorted. content, places: of a tar, and where in it each file lies."""
+    """Archive with its sorted files except those of `is_skipped`."""
 
     path: str
     names: Sequence[str]
     zipped: zipfile.ZipFile | None
-    content: pa.NativeFile
-    places: Mapping[str, tuple[int, int]]
+    content: pa.NativeFile  # of a tar
+    places: Mapping[str, tuple[int, int]]  # offset and size by name, in a tar
 
     def open(self, name: str) -> BinaryIO:
-        """Opens a file by its name. Raises UnreadableFile for an encrypted one, or an error of zipfile."""
+        """Opens a file by name. Raises UnreadableFile for encryption, or zipfile's errors."""
         if self.zipped is None:
             return io.BufferedReader(cast(io.RawIOBase, self.content.get_stream(*self.places[name])))
         if self.zipped.getinfo(name).flag_bits & 1:
@@ -123,7 +123,7 @@ class _Archive(NamedTuple):
 
 
 def _archive_of(path: str) -> _Archive | None:
-    """Opens an archive; None for another file. Raises UnreadableFile, OSError, or an error of zipfile or tarfile."""
+    """Opens an archive, else None. Raises UnreadableFile, OSError, zipfile's or tarfile's errors."""
     with open(path, "rb") as file:
         start = file.read(_TAR_TO)
         is_zip, codec = start.startswith(_ZIP), _codec_of(start)
@@ -138,7 +138,7 @@ def _archive_of(path: str) -> _Archive | None:
 
 @lru_cache(maxsize=1)
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
-    """Reads the list of files. codec: of a tar, "" for a plain one; None for a zip."""
+    """Reads an archive's index; codec: a tar's, "" for plain, None for zip."""
     if codec is None:
         zipped = zipfile.ZipFile(path)
         return _Archive(
@@ -175,7 +175,7 @@ _COMPRESSED = (b".gz", b".zst", b".zip")
 
 @dataclass(frozen=True)
 class ByFile:
-    """inner: reads rows without a vehicle. A file of the same name in another folder is of the same vehicle."""
+    """Rows without vehicles, which file names give, the same across folders."""
 
     inner: Layout
 
@@ -193,7 +193,7 @@ class ByFile:
 
 
 def vehicle_of(path: str) -> bytes:
-    """Strips a file's name of what says its form.
+    """Strips a file's name of its suffixes.
 
     >>> vehicle_of("/feed/2008-02-02/366.txt.gz")
     b'366'
@@ -219,7 +219,7 @@ def is_remote(path: str) -> bool:
 
 
 def matching(pattern: str) -> list[str]:
-    """Lists the files that a pattern matches, sorted; `*` crosses no slash, `**` does. Raises NoFileSystem."""
+    """Lists sorted files of a pattern; only `**` crosses slashes. Raises NoFileSystem."""
     systems = _systems()
     try:
         (listing,) = systems.match([pattern])
@@ -234,9 +234,9 @@ def matching(pattern: str) -> list[str]:
 
 @contextmanager
 def fetched(path: str) -> Iterator[str]:
-    """Fetches a file to a path of this machine, which ends as the file's name does. Raises StepError.
+    """Downloads a file to an unnamed local path with its suffix. Raises StepError.
 
-    It has no name of its own, as a spool has none: nothing of it is left on disk, however the process ends.
+    Without a name, nothing remains on disk however the process ends.
     """
     systems = _systems()
     from apache_beam.io.filesystem import CompressionTypes

@@ -1,4 +1,4 @@
-"""JSON records to columns: decoded by msgspec all at once, one by one only where a record of the chunk is damaged."""
+"""JSON records to columns by msgspec, singly only in chunks with a damaged record."""
 
 import re
 import sys
@@ -29,11 +29,11 @@ _ID_FIELDS = ("vehicle", "user")
 
 
 class Paths(NamedTuple):
-    """Where each field is in a record: keys, and numbers that index arrays. decimal: of numbers in texts."""
+    """Path of each field in a record, by keys and array indices."""
 
     fields: tuple[str, ...]
     places: tuple[Path, ...]
-    decimal: DecimalMark = "."
+    decimal: DecimalMark = "."  # mark of numbers in texts
 
     @classmethod
     def dotted(cls, names: Sequence[str], fields: tuple[str, ...], decimal: DecimalMark = ".") -> "Paths":
@@ -41,7 +41,7 @@ class Paths(NamedTuple):
 
 
 def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuses a JSON array of objects, of which one would be read, and the others lost silently. Raises ValueError."""
+    """Refuses columns that index a JSON array of objects, losing others. Raises ValueError."""
     for field, name in zip(fields, columns, strict=True):
         refuse_steps(field, name)
         *parents, _last = parts = name.split(".")
@@ -78,7 +78,7 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, in
 
 
 def _held(token: re.Match[bytes]) -> bytes:
-    """Holds a number beyond float64, which is finite, at the largest float64. Nothing else changes."""
+    """Clamps a number beyond float64 to the largest float64."""
     text = token[0]
     if text.startswith(b'"'):
         return text
@@ -91,7 +91,7 @@ def _held(token: re.Match[bytes]) -> bytes:
 
 @cache
 def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    """Decodes the first keys of all paths; everything else in a record is passed over."""
+    """Creates a decoder of all paths' first keys, skipping other members."""
     names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
     fields = [(name, Any, None) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Record", fields, rename=names, gc=False))
@@ -111,8 +111,10 @@ def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatc
 
 
 def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
-    """Makes a batch. columns: for each field, an id first if there is one, its Python values, or an Arrow array, taken
-    as it is. decimal: of numbers in texts, so that no other row decides how one is read."""
+    """Creates a batch from fields' Python values or Arrow arrays, ids first.
+
+    decimal: mark of numbers in texts, fixed so that no row decides how another is read.
+    """
     first = next(iter(columns))
     ids = columns[first]
     is_id = np.ones(len(ids), np.bool_)
@@ -137,7 +139,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follows a path into every value: None where nothing is there, _BAD where a step meets another type."""
+    """Follows a path into values: None if absent, _BAD at another type."""
     for part in path:
         types = set(map(type, values))
         key = part if types == {dict} else int(part) if types == {list} and part.isdecimal() else None
@@ -161,7 +163,7 @@ def _careful_step(value: Any, part: str) -> Any:
 
 
 def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
-    """Reads numbers, also those in texts, as float64; anything else is NaN, which no number in JSON can be."""
+    """Reads numbers, also in texts, as float64; NaN marks bad values."""
     types = set(map(type, values))
     if str in types:
         is_text = [type(value) is str for value in values]
@@ -203,7 +205,7 @@ def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
 
 
 def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
-    """Reads texts, integers as their text; null where a row has a value of another type."""
+    """Reads texts, and integers as text; null for other types."""
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())

@@ -1,4 +1,4 @@
-"""Times as texts in a form that a specification names: 13.05.2026 08:15:00, or 5/13/2026 8:15:00 PM."""
+"""Times as texts in a specified format such as 13.05.2026 08:15:00."""
 
 import re
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class TimeFormat:
-    """text: as strptime has it. A part that is missing from the text of a row, or beyond its range, makes it bad.
+    """strptime format of times; missing or out-of-range parts make a row bad.
 
     >>> import pyarrow as pa
     >>> found = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array(["13.05.2026 08:15", "5/13/2026"]), "Europe/Berlin")
@@ -120,7 +120,7 @@ class TimeFormat:
 
 @cache
 def _pattern(text: str) -> str:
-    """Writes a form of times as an RE2 of a whole text: a blank stands for any number of them."""
+    """Compiles a time format to an RE2 pattern; a blank matches any number."""
     pieces = re.split("(%.)", text)
     written = [
         f"(?P<{_PARTS[piece][0]}>{_PARTS[piece][1]})" if piece in _PARTS else re.escape(piece).replace("\\ ", " +")

@@ -1,4 +1,4 @@
-"""A PCollection of dicts or Beam Rows as a source, and its values, each read by itself: what library users have."""
+"""PCollections of dicts or Beam Rows as a source, and their values."""
 
 import math
 import sys
@@ -37,12 +37,11 @@ MOST_OWN = 20  # so many rows one after another whose Beam timestamp is their ow
 
 @dataclass
 class ReadElements(Parting[PCollection[Any]]):
-    """PCollection[dict, Beam Row or NamedTuple] -> main: RawBatch; refused: Refused. Windows and triggers are left.
+    """Batches of a PCollection's elements, with refusals as another output.
 
-    names: the key of each field. start_s: None of a bounded PCollection; else a stream from then on, in seconds since
-    1970 UTC, and an element's Beam timestamp, at which its transport took it, decides whether its row is late. A row's
-    own time in its place is an error: an engine drops what is behind the watermark unseen. raises: whether many such
-    rows, or one at the end of time, end the pipeline; else, where counts are secret, each is refused by itself.
+    start_s: None for bounded input; else a stream's start in seconds since 1970 UTC, where an element's Beam timestamp
+    (its transport's) decides its lateness. Event times as timestamps are an error, since an engine drops late elements
+    unseen. raises: whether many such rows, or one at the end of time, end the pipeline; otherwise they are refused.
     """
 
     units: Units
@@ -58,7 +57,7 @@ class ReadElements(Parting[PCollection[Any]]):
 
 
 class _Whole(beam.DoFn):
-    """Batches of a bundle, all at the beginning of time: nothing of a bounded PCollection is late."""
+    """Batches of a bundle at the minimum timestamp: bounded input is never late."""
 
     def __init__(self, names: tuple[str, ...], fields: tuple[str, ...]) -> None:
         self._names, self._fields = names, fields
@@ -80,7 +79,7 @@ class _Whole(beam.DoFn):
 
 
 class _AsTheyCome(beam.DoFn):
-    """Batches of elements of one Beam timestamp: whether a row is late is a matter of its own element alone."""
+    """Batches of equal Beam timestamps, so that lateness is the element's alone."""
 
     def __init__(self, reading: ReadElements) -> None:
         self._names, self._fields = reading.names, reading.fields
@@ -128,7 +127,7 @@ class _AsTheyCome(beam.DoFn):
 def _batches(
     elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
 ) -> Iterator[RawBatch | Refusal]:
-    """Batches rows whose values are of the same kinds, so that none decides how another one is read."""
+    """Batches rows with values of equal kinds, so that rows are read independently."""
     rows = [row for element in elements if (row := _mapping(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
@@ -143,13 +142,13 @@ def _batches(
 
 
 def value_in(element: Any, name: str) -> Any:
-    """Reads an element's value by a name, as `ReadElements` does; None where there is none."""
+    """Reads an element's value by name, as `ReadElements` does; None if absent."""
     row = _mapping(element)
     return None if row is None else next(iter(_values([row], name)))
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
-    """Yields what each row holds by this name or, where it has none such, where the dots of the name lead."""
+    """Yields rows' values by exact name, or else by its dotted path."""
     if "." not in name:
         return (row.get(name) for row in rows)
     path = name.split(".")
@@ -157,7 +156,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
 
 
 def _step(value: Any, part: str) -> Any:
-    """Steps once into objects and arrays, as `[input]` names what is in JSON. None where nothing is there."""
+    """Steps into an object or array, as JSON paths do; None if absent."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and part.isdecimal():
@@ -167,14 +166,14 @@ def _step(value: Any, part: str) -> Any:
 
 
 def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:
-    """Stamps an output with a time, in the form that the end of a bundle needs too."""
+    """Stamps an output with a time, in the form of `finish_bundle` too."""
     if isinstance(batch, TaggedOutput):
         return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
     return WindowedValue(batch, time, (GlobalWindow(),))
 
 
 def _mapping(element: Any) -> Mapping[str, Any] | None:
-    """Reads what an element holds by name; None where it is no dict, Beam Row or NamedTuple."""
+    """Reads an element as a mapping; None unless dict, Beam Row or NamedTuple."""
     if isinstance(element, Mapping):
         return element
     as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
@@ -190,7 +189,7 @@ _NO_REPORTS = (
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
-    """Explains why elements of a Beam type are no reports; None where they may be. Names may have dots."""
+    """Explains why a Beam type cannot hold reports, by dotted names; else None."""
     own_fields = getattr(kind, "_fields", None)
     if isinstance(own_fields, tuple):  # of a NamedTuple, or with their types of a Beam Row
         fields = [field if isinstance(field, str) else field[0] for field in own_fields]
@@ -229,9 +228,9 @@ _LARGEST = sys.float_info.max
 
 
 def told(value: Any) -> Told:
-    """Classifies a value by kind; never raises, and never shows it.
+    """Classifies a value by kind, without raising or showing it.
 
-    Arrow would infer one type for a whole column, so that one vehicle's row could change or refuse all others.
+    Arrow would infer one type per column, so that one vehicle's row could change or refuse others.
     """
     converter = _HOW.get(type(value))
     if converter is None:
@@ -247,7 +246,7 @@ def _bad(_: Any) -> Told:
 
 
 def _whole(value: int) -> Told:
-    """Classifies an integer, as text beyond 64 bits; thousands of digits are cut, for they take long."""
+    """Classifies an integer, as text beyond 64 bits, truncated for speed."""
     value = int(value)
     if -(1 << 63) <= value < 1 << 63:
         return "whole", value
@@ -262,7 +261,7 @@ def _text(value: str | bytes | bytearray | memoryview) -> Told:
 
 
 def _decimal(value: Decimal) -> Told:
-    """Classifies a decimal; a finite one beyond float64 is held at the largest float, as layouts hold numbers."""
+    """Classifies a decimal, clamping finite ones beyond float64 as layouts do."""
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
     number = float(value)

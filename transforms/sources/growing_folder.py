@@ -1,6 +1,6 @@
-"""A folder that grows, for operators without Kafka: every new file is read once (docs/adr/0009-sources-of-a-stream.md).
+"""Growing folder as a source, each new file read once (docs/adr/0009-sources-of-a-stream.md).
 
-A file belongs to it when it has its name: rename it into place, from one with a dot before or .part or .tmp behind it.
+Rename files into place, from a name with a leading dot or with suffix .part or .tmp.
 """
 
 import logging
@@ -35,7 +35,7 @@ POLL_FILES, PAUSE_S, KEPT_NAMES = 16, 1.0, 10_000  # above so many names, those 
 
 @dataclass
 class ReadGrowing(Parting[PBegin]):
-    """A folder -> main: RawBatch; refused: Refused. A batch's Beam timestamp is the folder's watermark before it."""
+    """Batches of a folder's new files at its watermark, and refusals."""
 
     folder: Path
     watermark: Watermark
@@ -47,7 +47,7 @@ class ReadGrowing(Parting[PBegin]):
         return paths | "read" >> beam.FlatMap(self.read).with_outputs(REFUSED, main="batches")
 
     def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
-        """Yields a file's batches and refused rows. path: a name need not be UTF-8, as texts between steps must."""
+        """Yields a file's batches and refusals; a path in bytes need not be UTF-8."""
         try:
             yield from counted(read_apart(self.layout, os.fsdecode(path)))
         except (UnreadableFile, FileNotFoundError) as error:
@@ -58,7 +58,7 @@ class ReadGrowing(Parting[PBegin]):
 
 
 def _at_ms(entry: "os.DirEntry[str]", *, by_kernel: bool) -> int | None:
-    """Reads a file's time of writing, which its producer sets at will; by_kernel: of its coming under its name."""
+    """Reads a file's modification time, or by_kernel its change time, which producers cannot set."""
     if not is_skipped(entry.name) and not entry.name.endswith((".part", ".tmp")):
         with suppress(FileNotFoundError):
             if Path(entry.path).is_file():  # a link that leads nowhere is none; of a link and its file the later counts

@@ -1,8 +1,7 @@
-"""The heartbeat of a stream: an unbounded source that says of every slot of service that it is there, so that it is
-sealed even if nothing happened in it.
+"""Heartbeats of a stream's service slots, which seal slots without events.
 
-The restriction holds the next slot, so the engine's checkpoints own it. It runs a little ahead of the wall clock: the
-sources' promises, not this one, decide when a slot is closed.
+The engine's checkpoints hold the next slot. The heartbeat runs slightly ahead of the wall clock: the sources'
+watermarks decide when a slot is closed.
 """
 
 import time
@@ -29,10 +28,10 @@ PAUSE_S = 1.0
 
 @dataclass
 class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """((slot, release shard), b"") for every slot of service in [start_s, end_s) that is over, in its slot's window.
+    """Empty tallies keyed (slot, release shard) for service slots in [start_s, end_s).
 
-    Until then it holds the watermark: no window of a slot that is not over fires, though all sources have ended.
-    Windows that a drain fires have no beat, and are not sealed. lag_s: so long a slot waits for reports after its end.
+    It holds the watermark until a slot is over, so no window fires early even if sources end. Windows fired by a drain
+    have no heartbeat and are not sealed. lag_s: allowed lateness.
     """
 
     timetable: Timetable
@@ -81,7 +80,7 @@ class _Beat(beam.DoFn):
 
 
 def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tuple[list[int], int]:
-    """Lists the slots from `position_s` on before `until_s`, at most MOST, and finds the one after them, or `end_s`."""
+    """Lists up to MOST slots from `position_s` before `until_s`, and the next position."""
     slots = list(islice(slots_from(timetable, position_s, end_s), MOST + 1))
     now = [slot_s for slot_s in slots[:MOST] if slot_s < until_s]
     return now, slots[len(now)] if len(now) < len(slots) else end_s
@@ -103,7 +102,7 @@ def script_of(elements: PCollection[Any]) -> TestStream | None:
 
 @dataclass
 class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """What `Heartbeat` gives, of slots that are over by the script's own watermarks, or by our clock at its end."""
+    """Heartbeats by a TestStream's watermarks, then by the wall clock at its end."""
 
     script: TestStream
     timetable: Timetable

@@ -1,6 +1,6 @@
-"""The Kafka source: an unbounded splittable DoFn, one restriction a partition, one element a poll of many messages.
+"""Kafka source: splittable DoFn, a restriction per partition, an element per poll.
 
-The restriction holds the offset, so the engine's checkpoints own it; see docs/adr/0009-sources-of-a-stream.md.
+The engine's checkpoints hold the offset (docs/adr/0009-sources-of-a-stream.md).
 """
 
 import logging
@@ -35,10 +35,10 @@ PAUSE_S = 1.0
 
 @dataclass
 class ReadKafka(Parting[PBegin]):
-    """A topic -> main: RawBatch, at its partition's watermark before it; refused: Refused. starts: see there."""
+    """Batches of a topic at their partition's watermark, and refusals."""
 
     topic: Topic
-    starts: Sequence[PartitionStart]
+    starts: Sequence[PartitionStart]  # see there
     watermark: Watermark
     layout: MessageLayout
     poll_messages: int = POLL_MESSAGES
@@ -113,7 +113,7 @@ class _ReadPartition(beam.DoFn):
 
 
 def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
-    """Drops from a poll the messages that their producers stamped, and counts them: they move no watermark either."""
+    """Drops and counts producer-stamped messages of a poll, which move no watermark."""
     chosen = np.flatnonzero(poll.by_broker)
     payloads, times = [poll.payloads[number] for number in chosen.tolist()], poll.timestamps_ms[chosen]
     messages = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])
@@ -138,10 +138,10 @@ _NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZA
 
 
 def check_clock(topic: Topic) -> None:
-    """Raises KafkaSourceError unless the broker stamps messages; if it does not tell, each message's type decides.
+    """Raises KafkaSourceError unless the broker stamps messages, or each message's type decides.
 
-    A producer's time may be long past when its message is appended: then the watermark, which everybody's messages have
-    moved meanwhile, would decide what becomes of its reports.
+    A producer's time may be old when its message is appended: the watermark, moved by others' messages, would then
+    decide about its reports.
     """
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name)
     settings: dict[str, Any] = {"log_level": 2, **topic.settings, "bootstrap.servers": topic.brokers}

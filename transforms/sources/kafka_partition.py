@@ -1,6 +1,6 @@
-"""One partition of a Kafka topic, read by offset: polls, and what may go wrong between them.
+"""One Kafka partition, read by offset, and its failures.
 
-Nothing is committed to Kafka and no consumer group is joined: where to go on is the engine's checkpoint alone.
+No offset is committed and no consumer group joined: the engine's checkpoint alone holds the position.
 """
 
 import logging
@@ -54,11 +54,11 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 
 class KafkaSourceError(Exception):
-    """A topic cannot be read, or not without losing messages unseen. The message shows no message's content."""
+    """Failure to read a topic without unseen losses; shows no message's content."""
 
 
 class PartitionStart(NamedTuple):
-    """Where a job begins to read a partition, and of how many partitions the topic had then."""
+    """Start offset of a partition, and the topic's number of partitions then."""
 
     partition: int
     offset: int
@@ -66,24 +66,20 @@ class PartitionStart(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """Messages of one poll. timestamps_ms: Kafka's, of each payload; -1 where it has none. position: the next offset.
-
-    by_broker: whether the broker stamped it. removed: offsets that retention removed unread. at_ms: wall clock when the
-    poll began. idle: nothing came for a while or lay unread then. outage_over: what was held up has come by now.
-    """
+    """Messages of one poll."""
 
     payloads: list[bytes]
-    timestamps_ms: Int64s
-    by_broker: NDArray[np.bool_]
-    position: int
-    removed: int
-    at_ms: int
-    idle: bool
-    outage_over: bool = True
+    timestamps_ms: Int64s  # Kafka's, -1 where none
+    by_broker: NDArray[np.bool_]  # stamped by the broker
+    position: int  # next offset
+    removed: int  # offsets removed unread by retention
+    at_ms: int  # wall clock at the start
+    idle: bool  # no message came for a while, or lay unread
+    outage_over: bool = True  # messages held up have come
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
-    """Asks for each partition's first offset of Kafka time `since_ms`, or the earliest. Raises KafkaSourceError."""
+    """Queries partitions' first offsets since a Kafka time, or the earliest. Raises KafkaSourceError."""
     consumer = _consumer(topic)
     until_s = time.monotonic() + START_S
     try:
@@ -112,7 +108,7 @@ def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> lis
 
 
 class Partition:
-    """The reader of one partition. Wherever it is asked to poll from, it goes there; mostly it is there already."""
+    """Reader of one partition from any position, seeking only when needed."""
 
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
@@ -130,9 +126,9 @@ class Partition:
         self._consumer.close()
 
     def poll(self, position: int, max_messages: int = POLL_MESSAGES) -> Poll:
-        """Reads messages from offset `position` on; waits POLL_WAIT_S, or up to ASK_S if it has to ask.
+        """Reads messages from an offset, waiting POLL_WAIT_S, or up to ASK_S for queries.
 
-        A broker that is away gives empty polls. Raises KafkaSourceError where going on would lose messages unseen.
+        Polls are empty while a broker is away. Raises KafkaSourceError where messages would be lost unseen.
         """
         if self._at != position:
             self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
@@ -154,7 +150,7 @@ class Partition:
         return Poll([], times, by_broker, position, 0, at_ms, self._is_idle(position), self._is_outage_over())
 
     def _sorted_out(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
-        """Picks the messages among the events, and says whether the asked-for offset does not exist."""
+        """Separates messages from events; reports a nonexistent offset."""
         messages, out_of_range = [], False
         for event in events:
             error = event.error()
@@ -173,7 +169,7 @@ class Partition:
         return messages, out_of_range
 
     def _is_idle(self, position: int) -> bool:
-        """Asks the broker, at most once in IDLE_S: what an outage hides must not be taken for silence."""
+        """Queries the broker, once per IDLE_S: an outage is no silence."""
         now_s = time.monotonic()
         if now_s - self._heard_s < IDLE_S or now_s - self._asked_s < IDLE_S:
             return False
@@ -191,7 +187,7 @@ class Partition:
         return end <= max(position, self._end)
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
-        """Refuses a topic that stays gone: waiting brings none back, but a broker that just started may not know it."""
+        """Refuses a topic that stays missing, allowing for a restarting broker."""
         is_gone = False
         if code in _GONE:  # which the client says of every topic while no broker answers: a broker itself is asked
             try:
@@ -205,7 +201,7 @@ class Partition:
             raise KafkaSourceError(f"{self}: it does not exist any more")
 
     def _earliest(self, position: int) -> int:
-        """Asks where to go on if retention removed `position`. Raises KafkaSourceError if the topic ends before."""
+        """Queries the next offset after retention. Raises KafkaSourceError if the topic ends earlier."""
         self._at = None
         try:
             earliest, end = self._ask_ends()
@@ -222,11 +218,11 @@ class Partition:
         return max(earliest, position)
 
     def _ask_ends(self) -> tuple[int, int]:
-        """Asks for the first offset there is and the one after the last. Raises KafkaException if no broker answers."""
+        """Queries the first and the end offset. Raises KafkaException without a broker."""
         return self._consumer.get_watermark_offsets(kafka.TopicPartition(self._topic.name, self._number), timeout=ASK_S)
 
     def _check_partitions(self, now_s: float) -> None:
-        """Refuses an added partition: nobody reads it, so vehicles would be missing from sealed slots, unseen."""
+        """Refuses an added partition, whose vehicles sealed slots would miss."""
         if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
             return
         self._counted_s = now_s
@@ -264,7 +260,7 @@ def _consumer(topic: Topic, note: Any = None) -> kafka.Consumer:
 
 
 def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[int]:
-    """Lists the topic's partitions. Raises KafkaSourceError if it does not exist, KafkaException if nobody can say."""
+    """Lists a topic's partitions. Raises KafkaSourceError if missing, KafkaException without a broker."""
     partitions = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
     if partitions.error is not None and partitions.error.code() in _GONE:
         raise KafkaSourceError(f"{topic}: it does not exist")
@@ -274,7 +270,7 @@ def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[i
 
 
 def _timestamps(messages: list[kafka.Message]) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Reads of each message its time in ms, and whether that is the broker's that appended it."""
+    """Reads messages' times in ms, and whether the broker stamped them."""
     kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
     return kinds[:, 1], kinds[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
 

@@ -1,4 +1,4 @@
-"""Where a Kafka topic is. Apart from its reader and its writer, which need Kafka's client."""
+"""Location of a Kafka topic, without imports of Kafka's client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

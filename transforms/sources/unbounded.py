@@ -1,4 +1,4 @@
-"""Restrictions without an end, of positions or names, for sources that an engine stops and starts but never divides."""
+"""Unending restrictions of positions or names, checkpointed but never divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +21,10 @@ from transforms.time.watermark import Watermark, element_time
 
 @dataclass
 class KnownElements(beam.PTransform[PBegin, PCollection[Any]]):
-    """Hands over these elements. Beam's own `Create` has a step whose name is a line number of Beam's source: a
-    savepoint, which finds its steps by name, would not outlive a new Beam."""
+    """Emits fixed elements from a step of constant name.
+
+    Beam's `Create` names a step by its source's line number: a savepoint would not fit a new Beam.
+    """
 
     elements: Sequence[Any]
 
@@ -38,7 +40,7 @@ PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_pro
 
 
 class UnboundedTracker(OffsetRestrictionTracker):
-    """Claims positions one after the other. Splits only where it is, never into a part that lies ahead."""
+    """Tracker that claims positions in sequence and splits at the current one only."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
         if fraction_of_remainder != 0:
@@ -53,7 +55,7 @@ class UnboundedTracker(OffsetRestrictionTracker):
 
 
 class UnboundedProvider(RestrictionProvider):
-    """Tracks restrictions that have no size, and end where they are when a job is drained."""
+    """Provider of restrictions without size, which end in place on drain."""
 
     def create_tracker(self, restriction: Any) -> Any:
         return UnboundedTracker(restriction)
@@ -66,10 +68,10 @@ class UnboundedProvider(RestrictionProvider):
 
 
 class NamesRead(NamedTuple):
-    """A restriction. closed: of the part that a split left behind, which reads nothing more."""
+    """Restriction of names already read."""
 
     names: frozenset[str]
-    closed: bool = False
+    closed: bool = False  # residual of a split, which reads nothing more
 
 
 class NamesTracker(RestrictionTracker):
@@ -129,7 +131,7 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Computes for each time of receipt the event time before which events are late, in us; counts overtaken ones."""
+    """Computes lateness bounds in microseconds by receipt time; counts overtaken messages."""
     promised = promised_by(estimator, rule)
     first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:

@@ -1,1 +1,1 @@
-"""Layouts whose columns a specification maps: one a file, which registers it under the file's name."""
+"""Layouts with mapped columns, one a file, registered under its name."""

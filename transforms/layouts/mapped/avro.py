@@ -1,4 +1,4 @@
-"""Avro object container files: fastavro decodes the needed fields, of blocks and files of bounded size."""
+"""Avro container files, decoded by fastavro with bounded blocks and files."""
 
 import os
 import zlib
@@ -53,7 +53,7 @@ class _TooBig(Exception):
 
 
 def _from_snappy(data: bytes) -> bytes:
-    """Expands Snappy: the first number says how long that is, the last four bytes are a checksum of it."""
+    """Expands a Snappy block of Avro: length first, checksum in the last 4 bytes."""
     signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")
     size = (signed << 1) ^ (signed >> 63)  # the same bytes, of a number that has no sign
     if size > BLOCK_BYTES:
@@ -149,7 +149,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps the schema of a plain field to an Arrow type, null aside. zone: of local times."""
+    """Maps a plain Avro field's schema to an Arrow type, ignoring null."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -186,7 +186,7 @@ def _fields_of_nothing(kind: Any) -> int:
 
 
 def _strip(schema: Any) -> None:
-    """Strips logical types, so that one value outside the years of a datetime cannot stop a file."""
+    """Strips logical types, so that one invalid datetime cannot stop a file."""
     if isinstance(schema, dict):
         schema.pop("logicalType", None)
     for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():

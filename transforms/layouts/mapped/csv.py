@@ -1,4 +1,4 @@
-"""CSV: a record is a line, so no quote and no damage reaches the lines around it."""
+"""CSV with one record a line, so that damage stays in its line."""
 
 import csv
 import re
@@ -27,14 +27,11 @@ _SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")  # what
 
 @dataclass(frozen=True)
 class CsvTable(MappedLayout):
-    """columns: the header's names, with or without blanks around them; without a header, their numbers from 1 on.
-
-    delimiter: of BLANK, any number of them.
-    """
+    """CSV by header names, blanks around them ignored, or by column numbers from 1."""
 
     OPTIONS = ("delimiter", "header")
 
-    delimiter: str = ","
+    delimiter: str = ","  # BLANK: any number of blanks
     has_header: bool = True
 
     @classmethod
@@ -103,7 +100,7 @@ def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int)
 
 
 def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str, Any]:
-    """Reads the needed fields as binary columns. Every line that is not empty has all the fields of the header."""
+    """Reads required fields as binary columns; nonempty lines have all header fields."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in fields}
     places = [str(place) for place in range(header.width)]
@@ -122,9 +119,9 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
 
 
 def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]:
-    """Marks lines with a lone carriage return, with quotes that RFC 4180 does not know, or not of as many fields.
+    """Marks lines with lone carriage returns, invalid quotes, or a wrong number of fields.
 
-    Such quotes would make a reader run on into the following lines. The rule: around a whole field, doubled inside.
+    Quotes other than RFC 4180's (around a field, doubled inside) would make a reader run on into following lines.
     """
     letters = np.frombuffer(data, np.uint8)
     broken = np.zeros(len(lines.start), np.bool_)

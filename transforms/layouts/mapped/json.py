@@ -1,4 +1,4 @@
-"""JSON as agencies have it: an array of objects, printed in any way, or an object a line; found by dotted paths."""
+"""JSON arrays, documents or lines of objects, with fields by dotted paths."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ MESSAGE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class JsonRecords(MappedLayout):
-    """columns: dotted paths; a last part that is a number indexes an array; `*` is the key that a record lies under.
+    """JSON objects; columns are dotted paths, numbers index arrays, `*` is the record's key.
 
-    records: the path of the array or object that holds the objects, where a file or message is a document around it.
-    places: paths of such arrays, in one or more, where a file or message is a document or the array alone.
+    records: path of the array or object that holds the objects, in a document. places: paths of such arrays, where
+    inputs are documents or the array alone.
     """
 
     OPTIONS = ("records",)
@@ -82,7 +82,7 @@ LAYOUT = JsonRecords
 
 
 def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads the objects of a document. records: the dotted paths of arrays, all of which are read."""
+    """Reads a document's objects from arrays at all paths of `records`."""
     try:
         yield from batches_of_snapshot(
             _whole(path, "a JSON document"), tuple(map(base.steps_of_records, records)), paths
@@ -93,7 +93,7 @@ def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[R
 
 
 def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads messages as `read_document` does files: one that is too long, empty or no document is one refused row."""
+    """Reads messages like `read_document`; an overlong, empty or invalid one is refused."""
     places = tuple(map(base.steps_of_records, records))
     for payload in payloads:
         try:
@@ -124,9 +124,9 @@ DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def begins_array(start: bytes) -> bool:
-    """Recognises a JSON array by a file's first LOOK_BYTES; other files are JSON lines.
+    """Recognises a JSON array by its first LOOK_BYTES; other files are JSON lines.
 
-    A line that is a whole array, before one with an object, is a bad record of its own: it decides nothing for others.
+    An array on a line, followed by a line with an object, is one bad record and decides nothing for others.
     """
     text = start.removeprefix(BOM).lstrip(b" \t\r\n")
     if not text.startswith(b"["):
@@ -140,7 +140,7 @@ def begins_array(start: bytes) -> bool:
 
 
 def array_of(text: bytes) -> list[msgspec.Raw] | None:
-    """Splits a JSON array into undecoded elements; None where the text is damaged or no array."""
+    """Splits a JSON array into undecoded elements; None if damaged or no array."""
     try:
         return msgspec.json.decode(text, type=list[msgspec.Raw])
     except DAMAGE:
@@ -148,14 +148,14 @@ def array_of(text: bytes) -> list[msgspec.Raw] | None:
 
 
 class NoSnapshot(ValueError):
-    """A document is no JSON, or something other than an array is where the records should be."""
+    """Document that is no JSON, or without an array at the records' path."""
 
 
 def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
-    """Reads the records of a document, of an array of documents, or of one on each line. Raises NoSnapshot.
+    """Reads records of a document, an array of documents, or lines. Raises NoSnapshot.
 
-    places: of arrays or objects, all of which are read. A document without one holds none there: that is how JSON made
-    of protocol buffers says that there are none. Where it is JSON, a damaged record costs itself alone.
+    places: of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged record
+    costs itself alone where the document is JSON.
     """
     data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places
     try:
@@ -177,7 +177,7 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields the records in a decoded document. key: that it lies under, of the innermost object of any keys."""
+    """Yields the records in a decoded document."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):
@@ -203,9 +203,9 @@ def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.jso
 
 
 def _document(places: tuple[Path, ...]) -> Any:
-    """Makes the type of a document with records at these places, none of which is inside of another.
+    """Builds a document type with records at disjoint places.
 
-    Where an array is only on the way, one thing alone may stand in its place.
+    Where an array is only on the way, a single object may stand in its place.
     """
     if places == ((),):
         return msgspec.Raw

@@ -1,4 +1,4 @@
-"""Parquet: the needed columns as they are typed, of files whose footers say bounded numbers of rows and bytes."""
+"""Parquet columns with their types, from files whose footers have bounded sizes."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _TEXT_WIDTH = 16
 
 
 class ParquetTable(MappedLayout):
-    """Columns of a file, by their names; dots lead into structs, numbers into lists and points of WKB."""
+    """Parquet columns by name; dots enter structs, numbers lists and WKB points."""
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
@@ -58,7 +58,7 @@ LAYOUT = ParquetTable
 
 
 class ParquetFooter:
-    """Reads how many rows a file says it has, as the only number of a column `rows`."""
+    """Reads a file's number of rows as the single number of column `rows`."""
 
     units = Units("iso", Fraction(1))
 
@@ -68,7 +68,7 @@ class ParquetFooter:
 
 
 def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
-    """Splits a column into that of the file and the path below it; a name with dots comes first."""
+    """Splits a column into the file's column and a path; exact names first."""
     if schema.get_all_field_indices(column) or "." not in column:
         return column, ()
     head, *steps = base.steps_of(column)
@@ -76,14 +76,14 @@ def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
 
 
 def _stored(column: str, place: tuple[str, Path]) -> str:
-    """Names what is read for it: in structs the one part, of a list or a point all."""
+    """Names the column to read: part of a struct, complete lists and points."""
     head, steps = place
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
-    """Opens a file. Texts stay dictionaries where Arrow can, so that a short file cannot repeat a long value."""
+    """Opens a file, dictionary-encoding texts so that small files stay small."""
     parquet = pq.ParquetFile(file, pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:
@@ -110,16 +110,16 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
 
 @contextmanager
 def _source(path: str) -> Iterator[pa.NativeFile]:
-    """Opens a file by the bytes of its name: Arrow takes no text for one that is not UTF-8."""
+    """Opens a file by its byte name, since Arrow rejects non-UTF-8 text."""
     data = unpacked(path)
     with pa.OSFile(os.fsencode(path), "rb") if data is None else pa.BufferReader(data) as file:
         yield file
 
 
 def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
-    """Refuses a file whose footer says too much; one that says too little meets the limits of its decoder.
+    """Refuses a file whose footer exceeds bounds; the decoder's limits catch lies.
 
-    Its numbers of rows and what its needed columns but speed hold decide, and never how well anything is compressed.
+    Numbers of rows and sizes of needed columns other than speed decide, never compression ratios.
     """
     metadata = parquet.metadata
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]

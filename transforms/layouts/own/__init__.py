@@ -1,1 +1,1 @@
-"""Layouts with columns and units of their own: one a file, which registers it under the file's name."""
+"""Fixed layouts with columns and units, one a file, registered under its name."""

@@ -1,6 +1,6 @@
-"""GTFS-realtime VehiclePositions: one protobuf FeedMessage a file or message, decoded entity by entity.
+"""GTFS-realtime VehiclePositions: protobuf FeedMessages decoded by entity.
 
-Decoded as a whole, two bytes of a hostile feed would take two hundred in memory.
+Decoded as one message, two bytes of a hostile feed would take two hundred in memory.
 Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 """
 
@@ -33,7 +33,7 @@ _Row = tuple[Any, ...]
 
 
 def _field_of(part: str, name: str) -> Callable[[Any, int | None], Any]:
-    """Makes what reads a field of a vehicle's report, or of a message in it; None where it has none."""
+    """Creates a reader of a report's field or nested field; None if unset."""
 
     def read(entity: Any, _: int | None) -> Any:
         message = getattr(entity.vehicle, part) if part else entity.vehicle
@@ -55,7 +55,7 @@ HEADED = (*COLUMNS[:4], "bearing", *COLUMNS[4:])
 
 @dataclass(frozen=True)
 class GtfsRealtime:
-    """Reads vehicle.id, timestamp in seconds, position in degrees, speed in m/s; a deleted entity is no report."""
+    """Vehicle ids, timestamps in seconds, positions, speeds in m/s; without deleted entities."""
 
     units: Units = UNITS
     columns: tuple[str, ...] = COLUMNS
@@ -104,7 +104,7 @@ def _rows_of_message(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
 
 
 def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
-    """Yields the rows of the entities that have a vehicle, and a reason for each that is refused."""
+    """Yields rows of entities with a vehicle, and reasons of refusal."""
     messages, place = [], 0
     while place < len(data):
         try:
@@ -145,7 +145,7 @@ def _time_of_header(data: bytes) -> int | None:
 
 
 def _fields(data: bytes, place: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yields number, start and end of each field of a message. Raises IndexError or DecodeError where it is damaged."""
+    """Yields a message's (field number, start, end). Raises IndexError or DecodeError."""
     while place < stop:
         tag, place = _varint(data, place)
         wire = tag & 7

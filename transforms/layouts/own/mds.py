@@ -1,7 +1,7 @@
-"""MDS telemetry: JSON of agencies and providers of shared vehicles, in metres per second, with times in milliseconds.
+"""MDS telemetry: JSON of shared vehicles, in metres per second and milliseconds.
 
-Source: Mobility Data Specification 2.0, data types (Telemetry, GPS Data), agency and provider. Of MDS 1 an agency's
-objects are otherwise (`gps.lat` in an array `data`): they are read as `json` with `records`.
+Source: Mobility Data Specification 2.0, data types (Telemetry, GPS Data), agency and provider. MDS 1 differs (`gps.lat`
+in an array `data`): it is read as `json` with `records`.
 """
 
 from transforms.layouts.base import FIELDS, WHOLE_ARRAY, OwnLayout, Units, with_heading

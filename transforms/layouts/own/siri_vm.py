@@ -1,6 +1,6 @@
-"""SIRI-VM: XML of a vehicle monitoring delivery, as Europe's feeds have it; read as it comes, nothing of it is kept.
+"""SIRI-VM: XML vehicle monitoring deliveries of European feeds, parsed as a stream.
 
-Entities, DTDs and what they lead to are refused; bytes are bounded.
+Entities and DTDs are refused; bytes are bounded.
 Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in its default, metres per second.
 """
 
@@ -46,10 +46,10 @@ _Row = dict[str, str]
 
 @dataclass(frozen=True)
 class SiriVm:
-    """VehicleRef, RecordedAtTime, VehicleLocation in degrees, Velocity in metres per second, which most feeds lack.
+    """SIRI-VM reports: VehicleRef, RecordedAtTime, VehicleLocation, and Velocity, often missing.
 
-    Two operators whose vehicles have the same VehicleRef share one vehicle's bounds: nothing is protected less; with
-    OperatorRef and VehicleRef they are two. columns, fields: those that are kept; with a heading, Bearing.
+    Vehicles of two operators with equal VehicleRef share one bound, which protects no less; OperatorRef and VehicleRef
+    distinguish them. columns, fields: output; with a heading, Bearing.
     """
 
     units: Units = UNITS

@@ -1,7 +1,7 @@
-"""TIDES vehicle_locations: CSV in metres per second, instants with their offset.
+"""TIDES vehicle_locations: CSV in metres per second, instants with offset.
 
-Source: https://tides-transit.org, table vehicle_locations. A file without speeds, or whose times have no offset, is
-read as `csv` with columns.
+Source: https://tides-transit.org, table vehicle_locations. Files without speeds, or with times without offset, are read
+as `csv` with columns.
 """
 
 from transforms.layouts.base import FIELDS, OwnLayout, Units, with_heading
