@@ -1,7 +1,7 @@
-"""What one's own noisy releases teach: one latent Gaussian field of weights and one of speeds, a gate and forecasts.
+"""Learning from noisy releases: latent Gaussian fields of weights and speeds, gate, forecasts.
 
-Post-processing: it looks at released values and public facts alone, so it costs no privacy. A state is updated day by
-day (`taken_in`), is fitted when asked (`learned`), and never needs the data again.
+Post-processing of released values and public facts alone, so it costs no privacy. A state is updated day by day
+(`taken_in`), is fitted when asked (`learned`), and never needs the data again.
 """
 
 from dpops.learning.belief import Learned, Live, learned, live

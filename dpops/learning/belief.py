@@ -1,4 +1,4 @@
-"""What is believed of a day's HATs, also while it lasts: posterior means, variances, and numbers of vehicles."""
+"""Posterior of a day's HATs, also live: means, variances, numbers of vehicles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The fields fitted to a state, and what they say of days."""
+    """Fields fitted to a state, with estimates and forecasts of days."""
 
     fit: Fit
 
@@ -26,15 +26,11 @@ class Learned:
         return self.fit.state
 
     def forecast(self, hours: Int64s) -> Field:
-        """Describes a day that is still to come."""
+        """Forecasts a coming day."""
         return self._field(DayValues(hours=hours), self.fit.coming)
 
     def estimate(self, back: int = 0) -> Field:
-        """Describes the last day that was taken in, or one `back` days before it, by all that is learned.
-
-        Raises:
-            ValueError: for a day that is not kept as released, or before the first one.
-        """
+        """Estimates the last day, or `back` days earlier. Raises ValueError outside recent days."""
         recent = len(self.state.recent)
         if not 0 <= back < recent:
             raise ValueError(f"of {recent} recent days, none is {back} before the last: there is no estimate")
@@ -81,7 +77,7 @@ class Learned:
         )
 
     def _ratio(self, day: DayFields, values: Float64s, variances: Float64s) -> float:
-        """Computes the expected squared error of the map over that of the city's true mean."""
+        """Computes the map's expected squared error relative to the city's true mean."""
         layout, posterior = self.fit.speeds.layout, self.fit.speeds.posterior
         share = day.weights / day.weights.sum()
         city = Groups(cells=np.zeros(len(share), np.int64), slots=np.zeros(day.hours.size, np.int64))
@@ -95,7 +91,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class _SingleHats:
-    """HATs after a release of single ones. precisions: what it says of their means."""
+    """HATs after a release of single ones; `precisions` are of their means."""
 
     values: Float64s
     weights: Float64s
@@ -110,7 +106,7 @@ def _with_single_hats(
     one_weight: float,
     spread: VehicleSpread,
 ) -> _SingleHats:
-    """Adds what a release of single HATs says of weights and means: a scalar Kalman step of each."""
+    """Updates weights and means by releases of single HATs: a scalar Kalman step."""
     precisions = np.zeros(values.shape)
     deviations = spread.of(weights / one_weight, values)
     for stage in day.looks:
@@ -139,18 +135,14 @@ def learned(state: State) -> Learned:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Belief about a day's HATs by now.
-
-    Attributes:
-        leans: (cells, slots), the share of the forecast's variance that today's slots removed, 0 to 1.
-    """
+    """Posterior of the current day; leans: variance share removed by its slots, (cells, slots)."""
 
     field: Field
     leans: Float64s
 
 
 def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
-    """Estimates one day from earlier days and from the slots that were released of it.
+    """Estimates a day from earlier days and its released slots.
 
     Args:
         models: of earlier days only.
@@ -171,7 +163,7 @@ def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Li
 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
-    """Leaves a day's weight open: vehicles' hours are hardly clipped, so they weigh more than in a day's sums."""
+    """Leaves a day's weight open, as live slots clip vehicles less than days."""
     cells, slots = (np.zeros(size, np.int64) for size in centre.shape)
     vehicles = np.array([[state.facts.vehicles]])
     level = LevelValues(
@@ -185,7 +177,7 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 
 def _of_the_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
-    """Lays a slot's values on the day: of HATs in other slots nothing is said."""
+    """Lays a slot's values on the day, with infinite variance in other slots."""
     centre = np.repeat(values.centre, hours.size, axis=1)
     levels = tuple(_level_of_the_day(hours, slot, level) for level in values.levels)
     return StageValues(centre=centre, levels=levels)

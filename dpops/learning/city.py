@@ -1,4 +1,4 @@
-"""The two latent fields of a city: which blocks of effects the logarithms of weights have, and which speeds."""
+"""Effect blocks of a city's latent fields: logarithms of weights, and speeds."""
 
 from collections.abc import Callable
 from functools import partial

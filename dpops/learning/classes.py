@@ -1,9 +1,9 @@
-"""Speed classes: what noisy sums of days tell of each cell's usual distribution, and what one of a mean is then.
+"""Speed classes: posterior of each cell's usual distribution, and quantiles at a given mean.
 
-The logarithm of what a cell weighs in a class is normal around the city's, which is learned from all cells. Cells
-differ in weight, by a tilt (e to a multiple of the speed, which changes the mean), in standing, and smoothly otherwise.
-The cell's mean, which coarser levels tell, is one more observation. Source: docs/released.md, "Under a small
-total". Cost: cells times a constant.
+The logarithm of a cell's weight in a class is normal around the city's, which is learned from all cells. Cells differ
+in weight, by a tilt (e to a multiple of the speed, which changes the mean), in standing, and smoothly otherwise. The
+cell's mean from coarser levels is one more observation. Source: docs/released.md, "Under a small total". Cost: cells
+times a constant.
 """
 
 import math
@@ -24,7 +24,7 @@ _EVEN_SD = math.sqrt(1 / 12)
 
 
 class ClassDay(NamedTuple):
-    """A day's noisy sums of weights, float64 (cells, classes), and the variance of the noise by class, (classes,)."""
+    """A day's noisy weights, (cells, classes), and noise variances, (classes,)."""
 
     weights: Float64s
     variances: Float64s
@@ -32,7 +32,7 @@ class ClassDay(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassSums:
-    """What is kept of all days. weights: sum of W / v, (cells, classes). precisions: of 1 / v, (classes,)."""
+    """Sums over days: W / v, (cells, classes), and 1 / v, (classes,)."""
 
     weights: Float64s
     precisions: Float64s
@@ -48,8 +48,7 @@ class ClassSums:
 
 
 class OfCells(NamedTuple):
-    """What is known of cells beside their classes, (cells,) each: weights up to a factor, usual means, variances of
-    these."""
+    """Cells' relative weights, usual means and variances of these, (cells,) each."""
 
     weights: Float64s
     means: Float64s
@@ -58,7 +57,7 @@ class OfCells(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassBelief:
-    """What is believed of cells' usual distributions.
+    """Posterior of cells' usual distributions.
 
     edges: (classes + 1,), from 0 to the upper bound, km/h. logs: of weights, (cells, classes). covariances: of these,
     (cells, classes, classes).
@@ -70,23 +69,23 @@ class ClassBelief:
 
     @cached_property
     def shares(self) -> Float64s:
-        """(cells, classes)"""
+        """Shares of classes, (cells, classes)."""
         return _shares(self.logs)
 
     @property
     def speeds(self) -> Float64s:
-        """What reports of each class have, about."""
+        """Typical speed of each class, km/h."""
         return middles(self.edges)
 
     @property
     def means(self) -> Float64s:
-        """km/h, (cells,)"""
+        """Mean speeds, km/h, (cells,)."""
         result: Float64s = self.shares @ self.speeds
         return result
 
     @property
     def mean_variances(self) -> Float64s:
-        """Variances of these, (cells,)"""
+        """Variances of `means`, (cells,)."""
         return _quadratic(self.covariances, self.shares * (self.speeds - self.means[:, None]))
 
 
@@ -99,7 +98,7 @@ class Quantiles(NamedTuple):
 
 
 def middles(edges: Float64s) -> Float64s:
-    """Takes the middle of each class as its speed; 0 in the first one, in which vehicles stand."""
+    """Computes class speeds: middles of edges, 0 in the first, standing class."""
     result: Float64s = (edges[:-1] + edges[1:]) / 2
     result[0] = 0.0
     return result
@@ -108,7 +107,7 @@ def middles(edges: Float64s) -> Float64s:
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float) -> ClassBelief:
     """Learns each cell's usual distribution from the sums of all days.
 
-    whole: what all vehicles of a day weigh in all classes, as declared. A function of its arguments alone.
+    whole: declared weight of a day's vehicles in all classes. A function of its arguments alone.
     """
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
@@ -130,7 +129,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
 
 
 def prior_covariance(edges: Float64s) -> Float64s:
-    """Computes the covariance of a cell's logarithms around the city's before any release, (classes, classes)."""
+    """Computes the prior covariance of a cell's logarithms around the city's, (classes, classes)."""
     classes, index = edges.size - 1, np.arange(edges.size - 1)
     tilt = middles(edges) / edges[-1]
     tilt = tilt - tilt.mean()
@@ -147,7 +146,7 @@ def _city_covariance(classes: int) -> Float64s:
 
 
 def prior_shares(classes: int) -> Float64s:
-    """Gives the shares of a city of which nothing is known."""
+    """Gives the prior shares of a city."""
     result = np.full(classes, (1 - fitted.STANDING_SHARE) / (classes - 1))
     result[0] = fitted.STANDING_SHARE
     return result
@@ -156,7 +155,7 @@ def prior_shares(classes: int) -> Float64s:
 def _told(
     logs: Float64s, observed: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Computes the slope of what was observed, and how much it tells (Gauss and Newton's), of cells' logarithms."""
+    """Computes gradient and Gauss-Newton information of cells' logarithms."""
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
     of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.CLASS_MEAN_FLOOR)
@@ -170,12 +169,10 @@ def _told(
 def _city(
     prior_mean: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, information: Float64s, covariances: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Fits the city's own logarithms by least squares, with their covariance.
+    """Fits the city's logarithms by least squares, with their covariance.
 
-    Each cell tells of them what its own deviation leaves.
-
-    A cell's observations are as good as one z of precision A = told, A z = A logs + slope. Around the city it has the
-    covariance P + A^-1, P of its deviation, of which the inverse is A - A (P^-1 + A)^-1 A.
+    A cell's observations are one z of precision A (`information`), A z = A logs + slope. Around the city z has the
+    covariance P + A^-1, P of the cell's deviation, with the inverse A - A (P^-1 + A)^-1 A.
     """
     mixed = information @ covariances
     seen = np.einsum("cij,cj->ci", information, logs) + slope
@@ -185,7 +182,7 @@ def _city(
 
 
 def _with_city(covariances: Float64s, sharp: Float64s, city: Float64s) -> Float64s:
-    """Adds to covariances of cells' logarithms what is not known of the city that they lie around."""
+    """Adds the city's covariance to those of cells' logarithms."""
     through = covariances @ sharp
     result: Float64s = covariances + through @ city @ through.transpose(0, 2, 1)
     return result
@@ -200,7 +197,7 @@ def _shares(logs: Float64s) -> Float64s:
 def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
     """Tilts each cell's distribution to these means, km/h, (cells, times): shares, (cells, times, classes).
 
-    It is its usual one times e to a multiple of the speed: the nearest, as relative entropy has it, with that mean.
+    The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean.
     """
     speeds, lowest = belief.speeds, belief.speeds[-1] / 100
     wanted = np.clip(means, lowest, belief.speeds[-1] - lowest)
@@ -217,10 +214,9 @@ def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
 def quantiles(
     belief: ClassBelief, shares: Float64s, levels: tuple[float, ...], mean_variances: Float64s, independent: Float64s
 ) -> Quantiles:
-    """Reads quantiles of distributions as `tilted` has them, with intervals. levels: such as .85.
+    """Reads quantiles of `tilted` distributions at levels such as .85, with intervals.
 
-    mean_variances: of the means that these were made of, (cells, times). independent: in how many visits that are
-    independent of each other reports were made, (cells, times): what is left of the spread of their shares.
+    mean_variances: of the means, (cells, times). independent: numbers of independent visits behind reports, likewise.
     """
     below = _below(shares)
     sd = np.sqrt(_variances(belief, shares, below, mean_variances, independent))
@@ -232,12 +228,11 @@ def quantiles(
 
 
 def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], level: float) -> Quantiles:
-    """Finds where a curve reaches a level, with its interval; 0 where vehicles stand then.
+    """Finds where a curve reaches a level, with interval; 0 where vehicles stand.
 
-    around: the highest and the lowest curve that there may be.
-
-    Where in its class a speed lies is not known either, whatever the curve is: the squares of both add up. All that is
-    faster than the upper bound is at that, so an interval around a value in the last class ends there.
+    around: highest and lowest possible curve. A speed's place in its class is unknown whatever the curve is: the
+    squares of both errors add up. Faster speeds count as the upper bound, so intervals around a value in the last class
+    end there.
     """
     crossing, index = _inverse(edges, curve, level)
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, level) for bound in around)
@@ -252,8 +247,7 @@ def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], l
 
 
 class ExpectedCell(NamedTuple):
-    """What is expected of a cell's days. weights: by class. usual: variance of its usual mean as other levels tell it;
-    own: of a day's mean around that. visits: see `quantiles`."""
+    """Expected cell: weights by class, variances of usual and daily means, independent visits."""
 
     weights: Float64s
     usual: float
@@ -264,9 +258,9 @@ class ExpectedCell(NamedTuple):
 def expected_error(
     edges: Float64s, cell: ExpectedCell, precisions: Float64s, level: float, like: tuple[Float64s, int] | None
 ) -> float:
-    """Forecasts by how much a percentile of a cell's day is missed, km/h, after days of these precisions.
+    """Forecasts the error of a cell's daily percentile, km/h, after days of `precisions`.
 
-    like: the weights of so many cells, which tell of the city; None where it is known otherwise.
+    like: weights of a typical cell, and the number of cells that inform the city; None if it is known.
     """
     sharp: Float64s = _inverted(prior_covariance(edges))
     logs, _, covariances = _expected_to_tell(edges, cell.weights, precisions, cell.usual, sharp)
@@ -286,7 +280,7 @@ def expected_error(
 def _expected_to_tell(
     edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, sharp: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Tells a cell's logarithms, what days tell of them, and their covariance then."""
+    """Computes a cell's expected logarithms, their information and posterior covariance."""
     logs, speeds = np.log(weights)[None], middles(edges)
     means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, mean_variance))
     _, information = _told(logs, weights[None], precisions, means, speeds)
@@ -308,8 +302,7 @@ def _variances(
 ) -> Float64s:
     """Computes the variances of the shares below each edge, (cells, times, classes + 1).
 
-    They come of the cell's shape where the mean is given; of the mean; and of how far reports of a few visits lie from
-    what describes them.
+    Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits.
     """
     speeds, edges = belief.speeds, np.arange(belief.edges.size)
     means = shares @ speeds
@@ -326,7 +319,7 @@ def _variances(
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
-    """Finds where a rising curve through these shares at the edges reaches a level, and in which class that is."""
+    """Finds where a rising piecewise linear curve reaches a level, and its class."""
     index = np.sum(below[..., 1:-1] < level, axis=-1)
     start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)

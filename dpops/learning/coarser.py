@@ -1,4 +1,4 @@
-"""Coarser values from the same belief: weighted means of HATs over groups, each with a variance of its own."""
+"""Coarser values from the posterior: weighted means over groups, with variances."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -18,8 +18,7 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
     """Estimates groups of HATs of the belief's day, (cell groups, slot groups).
 
     A group's value is the mean of its HATs' values by expected weight, so values of all groupings agree. Variances
-    come of the effects' joint covariance, of how little HATs' weights are known, of HATs' deviations, and of what
-    standing vehicles weigh.
+    include effects' joint covariance, uncertain weights, HATs' deviations, and the weight of standing vehicles.
     """
     fit, day = learned.fit, belief.day
     weights = groups.totals(belief.weights)
@@ -47,14 +46,14 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
 
 
 def around_day(hours: Field, day: Field) -> Field:
-    """Gives a city's hours the day's value where their difference from it does not exceed its standard error.
+    """Replaces hours by the day's value where they differ within standard errors.
 
     Args:
         hours: groups of one place, (1, hours).
-        day: the same place's whole day, (1, 1).
+        day: the same place's day, (1, 1).
 
     Returns:
-        The hours; where the difference is left out, its square is in their variance.
+        The hours; the variance of a replaced one includes its squared difference.
     """
     difference = hours.values - day.values
     squared_error = hours.variances + hours.deviations.mean(axis=-1)
@@ -80,9 +79,9 @@ class Shown(NamedTuple):
 
 
 def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
-    """Puts beside an unreliable HAT its parent's value in that slot, where that is reliable.
+    """Adds reliable parents' values in the slot to unreliable HATs.
 
-    Its status says so. The HAT's value stays: of the HAT it is the better guess, and its interval is the HAT's.
+    The status changes; the HAT's value and interval stay, as the better guess for the HAT.
     """
     estimates = published(belief, upper_kmh)
     groups = Groups(cells=learned.state.design.parents, slots=np.arange(belief.day.hours.size))
@@ -94,16 +93,15 @@ def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
 
 
 def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
-    """Sums HATs' nodes over groups, (.., NODES): HATs of a group have few vehicles together, or many."""
+    """Sums HATs' nodes over groups, (.., NODES), as numbers of vehicles rise together."""
     factor = 1.0 if share is None else share**2
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
 def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
-    """Computes the variance of a group's mean through its HATs' weights, (cell groups, slot groups).
+    """Computes variances of group means through HATs' weights, (cell groups, slot groups).
 
-    moves: what the mean moves by if a HAT weighs e times as much. Weights are off by the effects that describe them,
-    by the day's hour, and each by itself.
+    moves: derivatives of the mean by log weights. Weights err by effects, by the day's hour, and independently.
     """
     fit, day = learned.fit, belief.day
     rows = fit.weights.layout.stack([Item(groups, day.hours, day.index)], fit.coming + 1)([moves])
@@ -119,10 +117,10 @@ def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Flo
 
 
 def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
-    """Squares what a group's mean moves by if vehicles that stand are given what they report.
+    """Computes the squared shift of group means if standing vehicles count fully.
 
-    A release weighs each vehicle less, the longer it is in one place, by a factor that the profile tells; how many
-    stand nothing tells.
+    A release weighs a vehicle less the longer it stays in one place, by a factor of the profile; how many stand is
+    unknown.
     """
     standing = np.exp(-((np.maximum(belief.values, 0.0) / fitted.STANDS_KMH) ** 2))
     moved = (facts.standing - 1) * standing * moves
@@ -131,9 +129,9 @@ def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float6
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
-    """Estimates in how many HATs of a group one vehicle is, (cell groups, slot groups), by the profile.
+    """Estimates how many HATs of a group one vehicle visits, by the profile.
 
-    Of all in one hour it is in those of an hour, of one cell's whole day in those of a cell.
+    In a group of one hour these are the hour's HATs, in a cell's day the cell's.
     """
     weights, slots = groups.totals(belief.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     part = weights / np.maximum(weights.sum(axis=0), 1e-12)
