@@ -1,4 +1,4 @@
-"""Effects of a latent Gaussian field: a table of blocks, each with a structure matrix and a strength."""
+"""Effects of a latent Gaussian field: blocks with structure matrices and strengths."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Strengths = Mapping[str, Float64s]
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Effects of one kind: each HAT has one, named by a key of its cell and a key of its hour.
+    """Effects of one kind; a HAT's has keys of its cell and hour.
 
     Attributes:
         cell_keys: int64 (cells,).
@@ -76,7 +76,7 @@ class Effects(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where fits begin: lasting effects of weights, and strengths of both fields."""
+    """Initial values of fits: lasting effects of weights, strengths of both fields."""
 
     effects: Effects
     weights: Strengths
@@ -128,7 +128,7 @@ class EffectRows:
 
 
 class EffectPrior(NamedTuple):
-    """Prior precision: sparse (local, local), dense (border, border); and precision times mean of the border."""
+    """Prior precision, sparse (local, local) and dense (border, border); border precision times mean."""
 
     local: sparse.csc_matrix
     border: Float64s
@@ -136,7 +136,7 @@ class EffectPrior(NamedTuple):
 
 
 class EffectLayout:
-    """Where each block's effects stand, for any number of days."""
+    """Places of each block's effects, for any number of days."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = tuple(blocks)
@@ -160,22 +160,22 @@ class EffectLayout:
         return Effects(np.zeros(self.size(days, border=False)), np.zeros(self.size(days, border=True)))
 
     def padded(self, effects: Effects, days: int) -> Effects:
-        """Adds effects 0 of further days; those of days stand last."""
+        """Appends zero effects of further days."""
         return Effects(*(np.append(old, new[old.size :]) for old, new in zip(effects, self.zeros(days), strict=True)))
 
     def span(self, block: Block, day: int = 0) -> slice:
-        """Finds where a block stands among effects of its kind. day: whose, for effects of days."""
+        """Finds a block's place among local or border effects of a day."""
         start = self._starts[block.name]
         if block.is_daily:
             start += self.size(day, border=block.is_border)
         return slice(start, start + block.size)
 
     def named(self, name: str) -> Block:
-        """Finds a block."""
+        """Finds a block by name."""
         return next(block for block in self.blocks if block.name == name)
 
     def place(self, name: str, day: int = 0) -> int:
-        """Finds where a block of one effect stands."""
+        """Finds the place of a single-effect block."""
         return int(self.span(self.named(name), day).start)
 
     def part(self, effects: Effects, block: Block, day: int = 0) -> Float64s:
@@ -199,7 +199,7 @@ class EffectLayout:
         return EffectPrior(local, border, shift)
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists each block with its day and precision; the mean of n days is known n times as well."""
+        """Lists blocks, days and precisions; means of n days have n times the precision."""
         rows = []
         for block in self.blocks:
             of_block = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
@@ -209,7 +209,7 @@ class EffectLayout:
         return rows
 
     def prior_draws(self, strengths: Strengths, days: Sequence[float], columns: int) -> Effects:
-        """Draws vectors whose covariance is the prior precision; seeded, so the same in each run."""
+        """Draws vectors with the prior precision as covariance, from a fixed seed."""
         rng, count = np.random.default_rng(0), len(days)
         draws = Effects(*(np.zeros((self.size(count, border=border), columns)) for border in (False, True)))
         for block, day, precision in self.precisions(strengths, days):
@@ -219,7 +219,7 @@ class EffectLayout:
     def hats(
         self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
     ) -> Float64s:
-        """Sums each HAT's effects, (cells, slots). day: None for a day without effects of its own."""
+        """Sums each HAT's effects, (cells, slots); None for a day without daily effects."""
         of_slots = np.zeros(hours.size)
         total: Float64s | float = 0.0
         for block in self.blocks:
@@ -236,7 +236,7 @@ class EffectLayout:
         return np.asarray(total + of_slots)
 
     def incidence(self, hours: Sequence[Int64s | None]) -> sparse.csr_matrix:
-        """Finds the border effects of each day's hours, (days x HABITS, border); None for a day without rows."""
+        """Builds border effects of hours, (days x HABITS, border); None skips a day."""
         entries = [(np.zeros(0, np.int64),) * 2]
         for day, of_day in enumerate(hours):
             slots = np.unique(of_day) if of_day is not None else np.zeros(0, np.int64)
@@ -249,7 +249,7 @@ class EffectLayout:
         return sparse.csr_matrix((np.ones(rows.size), (rows, columns)), shape)
 
     def stack(self, items: Sequence["Item"], days: int) -> "Stack":
-        """Finds where entries of rows of these sums stand, once for all weights."""
+        """Prepares the sparse pattern of rows of these sums, for any weights."""
         return Stack(self, items, days, [self._sums(item) for item in items])
 
     def _sums(self, item: "Item") -> "list[_PairSums]":
@@ -277,7 +277,7 @@ class Item(NamedTuple):
 
 
 class Stack:
-    """Rows of sums of HATs times effects, for items one behind another.
+    """Rows of sums of HATs times effects, for concatenated items.
 
     Attributes:
         starts: int64 (items + 1,), row at which each item begins.
@@ -315,7 +315,7 @@ class Stack:
     def __call__(
         self, hats: Sequence[Float64s], regressors: Sequence[Mapping[str, Float64s]] | None = None
     ) -> EffectRows:
-        """Fills in rows. hats: (cells, slots) of each item. regressors: of each item, by name."""
+        """Fills in rows from `hats`, (cells, slots) per item, and named regressors."""
         local, hourly, regressed = ([np.zeros(0)] for _ in range(3))
         for index, (of_hats, of_item) in enumerate(zip(hats, self._sums, strict=True)):
             *of_blocks, of_hours = of_item
@@ -343,10 +343,9 @@ class _Pattern:
 
 
 class _PairSums:
-    """Sums HATs of a group that share an effect: pairs of keys are numbered once.
+    """Sums of HATs by pairs of group and effect key, numbered once.
 
-    Args:
-        cell_keys: int64 (cells,). slot_keys: int64 (slots,), from 0 to slots - 1; -1 where there is no effect.
+    cell_keys: int64 (cells,). slot_keys: int64 (slots,), from 0 to slots - 1; -1 where there is no effect.
     """
 
     def __init__(self, cell_keys: Int64s, slot_keys: Int64s, slots: int, groups: Groups) -> None:
@@ -372,7 +371,7 @@ class _PairSums:
 
 
 def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Numbers the pairs of a group and a key; gives each member's."""
+    """Numbers pairs of group and key; returns pairs and each member's number."""
     width = int(keys.max(initial=0)) + 2
     pairs, inverse = np.unique(groups * width + keys + 1, return_inverse=True)
     return (pairs // width, pairs % width - 1), inverse.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Errors and interval widths that are expected of released days, and which are held back: from public facts alone."""
+"""Expected errors, interval widths and held-back days, from public facts alone."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -37,11 +37,11 @@ FLEETS = 1 / fitted.FLEETS_DIFFER, 1, fitted.FLEETS_DIFFER
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedDay:
-    """kmh: mean absolute error by reports, as if it was normal; low_kmh, high_kmh: of FLEETS. constant_kmh: of the
-    city's true mean, which is secret. least_kmh: without any noise, what HATs of few vehicles differ by.
+    """Expected errors of a released day, km/h, as if they were normal.
 
-    number: of released days, itself counted. unknown: the part of the pattern that is not known. weight_sd: standard
-    deviation of the logarithm of the whole city's weight.
+    kmh: mean absolute error by reports; low_kmh, high_kmh: of FLEETS. constant_kmh: of the city's true mean, which is
+    secret. least_kmh: without any noise. number: of released days, including this. unknown: unknown part of the
+    pattern. weight_sd: standard deviation of the logarithm of the city's weight.
     """
 
     number: int
@@ -55,7 +55,7 @@ class ExpectedDay:
 
     @property
     def is_published(self) -> bool:
-        """By the rules of `dpops.learning.field.Gate`, on what is expected; chance moves them by days."""
+        """Whether `dpops.learning.field.Gate` is expected to open; chance moves that by days."""
         return self.unknown <= fitted.MAX_RATIO and self.weight_sd <= fitted.MAX_TOTAL_SD
 
 
@@ -67,7 +67,7 @@ def expected_days(
     counts_public: bool = False,
     counts_vehicles: bool = False,
 ) -> list[ExpectedDay]:
-    """Expects released days, from an account's first on.
+    """Forecasts released days from an account's first on.
 
     Args:
         shares: of each day, as parts of the recipe's total.
@@ -99,7 +99,7 @@ def expected_days(
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
-    """Yields of each day, for cells so many times as busy as the average: squared errors, pattern, part not known."""
+    """Yields per day, for cells this busy: squared errors, pattern, unknown part."""
     hat_variances = [times * _hat_variance(bounds, busy) for times in FLEETS]
     prior = {part: sd * sd for part, sd in PARTS.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
@@ -114,22 +114,22 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 
 def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
-    """Computes the variance of a HAT's mean around all that describes it, by reports."""
+    """Computes the residual variance of a HAT's mean, by reports."""
     return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
 
 def _at_public_counts(stage: Stage) -> Stage:
-    """Gives speeds the whole share, for weights cost nothing there: at twice the bound, so at twice the noise."""
+    """Gives speeds the full share at twice the bound, as weights are free."""
     return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 
 def _pattern(parts: dict[Part, float]) -> float:
-    """Sums the variances of what HATs differ by."""
+    """Sums the variances of components in which HATs differ."""
     return sum(variance for part, variance in parts.items() if part != CITY)
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
-    """Yields standard deviations of logarithms of days' weights: a random effect of days around what all share."""
+    """Yields standard deviations of days' log weights: day effects around a shared one."""
     day_variance = 1 / TOTAL_PRECISION
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
     for stages in days:
@@ -144,8 +144,7 @@ _FEWER = 2
 
 
 class HalfWidths(NamedTuple):
-    """Half widths of 95 % intervals in km/h, and whether the number of vehicles is known well enough to call them
-    reliable."""
+    """Half widths of 95 % intervals, km/h, and whether vehicle numbers are reliable."""
 
     kmh: Float64s
     reliable: NDArray[np.bool_]
@@ -156,9 +155,9 @@ def hat_half_widths(
 ) -> HalfWidths:
     """Computes half widths of a HAT, for each number of vehicles in it.
 
-    They are at most upper_kmh / 2, for then nothing is known. They come of the noise in what describes the HAT, and of
-    its own variance around that, at a cautious number of vehicles (docs/released.md, "Intervals"). days: so many days
-    that are alike, whose noise averages out.
+    At most upper_kmh / 2, where nothing is known. They come from the noise of the HAT's model, and its residual
+    variance at a cautious number of vehicles (docs/released.md, "Intervals"). days: number of equal days, whose noise
+    averages out.
     """
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)
@@ -170,10 +169,7 @@ def hat_half_widths(
 
 
 def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int) -> Float64s:
-    """Computes the variance that noise leaves of the logarithm of a HAT's weight, for each number of vehicles.
-
-    Before any release it is that of HATs of a region.
-    """
+    """Computes posterior variances of HATs' log weights, for each number of vehicles."""
     if stage.counts_public:
         return np.zeros(vehicles.size)
     single, others = _described(stage, bounds, vehicles, days, weight_noise)
@@ -184,9 +180,9 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
 def place_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> Float64s:
-    """Computes half widths of a whole day's mean in the cell, or in a level's finest place; see `place_level`.
+    """Computes half widths of a day's mean in the place of `place_level`.
 
-    Noise and the HATs' own variance alone: what the published product counts beside them is in `coarser`.
+    Noise and residual variance alone; the published product adds what `coarser` lists.
     """
     name = place_level(stage, bounds)
     grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
@@ -197,7 +193,7 @@ def place_half_widths(
 
 
 def place_level(stage: Stage, bounds: BoundsOnly) -> str:
-    """Names the level with the most places, and of these the one with the longest times."""
+    """Names the level with most places and, among these, longest times."""
     return max(stage.shares, key=lambda item: _places(level(item[0], bounds.hats, Fraction(1))))[0]
 
 
@@ -206,18 +202,18 @@ def _places(grouped: Level) -> tuple[int, int]:
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
-    """Computes the standard deviation of noise in a level's sums of weighted speeds, as `dpops.levels.read` does."""
+    """Computes the noise standard deviation of a level's weighted speeds, as `dpops.levels.read`."""
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     return _noise(stage, share * alpha) * float(stage.bound_kmh) * (2 if stage.counts_public else 1)
 
 
 def weight_noise(stage: Stage, share: Fraction) -> float:
-    """Computes the standard deviation of the noise in a level's sums of weights."""
+    """Computes the noise standard deviation of a level's weights."""
     return _noise(stage, share * (1 - stage.alpha))
 
 
 def _noise(stage: Stage, part: Fraction) -> float:
-    """Computes the standard deviation of the noise in what has this part of the stage's share, for a norm of 1."""
+    """Computes the noise standard deviation at a part of the stage's share, norm 1."""
     share = float(stage.share * part)
     if stage.kind == "gaussian":
         return math.sqrt(float(stage.spread) / share) / UNIT
@@ -225,9 +221,9 @@ def _noise(stage: Stage, part: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
-    """Forecasts the weight of a group, for each number of vehicles in the HATs of one cell of it, all day.
+    """Forecasts a group's weight, for each number of vehicles in one cell's HATs.
 
-    The cells around it have as many as there are in a HAT if all are alike.
+    Its other cells have the average number.
     """
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
@@ -240,9 +236,9 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
 def _described(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
 ) -> tuple[Float64s, Float64s]:
-    """Computes the precision of what a level of single HATs says, and the variance of what the others say together.
+    """Computes precision of single-HAT levels and joint variance of all other levels.
 
-    A place's effect + a time's effect, combined with levels that tell both apart.
+    A place effect plus a time effect, combined with levels of both.
     """
     single, place, time, both = np.zeros((4, vehicles.size))
     for name, share in stage.shares:

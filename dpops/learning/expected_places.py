@@ -1,6 +1,6 @@
-"""What a map of places is expected to be worth, released day after released day: from public numbers alone.
+"""Expected accuracy of a map of places by released day, from public numbers.
 
-Rough: how far places of this city differ, and how its traffic lies in them, only releases and timetables can tell.
+Rough: only releases and timetables show how places of a city, and their traffic, differ.
 """
 
 import math
@@ -30,10 +30,10 @@ _OF_NORMAL = math.sqrt(2 / math.pi)
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedMap:
-    """The map after so many released days. kmh: its mean absolute error by reports. cell_kmh: of the cells' values.
+    """Expected map after `day` released days, with mean absolute errors by reports.
 
-    half_width_kmh: half of all reports lie at places with a narrower 95 % interval. ok: part of all reports at places
-    of status `ok`.
+    kmh: of places; cell_kmh: of their cells' values. half_width_kmh: half of all reports lie at places with a narrower
+    95 % interval. ok: part of all reports at places of status `ok`.
     """
 
     day: int
@@ -48,9 +48,9 @@ def expected_maps(
 ) -> list[ExpectedMap]:
     """Forecasts the map after each of these days.
 
-    stage: a day's look at places. cells: of the region that hold them. crowding: as SPREAD and CONCENTRATED.
+    stage: a day's stage of places. cells: of the region that hold them. crowding: as SPREAD and CONCENTRATED.
 
-    A place where w weigh is known to (noise / w)^2 a day; its weight is known as badly, which moves what it differs by.
+    A place of weight w is known to (noise / w)^2 a day; the error of its weight moves its difference likewise.
     """
     share = dict(stage.shares)["place"]
     place_variance = max(APART_VARIANCE * math.log(places / cells, 7), fitted.LEAST_APART)
@@ -82,7 +82,7 @@ def expected_maps(
 
 
 def _left(prior_variance: float, noise: tuple[Float64s, Float64s], deviations: Float64s, days: int) -> Float64s:
-    """Computes the variances of places after so many days.
+    """Computes places' posterior variances after `days`.
 
     noise: of speeds, and of weights, as parts of each place's weight.
     """
@@ -93,7 +93,7 @@ def _left(prior_variance: float, noise: tuple[Float64s, Float64s], deviations: F
 
 @cache
 def _popular(crowding: float) -> Float64s:
-    """Computes how busy places are beside the average one, in classes of equally many: a lognormal law."""
+    """Computes relative busyness of places, in equally large classes of a lognormal law."""
     normal = NormalDist()
     z = np.array([normal.inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
     raw = np.exp(crowding * z)

@@ -1,4 +1,4 @@
-"""Belief about a day's HATs or groups of them, how far their means may lie from it, and what is published of it."""
+"""Posterior of a day's HATs or groups, its intervals, and its published numbers."""
 
 import math
 from collections.abc import Mapping
@@ -16,12 +16,11 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayFields:
-    """Where a day stands in both fields.
+    """A day's place in both fields.
 
     Attributes:
         index: among the days of the fit.
-        hours: of its slots.
-        weights: of its HATs before releases of single HATs, (cells, slots).
+        weights: of its HATs without releases of single HATs, (cells, slots).
         regressors: of its speeds.
     """
 
@@ -33,11 +32,11 @@ class DayFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What decides whether a day is shown.
+    """Criteria of showing a day.
 
     Attributes:
         ratio: expected squared error of the map over that of the city's true mean.
-        moved_kmh: how far the map's mean lies from that of the centres of the last look.
+        moved_kmh: distance of the map's mean from that of the last stage's centres.
         total_sd: of the logarithm of the day's weight.
         is_early: whether the account has few days.
     """
@@ -56,19 +55,19 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Belief about each HAT of a day, (cells, slots), or about groups of them.
+    """Posterior of each HAT of a day, (cells, slots), or of groups.
 
     Attributes:
         values: km/h.
         variances: of the field.
         deviations: variances of means around the field for equally likely numbers of vehicles, (.., NODES).
-        traffic_deviations: the same of the mean that very many vehicles would have had.
-        precisions: what releases of single HATs say of their means.
+        traffic_deviations: likewise, of the mean that very many vehicles would have had.
+        precisions: of means, by releases of single HATs.
         spread: law of deviations.
         weights: expected.
         vehicles: equally likely numbers, ascending, (.., NODES).
-        repeats: HATs of a group that one vehicle is in.
-        is_misweighed: whether what standing vehicles weigh may decide a group's mean.
+        repeats: HATs of a group that one vehicle visits.
+        is_misweighed: whether the weight of standing vehicles may decide a group's mean.
     """
 
     values: Float64s
@@ -99,7 +98,7 @@ def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
 
     Args:
         vehicles: expected, (..).
-        log_variances: of the logarithm of what is expected; vehicles are there by chance, which adds 1 / n.
+        log_variances: of the expected number's logarithm; chance adds 1 / n.
     """
     sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
     numbers: Float64s = vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES)
@@ -107,11 +106,11 @@ def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
 
 
 def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) -> Float64s:
-    """Computes the variance of very many vehicles' mean around the value, beside the field's; (.., NODES).
+    """Computes the traffic mean's variance around the value, without the field's, (.., NODES).
 
     Args:
-        deviations: of the vehicles' mean that were there, of which the floor is what all have in common.
-        precisions: what a release of single HATs says, (..): the value followed it, and with it those vehicles.
+        deviations: of the mean of vehicles that were there; the floor is common to all.
+        precisions: of releases of single HATs, (..), which pull the value to those vehicles.
         floor: variance of very many vehicles' mean around the field.
     """
     followed = deviations * precisions[..., None] / (1 + deviations * precisions[..., None])
@@ -122,7 +121,7 @@ def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) 
 
 
 def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
-    """Finds how far around the mean a mixture of normals of these variances, (.., NODES), holds this share."""
+    """Finds half widths that hold a share of a normal mixture, (.., NODES)."""
     sds = np.sqrt(variances)
     # The share grows ever more slowly with the width, so Newton's steps from below never overshoot.
     width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
@@ -142,8 +141,7 @@ LEAST_VEHICLES = 4.0
 
 
 class Status(IntEnum):
-    """What a published value is. Held back: the account knows too little of the whole city. Parent: too
-    little is known of the HAT, but a coarser group is known, whose value stands beside."""
+    """Status of a published value; PARENT: unreliable, with a reliable coarser value beside it."""
 
     OK = 0
     UNRELIABLE = 1
@@ -157,11 +155,11 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
-    """Estimates a day's numbers of vehicles with 95 % intervals, (3, ..), and their status.
+    """Estimates numbers of vehicles with 95 % intervals, (3, ..), and their status.
 
     Args:
         field: of the day.
-        is_declared: whether the fleet's profile is, by which a weight is so many vehicles.
+        is_declared: whether the fleet's profile, which converts weights to vehicles, is declared.
     """
     logs = np.log(field.vehicles)
     about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
@@ -196,9 +194,9 @@ class PublishedNumbers:
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
-    """Clamps into [0, upper_kmh], rounds, and says what is not known: a HAT, or the whole city.
+    """Clamps into [0, upper_kmh], rounds, and sets each HAT's status.
 
-    An interval is the middle 95 % of the mixture over the numbers of vehicles that there may be.
+    An interval is the middle 95 % of the mixture over possible numbers of vehicles.
     """
     variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
