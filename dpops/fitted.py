@@ -1,9 +1,8 @@
-"""Every number that was fitted or guessed and not learned: where it comes from, and what it does.
+"""Fitted or guessed numbers that are not learned, each with origin and effect.
 
-What releases of an account say moves most of what is made of these: they are where learning begins, how far it may go,
-and when nothing is shown. `hatstream evaluate days` tells what a changed one does to figures, on real and made-up
-days. No other file of `dpops.learning` and `dpops.levels` holds such a number
-(tests/dpops/test_fitted.py).
+Learning begins at most of these; others bound it, or decide when nothing is shown. `hatstream evaluate days` tells what
+a changed one does to figures, on real and made-up days. No other file of `dpops.learning` and `dpops.levels` holds such
+a number (tests/dpops/test_fitted.py).
 
 "Real" is Austin's four days, with parts and sums of them; "made-up" are drawn cities, of even seeds.
 """

@@ -20,7 +20,7 @@ Z95 = 1.96
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 _EVEN_SD = math.sqrt(1 / 12)
-"""Standard deviation of what lies anywhere in a class alike, in its widths."""
+"""Standard deviation of a uniform law over a class, in its widths."""
 
 
 class ClassDay(NamedTuple):

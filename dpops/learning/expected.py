@@ -28,11 +28,11 @@ from dpops.spread import TYPICAL, TYPICAL_KMH, VehicleSpread
 from dpops.types import Float64s
 
 OF_NORMAL = math.sqrt(2 / math.pi)
-"""The mean of absolute values over the root of the mean square, of a normal law."""
+"""Mean absolute value over root mean square of a normal law."""
 
 
 FLEETS = 1 / fitted.FLEETS_DIFFER, 1, fitted.FLEETS_DIFFER
-"""Of how far HATs lie from what describes them: vehicles that drive alike, buses, taxis."""
+"""Factors of residual variances of HATs: vehicles that drive alike, buses, taxis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +140,7 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
 
 _ROUGH = VehicleSpread(fitted.VEHICLE_FACTOR * fitted.VEHICLE_VARIANCE, fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE)
 _FEWER = 2
-"""The number of vehicles, of `numbers_of`, at which a HAT's own variance makes about as wide an interval as all do."""
+"""Node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do."""
 
 
 class HalfWidths(NamedTuple):

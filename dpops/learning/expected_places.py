@@ -20,9 +20,9 @@ from dpops.types import Float64s
 
 MOST_HALF_WIDTH_KMH, LEAST_VEHICLES, CAUTIOUS = fitted.PLACE_WIDTH_KMH, fitted.PLACE_VEHICLES, fitted.PLACE_CAUTION
 SPREAD, CONCENTRATED = fitted.SPREAD_PLACES, fitted.FEW_PLACES
-"""How traffic may lie in hexagons. Buses' stops and lines lie between both."""
+"""Spreads of traffic over hexagons. Buses' stops and lines lie between both."""
 EVEN = fitted.EVEN_PLACES
-"""How it lies in segments of streets that many share."""
+"""Spread over segments of streets that many share."""
 APART_VARIANCE, WIDE = fitted.PLACES_APART, fitted.QUIET_PLACES
 _CLASSES = 1_000
 _OF_NORMAL = math.sqrt(2 / math.pi)

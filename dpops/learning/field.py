@@ -85,9 +85,9 @@ class Field:
 
 
 NODES = 8
-"""Equally likely numbers of vehicles that stand for all, for each HAT."""
+"""Equally likely numbers of vehicles per HAT."""
 CAUTIOUS = 2
-"""The node that counts as how many there are: there are at least so many with a probability of two thirds."""
+"""Node of the published number: at least as many are there with a probability of two thirds."""
 _STEPS = 8
 _QUANTILES = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
 _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))
@@ -134,10 +134,10 @@ def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
 
 
 STEP_KMH = 0.01
-"""Everything is rounded to this before it leaves: last digits of floating point differ between machines."""
+"""Rounding step of published values: last digits of floating point differ between machines."""
 Z95 = 1.96
 LEAST_VEHICLES = 4.0
-"""Below so many expected vehicles an honest interval is as wide as all speeds: the value is unreliable."""
+"""Expected vehicles below which an honest interval spans all speeds: the value is unreliable."""
 
 
 class Status(IntEnum):
@@ -151,7 +151,7 @@ class Status(IntEnum):
 
 
 STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
-"""As rows say them, by number."""
+"""Names in rows, by number."""
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:

@@ -1,4 +1,4 @@
-"""Both latent fields fitted to all that a state keeps; a day taken in, and older days folded into mean days."""
+"""Fits of both latent fields to a state; updates by days, folding older ones."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from dpops.learning.weights import VehicleNumber, WeightField, WeightSums
 from dpops.types import Float64s
 
 COLD, WARM = (5, 3, 2, 2), (2, 2, 2, 2)
-"""Rounds of weights, of speeds, of weights given speeds, of speeds; before and after days were folded in."""
+"""Rounds of weights, speeds, weights given speeds, speeds; without and with folded days."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Fit:
     """Both fields fitted to a state.
 
     Attributes:
-        days: older mean days, recent ones, and one to come of which nothing is released.
+        days: older mean days, recent ones, and a coming one without releases.
     """
 
     state: State
@@ -39,7 +39,7 @@ class Fit:
 
 
 class RoughFields(NamedTuple):
-    """Both fields before sums of speeds tell weights, and without covariances of HATs."""
+    """Fields without weights from speeds, and without covariances of HATs."""
 
     weights: WeightField
     speeds: SpeedField
@@ -47,7 +47,7 @@ class RoughFields(NamedTuple):
 
 
 def rough_fields(state: State) -> RoughFields:
-    """Fits weights to sums of weights, then speeds to sums of speeds; without days, to one of which nothing is said."""
+    """Fits weights to their sums, then speeds to theirs; without days, an empty one."""
     days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)
     vehicles, is_counted = _typical_vehicles(state, days)
     numbers = [_number(day, vehicles) for day in days]
@@ -63,7 +63,7 @@ def rough_fields(state: State) -> RoughFields:
 
 
 def fitted_fields(state: State) -> Fit:
-    """Fits both fields to all days of a state, and describes a day to come."""
+    """Fits both fields to a state's days and a coming day."""
     weights, speeds, hats = rough_fields(state)
     days, (*_, to_weights, to_speeds) = weights.days, COLD if state.start is None else WARM
     coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)[0]
@@ -82,7 +82,7 @@ def fitted_fields(state: State) -> Fit:
 
 
 def typical_traffic(weights: WeightField, day: DayValues) -> Float64s:
-    """Computes logarithms of a day's typical weights around their mean by weight, (cells, slots)."""
+    """Computes a day's centred logarithms of typical weights, (cells, slots)."""
     logs = weights.layout.hats(weights.effects, day.hours, None) + weights.night(day)
     shares = np.exp(logs)
     centred: Float64s = logs - np.sum(logs * shares) / shares.sum()
@@ -130,7 +130,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[
 
 
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, bool]:
-    """Estimates a typical day's number of vehicles: declared, and counted where days were."""
+    """Estimates a typical day's vehicles from declared and counted numbers, and whether counted."""
     declared = state.facts.vehicles
     precision = (fitted.FLEET_SD * declared) ** -2
     total = precision * declared
@@ -142,7 +142,7 @@ def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, b
 
 
 def _released_total(day: DayValues) -> float | None:
-    """Reads a day's weight off its most precise level; None where that is mostly noise."""
+    """Reads a day's weight from its most precise level; None if mostly noise."""
     sums = [
         (float(level.weight_variances.sum()), float(level.weights.sum()))
         for level in day.levels
@@ -162,7 +162,7 @@ def _number(day: DayValues, vehicles: float) -> VehicleNumber:
 
 
 def taken_in(state: State, day: DayValues) -> State:
-    """Takes a day into the state; folds the older half in when twice the recent days are kept."""
+    """Adds a day to the state; folds older days when enough are kept."""
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
@@ -180,7 +180,7 @@ def taken_in(state: State, day: DayValues) -> State:
 
 
 def _aged(day: DayValues) -> DayValues:
-    """Forgets a part of what an older day says, so that a season is followed."""
+    """Forgets part of an older day's information, to follow seasons."""
     retained = 1 - fitted.FORGOTTEN
 
     def aged(level: LevelValues) -> LevelValues:

@@ -1,4 +1,4 @@
-"""Places: what noisy sums of days tell of each one's usual mean, around its cell's. Cost: places times a constant.
+"""Places: posterior of each one's usual mean around its cell's, at linear cost.
 
 Places are independent around their cells: neither smoothness between neighbours nor effects of groups gain anything.
 A place's weight and mean are learned together, on a grid of weights; how weights are spread is learned from all.
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 SDS_KMH = np.array(fitted.PLACE_SDS_KMH)
 COPIES_KMH = np.array([1e-3])
-"""How far places lie from their cells, and how far they do if all are as these."""
+"""Standard deviations of places around their cells, and those of a model without differences."""
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
-"""What a place may weigh, where 1 is what is expected of it."""
+"""Possible weights of a place, relative to the expected one."""
 AT_LEAST = 4
-"""Vehicles that are spoken of. One, two or three of them who come every day must not be taken for so many."""
+"""Vehicles that a product names. One to three that come every day must not be taken for as many."""
 CHANCE = fitted.FOUR_VEHICLES_DOUBT
 _TINY = 1e-12
 _CHUNK = 512
@@ -35,8 +35,7 @@ _NEAR = np.linspace(-4, 4, RATIOS.size)
 class PlaceDay(NamedTuple):
     """A day's noisy sums, float64 (places,): weights, and weights times km/h around the centres.
 
-    weight_variance, speed_variance: of the noise in each. day_weight: how much the day weighs; 1 is a usual one.
-    is_laplace: whether the noise is Laplace, else it is Gaussian.
+    weight_variance, speed_variance: of the noise. day_weight: relative to a usual day. is_laplace: else it is Gaussian.
     """
 
     weights: Float64s
@@ -50,10 +49,10 @@ class PlaceDay(NamedTuple):
 
 @dataclass(frozen=True)
 class PlaceSums:
-    """What is kept of all days, (places,) each or one number. S, W: sums, c: centres, a: day_weight, v: variance.
+    """Sums over all days, (places,) each or one number.
 
-    speeds: of a S / v. centred: a c S / v. centres: a^2 c / v. squares: a^2 c^2 / v. weights: a W / v of weights.
-    speed_precision: a^2 / v. weight_precision: a^2 / v of weights. days: how many. is_laplace: the noise of all.
+    S, W: a day's sums; c: centres; a: day_weight; v: variance. speeds: of a S / v. centred: a c S / v. centres: a^2 c /
+    v. squares: a^2 c^2 / v. weights: a W / v. speed_precision, weight_precision: a^2 / v. is_laplace: the noise of all.
     """
 
     speeds: Float64s
@@ -87,11 +86,11 @@ class PlaceSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """What is known of places beside their own sums, (places,) each.
+    """Facts of places without their sums, (places,) each.
 
     values: km/h, of their cells. of_hours: variance of these cells' hours around them, (km/h)^2. expected: weights on a
-    usual day that their cells' traffic gives them. sizes: how large each is, where vehicles pass them whole, so that
-    they report more on long and on slow ones: segments of streets. None of others.
+    usual day by their cells' traffic. sizes: of segments of streets, which vehicles pass in full, so that they report
+    more on long and on slow ones; else None.
     """
 
     values: Float64s
@@ -102,7 +101,7 @@ class Around:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceBelief:
-    """What is believed of places, float64 (places,) each.
+    """Posterior of places, float64 (places,) each.
 
     values: km/h, of a report at the place, or of its cell where evidence is too small; variances: around them.
     weights: on a usual day, and their variances. own: variance of a day's own mean around the usual one. evidence: log
@@ -118,14 +117,14 @@ class PlaceBelief:
 
 
 class Traffic(NamedTuple):
-    """expected: float64 (places,), weight of each. ratios: probabilities of RATIOS, whose mean is 1."""
+    """Expected weights, (places,), and probabilities of RATIOS, whose mean is 1."""
 
     expected: Float64s
     ratios: Float64s
 
 
 def whole_weight(sums: PlaceSums, expected: float) -> float:
-    """Computes the posterior mean of all places' weight, around the declared fleet's: on a grid of its logarithm."""
+    """Computes the posterior mean of all places' weight, on a logarithmic grid."""
     if not sums.days:
         return expected
     scores = np.linspace(-20, 20, 20_001)
@@ -138,7 +137,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
 
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
-    """Learns places from the sums. around.expected adds up to `whole_weight`. A function of its arguments alone."""
+    """Learns places from sums; around.expected adds up to `whole_weight`."""
     sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
@@ -172,8 +171,7 @@ def _posterior(
         sds_kmh: of places around their cells, an even mixture.
 
     Returns:
-        Mean, mean where reports are (which are more the more a place weighs), variance, weight and its variance,
-        (5, places); and the log likelihood of all sums, up to a constant of them.
+        Mean, mean by reports, variance, weight and its variance, (5, places); log likelihood of sums, up to a constant.
     """
     moments, log_likelihood = [], 0.0
     factors = np.clip(RATIOS, *fitted.PLACE_SLOWED_RATIOS) ** power
@@ -215,10 +213,10 @@ def _chunks(places: int) -> list[slice]:
 
 
 def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> Traffic:
-    """Finds how far cells' traffic and places' sizes tell of places' own, and how these are spread around it.
+    """Learns powers of cells' traffic and places' sizes, and the spread around them.
 
-    By the likelihood of all released weights. Of LAWS none is chosen: each counts as far as it is likely, so that what
-    releases leave open stays open, and places that look busy are not believed to be.
+    By the likelihood of all released weights. LAWS count by their likelihood, none is chosen, so that what releases
+    leave open stays open, and places that look busy are not believed to be.
 
     Args:
         expected: float64 (places,), above 0, by cells' traffic.
@@ -239,10 +237,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
 
 
 def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
-    """Lists weights that places may have, (places, RATIOS), and the logarithm of how likely each is.
-
-    By the place's own sum, and as all are spread. expected: of the chosen ones.
-    """
+    """Lists possible weights of places and their log posteriors, (places, RATIOS) each."""
     weights, log, low, part, density = _weight_grid(sums, expected, chosen)
     high = np.minimum(low + 1, RATIOS.size - 1)
     prior = density * ((1 - part) * ratios[low] + part * ratios[high])
@@ -263,11 +258,11 @@ def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
 def _weight_grid(
     sums: PlaceSums, expected: Float64s, chosen: slice
 ) -> tuple[Float64s, Float64s, Int64s, Float64s, Float64s]:
-    """Lays a grid of weights of each place: RATIOS, or near what was measured where noise is far below that.
+    """Lays each place's weight grid: RATIOS, or near a precisely measured weight.
 
     Returns:
-        (places, RATIOS) each: weights; the log likelihood of the place's sum; which of RATIOS each lies above, and how
-        far on to the next; and how many of these a weight has.
+        (places, RATIOS) each: weights; the log likelihood of the place's sum; index of the ratio below, and the part of
+        the way to the next; and the density of ratios.
     """
     precision = max(sums.weight_precision, _TINY)
     measured = sums.weights[chosen] / precision
@@ -286,7 +281,7 @@ def _weight_grid(
 
 
 def _laws() -> Iterator[Float64s]:
-    """Tabulates laws: a part of places is not visited, others weigh by a lognormal law; the mean is 1."""
+    """Tabulates laws of mean 1: unvisited places, and a lognormal law of others."""
     for part in np.linspace(0, fitted.MOST_UNVISITED, 7):
         ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
         for sd in np.geomspace(*fitted.PLACE_TRAFFIC_SDS, 9):
@@ -295,7 +290,7 @@ def _laws() -> Iterator[Float64s]:
 
 
 def _anchored(counts: Float64s) -> Float64s:
-    """Finds the likeliest probabilities of RATIOS whose mean is 1. counts: how much speaks for each, adds up to 1."""
+    """Finds the likeliest probabilities of RATIOS with mean 1, given counts of sum 1."""
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):
@@ -310,7 +305,7 @@ def _anchored(counts: Float64s) -> Float64s:
 
 
 LAWS = np.array(list(_laws()))
-"""How RATIOS may be spread, float64 (laws, RATIOS)."""
+"""Possible laws of RATIOS, float64 (laws, RATIOS)."""
 
 
 def surprise(scores: Float64s, draws: int) -> Float64s:
@@ -333,9 +328,9 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
 
 
 def tempered(sums: PlaceSums) -> PlaceSums:
-    """Tempers sums of speeds with Laplace noise by how surprising they are, over Gaussian noise of that variance.
+    """Tempers sums of speeds with Laplace noise to Gaussian surprise.
 
-    Else of a thousand places those with the largest noise were taken for busy ones.
+    Without it, of a thousand places those with the largest noise would be taken for busy ones.
     """
     if not sums.is_laplace:
         return sums
@@ -347,13 +342,13 @@ def tempered(sums: PlaceSums) -> PlaceSums:
 
 @dataclass(frozen=True, kw_only=True)
 class VehiclesProved:
-    """At which places at least AT_LEAST vehicles were, as far as released weights prove it, of all places and days.
+    """Places where released weights prove at least AT_LEAST vehicles, over all days.
 
     A vehicle-day weighs at most 1 at a place (`dpops.levels.bounded`), and one vehicle has one a day. So where three
-    vehicles or fewer were on all days together, no day's exact weight is above 3; what was released beyond is noise.
-    The chance that noise alone makes any place seem to have four, on any day ever published, is at most CHANCE: it is
-    divided among places, whose number is public, and among days, the n-th of which has 1 / (n (n + 1)) of it. What was
-    once proved stays so: vehicles of more days are no fewer.
+    vehicles or fewer were on all days together, no day's exact weight is above 3; any excess is noise. The chance that
+    noise alone makes any place seem to have four, on any day ever published, is at most CHANCE: it is divided among
+    places, whose number is public, and among days, the n-th of which has 1 / (n (n + 1)) of it. A proof stays: vehicles
+    of more days are no fewer.
 
     are_there: bool (places,). told: a / v of all days, see `PlaceSums`. step: the largest scale of a day's noise in
     these, a b / v, where b is that of a Laplace law of the same variance.
@@ -378,11 +373,11 @@ class VehiclesProved:
 
 
 def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> float:
-    """Bounds a sum of days' noise: exceeded with at most this chance, below a half. step: the largest of their scales.
+    """Bounds a sum of days' noise at a chance below a half.
 
-    Gaussian: the quantile of their sum. (Steps of the integers are a millionth of the noise.) Laplace: Chernoff's
-    bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, for - log(1 - x) / x grows with x. A
-    discrete Laplace has no larger moments than the continuous one of its scale.
+    step: the largest of their scales. Gaussian: the quantile of their sum. (Steps of the integers are a millionth of
+    the noise.) Laplace: Chernoff's bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, for -
+    log(1 - x) / x grows with x. A discrete Laplace has no larger moments than the continuous one of its scale.
     """
     if kind == "gaussian":
         return -NormalDist().inv_cdf(chance) * math.sqrt(variance)

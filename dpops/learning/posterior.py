@@ -1,4 +1,4 @@
-"""Posterior of a latent Gaussian field: sparse local effects, a dense border, and strengths learned by REML.
+"""Posterior of a latent Gaussian field: sparse local effects, dense border, REML strengths.
 
 Sources: Rue and Held (2005), chapters 2 and 4; Papandreou and Yuille (2010) for posterior samples by perturbation;
 Wood and Fasiolo (2017), equation 5, for the Fellner-Schall step.
@@ -18,12 +18,12 @@ from dpops.learning.releases import HABITS
 from dpops.types import Float64s, Int64s
 
 EXACT = 1_500
-"""Fewer effects than this have exact variances; of more, local ones come of samples."""
+"""Most effects with exact variances; of more, local ones are sampled."""
 SAMPLES = 64
 ROUGH_SAMPLES = 24
-"""For strengths alone, which pool hundreds of effects."""
+"""Samples for strengths alone, which pool hundreds of effects."""
 _SAME = 1e-9
-"""Columns whose means of normal draws are so near are multiples of one another."""
+"""Tolerance of means of normal draws by which columns are multiples of one another."""
 LARGEST_STEP = 10.0
 """A strength moves by at most this factor in a round, so that one that cannot be learned stays finite."""
 
@@ -44,7 +44,7 @@ class LinearData:
 
 
 class _CellTerms(NamedTuple):
-    """What a day's local effects add to variances of its HATs.
+    """Terms of a day's local effects in variances of its HATs.
 
     Attributes:
         varying: the block whose effect changes over slots.
@@ -109,7 +109,7 @@ class Posterior:
             self._draw(narrow, wide, ROUGH_SAMPLES if is_rough else SAMPLES)
 
     def _couple(self, narrow: EffectRows, wide: EffectRows) -> None:
-        """Factors what couples local effects with border ones and wide rows into vectors and coefficients."""
+        """Factors the coupling of local effects to border and wide rows."""
         hourly, hours = _directions(narrow.local, narrow.hourly)
         of_wide, rows = _directions(wide.local, sparse.identity(wide.local.shape[0], format="csr"))
         regressed = narrow.local.T @ narrow.regressed
@@ -161,8 +161,7 @@ class Posterior:
     def variances_of_hats(self, hours: Int64s, day: int, regressors: Mapping[str, Float64s] | None = None) -> Float64s:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
-        Exact but for what local effects vary by where the border is given: that part comes of samples. day,
-        regressors: as in `EffectLayout.hats`.
+        Exact, but local effects' variances given the border are sampled. day, regressors: as in `EffectLayout.hats`.
         """
         layout, terms = self.layout, self._terms(day)
         of_days = [None] * day + [hours]
@@ -194,7 +193,7 @@ class Posterior:
         return variances
 
     def _terms(self, day: int) -> "_CellTerms":
-        """Computes what local effects that do not change over slots add to variances; once for days that share it."""
+        """Computes variance terms of slot-constant local effects, cached for days that share them."""
         local = self.layout.local
         key = day if any(block.is_daily for block in local) else 0
         if key not in self._memory:
@@ -211,7 +210,7 @@ class Posterior:
         return table[self.layout.span(block, day)][block.cell_keys]
 
     def stronger(self, effects: Effects | None = None) -> dict[str, Float64s]:
-        """Takes a Fellner-Schall step of each learned strength, whose fixed point is that of REML.
+        """Takes a Fellner-Schall step, with REML's fixed point, of each learned strength.
 
         effects: where energies are taken; the posterior mean by default.
         """
@@ -240,7 +239,7 @@ class Posterior:
 
 
 def _directions(first: sparse.csr_matrix, second: sparse.csr_matrix) -> tuple[Float64s, Float64s]:
-    """Writes the positive columns of left' right as few vectors times coefficients: multiples share a vector."""
+    """Factors positive columns of first' second: multiples share a vector, with coefficients."""
     sums = second.T @ np.asarray(first.sum(axis=1)).ravel()
     used = np.flatnonzero(sums > 0)
     probes = np.random.default_rng(2).normal(size=(first.shape[1], 2))

@@ -1,4 +1,4 @@
-"""One day's releases as they are learned from: noisy sums of groups on a public grid, around public centres."""
+"""A day's releases for learning: noisy sums of groups around public centres."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +9,7 @@ from dpops.types import Float64s, Int64s
 
 HOURS = 24
 HABITS = 2 * HOURS
-"""The hours of a working day, then those of a day off: each kind has its own habits."""
+"""Hours of a working day, then of a day off, which have different habits."""
 BLOCK_H = 4
 """Hours of a part of the day: a parent's own effect lasts that long."""
 BLOCKS = HOURS // BLOCK_H
@@ -17,7 +17,7 @@ BLOCKS = HOURS // BLOCK_H
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """What is public about a city before any release. Hours are 0 to 23 on working days, 24 to 47 on days off.
+    """Public facts of a city. Hours: 0 to 23, days off 24 to 47.
 
     Attributes:
         parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
@@ -75,7 +75,7 @@ class Groups:
         return self.shape[0] < max(2, self.cells.size // 200)
 
     def totals(self, hats: Float64s) -> Float64s:
-        """Sums over each group, (cell groups, slot groups), of one number per HAT, (cells, slots)."""
+        """Sums HATs' numbers, (cells, slots), by group, (cell groups, slot groups)."""
         rows, columns = self.shape
         sums = np.bincount(self._index, hats.ravel(), rows * columns)
         return sums.astype(np.float64, copy=False).reshape(rows, columns)
@@ -88,9 +88,9 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelValues:
-    """What one level says: noisy sums over each group, (cell groups, slot groups), in weights and weights times km/h.
+    """Noisy sums of a level, (cell groups, slot groups): weights, and weighted speeds.
 
-    A variance is that of the noise: one number, or one for each group; infinite where nothing is said.
+    Noise variances are one number, or one per group; infinite where there is no sum.
     """
 
     groups: Groups
@@ -109,33 +109,33 @@ class LevelValues:
 
     @property
     def weight_variances(self) -> Float64s:
-        """Per group. Exact weights count as known to a thousandth of a vehicle."""
+        """Noise variances per group; at least 1e-6, also of exact weights."""
         variances: Float64s = np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6)
         return variances
 
     @property
     def speed_variances(self) -> Float64s:
-        """Per group."""
+        """Noise variances per group."""
         return np.broadcast_to(np.asarray(self.speed_variance, np.float64), self.groups.shape)
 
     @property
     def weight_precision(self) -> Float64s:
-        """Per group."""
+        """Noise precisions per group."""
         precision: Float64s = 1 / self.weight_variances
         return precision
 
     @property
     def speed_precision(self) -> Float64s:
-        """Per group."""
+        """Noise precisions per group."""
         precision: Float64s = 1 / self.speed_variances
         return precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageValues:
-    """One look at a day: the centre in km/h, (cells, slots), around which residuals were taken, and its levels.
+    """One stage's levels, and centres of its residuals, km/h, (cells, slots).
 
-    counts_vehicles: it is no look, but counts them: each weighs what a typical vehicle-day does before any clip.
+    counts_vehicles: it only counts them; each weighs as a typical vehicle-day without a clip.
     """
 
     centre: Float64s
@@ -145,8 +145,7 @@ class StageValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayValues:
-    """Everything released of one day. hours: int64 (slots,), in which each slot begins: 0 to 23, on a day off 24
-    to 47."""
+    """Everything released of one day; `hours`, int64 (slots,), are those of `Design`."""
 
     hours: Int64s
     stages: tuple[StageValues, ...] = ()
@@ -166,7 +165,7 @@ class DayValues:
 
     @property
     def levels(self) -> list[LevelValues]:
-        """All levels of its looks."""
+        """Levels of all stages that do not count vehicles."""
         return [level for stage in self.looks for level in stage.levels]
 
     @property

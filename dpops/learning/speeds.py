@@ -1,4 +1,4 @@
-"""The field of speeds: fitted to noisy sums of weighted speeds, with the variance between vehicles learned."""
+"""The field of speeds, fitted to noisy weighted speeds, with vehicles' variance."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from dpops.types import Float64s
 MAX_DOUBT_STEP = 0.5
 _CONVERGED = 0.1
 _MAX_EXCESS = 8.0
-"""Squares of residuals count up to so many variances, so that no outlier decides."""
+"""Cap of squared residuals, in variances, so that no outlier decides."""
 _MAX_VARIANCE_STEP = 0.7
 
 
@@ -38,7 +38,7 @@ class SpeedSums:
 
 
 class DayWeights(NamedTuple):
-    """What the field of weights says of days.
+    """Estimates of the field of weights for each day.
 
     Attributes:
         hats: expected weights of each day's HATs, (cells, slots).
@@ -58,7 +58,7 @@ class SpeedField:
 
     Attributes:
         values: posterior means, (cells, slots) of each day.
-        weights: of each day's HATs, with what sums of speeds say of a day's total.
+        weights: of each day's HATs, with totals updated by sums of speeds.
         spread: learned variances of HATs around the field.
         posterior: of the last round.
     """
@@ -87,7 +87,7 @@ class SpeedField:
         self.values.append(np.full((self.layout.blocks[0].cell_keys.size, coming.hours.size), fitted.CITY_KMH[0]))
 
     def fit(self, sums: Sequence[SpeedSums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
-        """Solves the field, then steps strengths, the variances of vehicles, and the doubt about each day's weight.
+        """Solves the field, then updates strengths, vehicles' variances and doubts of days' weights.
 
         is_last: whether covariances of HATs are needed.
         """
@@ -118,7 +118,7 @@ class SpeedField:
 
     @property
     def cautious_spread(self) -> VehicleSpread:
-        """So many times what is learned: clipped sums of many HATs hardly tell it, and it decides intervals."""
+        """Spread for intervals: a multiple of the learned one, which sums barely inform."""
         return VehicleSpread(fitted.VEHICLE_FACTOR * self.spread.vehicle, fitted.FLOOR_FACTOR * self.spread.floor)
 
     def _doubts(self, doubts: Float64s) -> Float64s:
@@ -135,7 +135,7 @@ class SpeedField:
         ]
 
     def _lay(self, sums: Sequence[SpeedSums]) -> list[SpeedSums]:
-        """Orders sums so that wide ones come last, and finds where their rows' entries stand."""
+        """Orders sums, wide ones last, and prepares their rows' sparse pattern."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         names = "traffic", "doubt"
         items = [Item(item.groups, self.days[item.day].hours, item.day, names) for item in ordered]
@@ -144,7 +144,7 @@ class SpeedField:
         return ordered
 
     def _data(self, sums: Sequence[SpeedSums], doubts: Float64s) -> LinearData:
-        """Makes released sums observations of the field, given the weights."""
+        """Writes released sums as observations of the field, given the weights."""
         values, variances, regressors = [], [], []
         self._parts: list[tuple[Float64s, Float64s]] = []
         for item in sums:
@@ -164,7 +164,7 @@ class SpeedField:
         )
 
     def _learn_spread(self, data: LinearData) -> None:
-        """Takes a scoring step of the logarithms of both variances, from residuals of released sums."""
+        """Takes a scoring step of both log variances from residuals."""
         posterior, prior = self.posterior, VehicleSpread()
         fitted_values = data.rows.times(posterior.mean)
         leverage = np.minimum(posterior.variances_of_rows(data.rows) * data.precisions, 0.95)

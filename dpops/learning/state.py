@@ -1,4 +1,4 @@
-"""What is kept of an account's releases to learn from, also as plain arrays, and what is public about its fleet."""
+"""State of learning from an account's releases, its arrays, and public fleet facts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -12,7 +12,7 @@ from dpops.learning.effects import EffectLayout, Start
 from dpops.learning.releases import DayValues, Design
 
 RECENT = 2
-"""Days that are kept as they were released, at least; older ones are folded into their mean day."""
+"""Least number of days kept as released; older ones are folded into their mean day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class Layouts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that is kept of earlier releases.
+    """Summary of earlier releases.
 
     Attributes:
-        days: how many were taken in.
+        days: number of days in it.
         older: mean days of those folded in, one for each kind of hours.
         recent: the last days as released, at least `least_recent`; None keeps all.
-        start: where fits begin, once days were folded in.
+        start: initial values of fits, once days are folded.
     """
 
     design: Design
@@ -72,16 +72,16 @@ class State:
 Arrays = Mapping[str, NDArray[Any]]
 
 VERSION = 17
-"""Of the model: of what arrays mean, and of how they are made of releases. Those of another one are not taken up."""
+"""Version of the model and of its arrays' meaning; arrays of another version are not restored."""
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
-    """Writes into arrays what a state keeps of days that are folded in."""
+    """Writes the state of folded days as arrays."""
     return dict(_flattened("older", state.older)) | dict(_flattened("start", state.start))
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yields each array and number of nested values, named by its way there."""
+    """Yields arrays and numbers of nested values, named by path."""
     if isinstance(value, np.ndarray | float | bool):
         yield name, np.asarray(value)
     elif value is not None:
@@ -95,14 +95,14 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """Restores the state after so many days that gave these arrays.
+    """Restores the state after `days` from its arrays.
 
     Args:
         new: before the first day.
         recent: the last days as released.
 
     Raises:
-        KeyError, ValueError: for arrays that are none of a state.
+        KeyError, ValueError: for arrays of no state.
     """
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None

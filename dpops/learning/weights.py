@@ -1,4 +1,4 @@
-"""The field of logarithms of weights: fitted to noisy sums of weights, and to what sums of speeds say of weights."""
+"""The field of log weights, fitted to noisy weights and weights from speeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,9 +12,9 @@ from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
 from dpops.types import Float64s, Int64s
 
 TOTAL_PRECISION = fitted.RETAINED_SD**-2
-"""Of a day's logarithm of weight around what its vehicles would weigh."""
+"""Prior precision of a day's log weight around its vehicles'."""
 MAX_LOG_STEP = 1.5
-"""No logarithm of a weight moves by so much in a Gauss-Newton step."""
+"""Largest change of a log weight in a Gauss-Newton step."""
 MAX_LOG_VARIANCE = 4.0
 _HALVINGS = 4
 _CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1
@@ -77,7 +77,7 @@ class WeightField:
         self._begin(totals)
 
     def _begin(self, totals: Sequence[float | None]) -> None:
-        """Sets the city and days so that each day weighs what was released, or else what its vehicles would."""
+        """Initialises city and day effects to released totals, or to vehicles' weights."""
         if self.is_cold:
             self.effects.border[self._at_retention] = self._retained[0]
         logs = np.array(
@@ -120,7 +120,7 @@ class WeightField:
     def fit(self, sums: Sequence[WeightSums], rounds: int) -> None:
         """Takes Gauss-Newton steps of effects and Fellner-Schall steps of strengths together.
 
-        Variances that weights rest on stay as they are in the last two rounds, so that totals fit what was released.
+        Variances behind weights stay fixed in the last two rounds, so that totals fit the released ones.
         """
         sums = self._lay(sums)
         for index in range(rounds):
@@ -137,7 +137,7 @@ class WeightField:
                 break
 
     def finish(self, sums: Sequence[WeightSums], coming: DayValues, number: VehicleNumber) -> None:
-        """Computes the posterior around the fitted effects, with those of a day to come."""
+        """Computes the posterior around fitted effects, including a coming day's."""
         self.days, self.numbers, self._counts = (*self.days, coming), (*self.numbers, number), [*self._counts, 1.0]
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
@@ -177,7 +177,7 @@ class WeightField:
         return np.concatenate([*missed, logs + effects.border[self._at_retention]])
 
     def _lay(self, sums: Sequence[WeightSums]) -> list[WeightSums]:
-        """Orders sums so that wide ones come last, and finds where their rows' entries stand."""
+        """Orders sums, wide ones last, and prepares their rows' sparse pattern."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         narrow = sum(not item.groups.is_wide for item in ordered)
         items = [Item(item.groups, self.days[item.day].hours, item.day) for item in ordered]
@@ -190,7 +190,7 @@ class WeightField:
         return ordered
 
     def _step(self, sums: Sequence[WeightSums], data: LinearData) -> float:
-        """Moves towards the posterior mean, with halvings while the cost rises; gives the largest change of a log."""
+        """Takes a step, halved while the cost rises; returns the largest log change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         largest = max(
             float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)
@@ -222,7 +222,7 @@ class WeightField:
         ]
 
     def _update_totals(self, data: LinearData) -> None:
-        """Learns how far each day's weight lies from what its vehicles would weigh: a Student law."""
+        """Updates precisions of days' weights around their vehicles', by a Student law."""
         rows = data.rows[-len(self.days) :]
         missed = data.values[-len(self.days) :] - rows.times(self.effects)
         freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
@@ -233,7 +233,7 @@ class WeightField:
 
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:
-    """Writes variances as a cell's in a part of the day plus an hour's: so weights are products of both."""
+    """Splits variances into cell-part and hour terms, so that weights are products."""
     parts = hours % HOURS // BLOCK_H
     result = np.empty_like(variances)
     for part in np.unique(parts):
