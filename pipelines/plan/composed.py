@@ -1,4 +1,4 @@
-"""HATs of a plan: the epsilon that sealing would give each, what adds up for a vehicle, and in which units."""
+"""HATs of a plan: each one's epsilon, the composed total, and its units."""
 
 import math
 from collections.abc import Iterator
@@ -30,14 +30,14 @@ Known = Literal["exact", "at most", "if alike", "unknown"]
 
 
 class ComposedTotal(msgspec.Struct, frozen=True):
-    """An epsilon, and how it is known: counted, bounded, true if days are alike, or not known."""
+    """An epsilon, and whether it was counted, bounded, extrapolated or unknown."""
 
     epsilon: float | None
     known: Known
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
-    """What adds up. The debit is what the account is asked for: the sum over slots of the most any vehicle spends."""
+    """Composed total of a plan; the debit sums slots' maxima over vehicles."""
 
     epsilon_per_hat_least: float
     epsilon_per_hat_most: float
@@ -51,15 +51,15 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedHat(NamedTuple):
-    """samples: of its vehicles, descending. reported: all of them, before a cap. epsilon: of the whole HAT."""
+    """HAT to plan."""
 
-    samples: Int64s
-    reported: int
-    epsilon: Fraction
+    samples: Int64s  # of its vehicles, descending
+    reported: int  # total before a cap
+    epsilon: Fraction  # of the HAT
 
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out the HATs with the epsilon that sealing would give each, and the most that adds up in any period."""
+    """Lays out HATs with epsilons as sealing would, and the largest period's total."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
     hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
     if len(periods) == 1:
@@ -86,7 +86,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
 
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out the counts of one period, as a release divides what it has counted."""
+    """Lays out one period's counts, divided as in a release."""
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
     samples, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
@@ -110,7 +110,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
 
 
 class _Stays(NamedTuple):
-    """In how many HATs of which slot a vehicle takes part; one entry per (slot, vehicle)."""
+    """Number of a vehicle's HATs in a slot, one entry per (slot, vehicle)."""
 
     slot: Int64s
     vehicle: Int64s
@@ -118,7 +118,7 @@ class _Stays(NamedTuple):
 
 
 def _hats(divided: Divided) -> Iterator[PlannedHat]:
-    """Yields the HATs, but for those of which a cap left nothing, as in a release."""
+    """Yields HATs as in a release, without those that a cap emptied."""
     for _, rows in by_slot(divided.rows):
         hats = hats_of(rows).with_users().hats
         for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
@@ -126,7 +126,7 @@ def _hats(divided: Divided) -> Iterator[PlannedHat]:
 
 
 def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
-    """Counts samples that a cap leaves. Which cells a vehicle keeps is drawn with a fixed seed: a release's differ."""
+    """Counts samples within a cap; cells are drawn with a fixed seed, unlike releases."""
     if cap is None:
         return counts.samples.copy()
     samples = np.minimum(counts.samples, cap.max_samples)
@@ -179,7 +179,7 @@ def _composed(
 
 
 def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
-    """Estimates what a period of more days comes to if the others are like those that were counted."""
+    """Extrapolates a total to more days like those counted."""
     try:
         whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
     except CalendarError:
@@ -191,12 +191,12 @@ def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> Comp
 
 
 def may_have_constants(spec: Specification) -> bool:
-    """Says whether HATs may be released that cost nothing; what adds up counts them as if something was drawn there."""
+    """Checks whether HATs may be free constants; totals count them as drawn."""
     return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
 
 
 def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
-    """Says whether slots that are not named by their start are more than a period has."""
+    """Checks whether slots without named starts exceed one period."""
     lengths = period_lengths(spec)
     slots = int(np.unique(counts.slot).size)
     return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
@@ -229,7 +229,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
 
 @cache
 def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
-    """Counts the slots of each day; as on a day of 24 hours where slots cannot follow a change of the clock."""
+    """Counts each day's slots, as on 24 hours where clock changes forbid slots."""
     slots = np.full(days, len(table.service_minutes), np.int64)
     for index in range(days):
         with suppress(CalendarError):
@@ -238,7 +238,7 @@ def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
 
 
 def period_lengths(spec: Specification) -> tuple[int, int] | None:
-    """Counts the fewest and most slots of service of a period; None for an account without first or last day."""
+    """Counts the fewest and most service slots of a period; None if unbounded."""
     table, account = spec.timetable, spec.account
     if table.unit == "vehicle-ever":
         if account.since is None or account.until is None:
@@ -256,7 +256,7 @@ WEEK = 7
 
 
 class Guarantee(msgspec.Struct, frozen=True):
-    """Epsilon where two feeds differ in the speeds of `unit`: of this release, and of all that the account may hold."""
+    """Epsilon between feeds that differ in a unit's speeds: the release's, the account's."""
 
     unit: str
     release: ComposedTotal
@@ -264,11 +264,10 @@ class Guarantee(msgspec.Struct, frozen=True):
 
 
 def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
-    """Says one release as epsilon per HAT, and per vehicle and slot, day, (calendar) week, and period if that is
-    longer.
+    """Translates a release's total to epsilon per HAT, and per vehicle and longer units.
 
-    What differs in less is protected by at least as much. What differs in several periods costs the sum of them, so a
-    week under `vehicle-day` is seven days.
+    Shorter differences are protected at least as much. Differences in several periods cost their sum: a week under
+    `vehicle-day` is seven days.
     """
     limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
     is_day, is_week = spec.account.unit == "vehicle-day", spec.account.unit == "vehicle-week"

@@ -1,4 +1,4 @@
-"""Counts of reports by vehicle, slot and cell, for planning: of a file, a feed, the made-up fleet, or typical."""
+"""Report counts by vehicle, slot and cell for planning: file, feed, simulated or typical."""
 
 from collections import Counter
 from contextlib import suppress
@@ -44,22 +44,17 @@ COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
 
 class SampleCounts(NamedTuple):
-    """One entry per (HAT, vehicle), all int64 codes but `samples`, the vehicle's reports in the HAT, >= 1.
-
-    place: whatever names a HAT within its slot. slots_named, vehicles_named: whether `slot` and `vehicle` mean
-    anything. period: code of the slot's period, and days: local days counted in each; None where slots are not named by
-    their start.
-    """
+    """Counts by (HAT, vehicle), as int64 codes and numbers of reports."""
 
     slot: Int64s
-    place: Int64s
+    place: Int64s  # HAT within its slot
     vehicle: Int64s
-    samples: Int64s
-    slots_named: bool
+    samples: Int64s  # at least 1
+    slots_named: bool  # codes of slots mean anything, vehicles_named likewise
     vehicles_named: bool
     origin: str
-    period: Int64s | None = None
-    days: tuple[int, ...] | None = None
+    period: Int64s | None = None  # code by slot
+    days: tuple[int, ...] | None = None  # local days counted per period
 
     def by_period(self) -> "list[SampleCounts]":
         """Splits the counts by period."""
@@ -83,7 +78,7 @@ class SampleCounts(NamedTuple):
 
 
 def typical_counts() -> SampleCounts:
-    """Makes up a few HATs whose vehicles report between 2 and 40 times each, spread geometrically."""
+    """Creates typical HATs with 2 to 40 reports a vehicle, spread geometrically."""
     low, high = TYPICAL_COUNTS
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
     origin = (
@@ -102,19 +97,16 @@ class SampleDay(NamedTuple):
 
 
 def sample_day(spec: Specification) -> SampleDay:
-    """Simulates a day of the lab's made-up fleet in the specification's time zone.
+    """Simulates a day of the lab's fleet in the specification's time zone.
 
     Raises:
-        MissingExtra: the companion that simulates is not installed.
+        MissingExtra: The companion that simulates is not installed.
     """
     return SampleDay(*extension("made-up-day", "lab")(spec.timetable.zone))
 
 
 def sample_counts(sample: SampleDay, spec: Specification) -> SampleCounts:
-    """Counts the fleet's day in the cells and slots of a specification, by the road's own steps.
-
-    Region and bounding box are left out: the made-up town lies elsewhere.
-    """
+    """Counts the simulated day in a specification's cells and slots, ignoring its region."""
     timetable = spec.timetable
     end = timetable.midnight(sample.day + timedelta(days=1))
     slots = calendar(timetable, timetable.midnight(sample.day), end)
@@ -142,11 +134,11 @@ def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
-    """Reads a file of counts, told by the ending of its name. Raises InputError, which shows no name in the file.
+    """Reads a file of counts by suffix. Raises InputError without names from it.
 
-    .json: a list of whole numbers, or an object with such a list under "counts": the vehicles of one HAT. .csv, .jsonl,
-    .parquet: a table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are
-    the timetable's, where every slot is named by its start.
+    .json: a list of integers, or an object with it under "counts": the vehicles of one HAT. .csv, .jsonl, .parquet: a
+    table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are the
+    timetable's, if every slot is named by its start.
     """
     if not path.is_file():
         raise InputError(f"there is no file of counts at {path}")
@@ -168,7 +160,7 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
 
 
 def _table(path: Path) -> pa.Table:
-    """Reads the known columns that hold anything, of a table in any of the three forms."""
+    """Reads a table's known nonempty columns, in any of three formats."""
     try:
         if path.suffix == ".csv":
             options = pyarrow.csv.ConvertOptions(
@@ -228,9 +220,9 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
-    """Finds the local day of each slot in the order of codes; None where not all are named by their start.
+    """Finds slots' local days by code; None where starts are missing.
 
-    A start is ISO 8601, of which the account's clock is meant without an offset, or seconds since 1970.
+    A start is ISO 8601, local without an offset, or seconds since 1970.
     """
     zone, days = ZoneInfo(timetable.zone), []
     first = np.unique(slot, return_index=True)[1]
@@ -275,20 +267,17 @@ def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
 
 @dataclass(frozen=True)
 class FeedPeriod:
-    """The observations of one period of a feed, the one with the most, ready to be counted by any specification.
-
-    refused: rows of the whole feed by reason. periods: how many the feed has.
-    """
+    """Observations of a feed's fullest period, countable by any specification."""
 
     period: str
     first_day: date
     days: int
-    periods: int
+    periods: int  # number in the feed
     observations: Observations
-    refused: dict[str, int]
+    refused: dict[str, int]  # rows of the feed by reason
 
     def counts(self, spec: Specification) -> SampleCounts:
-        """Counts in the cells and slots of a specification; the region and the box are those it was read with."""
+        """Counts in a specification's cells and slots, within the region once read."""
         table = spec.timetable
         start = table.midnight(self.first_day)
         try:
@@ -311,7 +300,7 @@ class FeedPeriod:
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
-    """Reads a feed and keeps the period with the most observations. Raises InputError, which shows no content."""
+    """Reads the period with most observations. Raises InputError without content."""
     edge_s, zone = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp()), ZoneInfo(spec.timetable.zone)
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = spec.rules(slots, b"counted, and then forgotten")

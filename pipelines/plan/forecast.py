@@ -1,4 +1,4 @@
-"""What a specification would give, from counts and other public knowledge alone: nothing is released or spent."""
+"""Forecast of a specification's release from public facts alone, without spending."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -45,20 +45,17 @@ Recount = Callable[[Specification], SampleCounts]
 
 
 class HatClass(msgspec.Struct, frozen=True, kw_only=True):
-    """HATs of about as many vehicles; the numbers are medians over those that were planned, in the statistic's unit.
-
-    chosen: mechanisms with their shares. runners_up: mechanisms with their forecast errors.
-    """
+    """Medians over HATs with similar numbers of vehicles, in the statistic's unit."""
 
     vehicles: str
     hats: int
     hats_planned: int
-    chosen: list[dict[str, Any]]
+    chosen: list[dict[str, Any]]  # mechanisms with their shares
     m_ub: float | None
     noise_scale: float
     bias_bound: float
     forecast_error: float
-    runners_up: list[dict[str, Any]]
+    runners_up: list[dict[str, Any]]  # mechanisms with their forecast errors
 
 
 class StatisticPlan(msgspec.Struct, frozen=True):
@@ -146,10 +143,10 @@ def label(mechanism: Mechanism) -> str:
 def plan(
     spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float = 2.0
 ) -> Planned:
-    """Forecasts by class of HAT, what adds up, and what other choices would give.
+    """Forecasts by class of HAT, with composed totals and alternatives.
 
-    within: error that the answer asks for, in the value's unit.
-    recount: where positions are known, so that other cells and slots can be counted. Raises InputError.
+    within: requested error, in the value's unit. recount: counts other cells and slots where positions are known.
+    Raises InputError.
     """
     hats, composed = lay_out(spec, counts)
     if not hats:
@@ -188,7 +185,7 @@ def plan(
 
 
 def _answer(spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, within: float) -> str:
-    """Says which part of rows, and of reports, is expected to be as near as wanted."""
+    """Words the share of rows and reports expected within the requested error."""
     stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
     near = [forecaster.candidates(stat, hat)[0].error <= within for hat in sample]
     reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
@@ -251,9 +248,9 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
 
 
 def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[dict[str, Any]]:
-    """Lists the next best if one candidate had to serve the whole class, by the median of their forecast errors.
+    """Lists the next best mechanisms for the class, by median forecast error.
 
-    Variants of one mechanism that forecast the same for every HAT of the class count once.
+    Variants of one mechanism with equal forecasts for every HAT count once.
     """
     by_label: dict[str, list[float]] = {}
     for ranked in planned:
@@ -275,9 +272,10 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[dict[str, A
 def _other_choices(
     spec: Specification, *, named: bool, positions: bool
 ) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
-    """Lists name, specification and whether its HATs are the same; and which ones there cannot be, with the reason.
+    """Lists alternative specifications, and impossible ones with reasons.
 
-    named: whether the counts tell vehicles and slots apart, so that composition can be planned.
+    Entries: name, specification, and whether HATs are equal. named: vehicles and slots are distinct, so composition can
+    be planned.
     """
     choices = []
     for factor in FACTORS:
@@ -334,7 +332,7 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
 
 
 def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan], composed: Composed) -> list[str]:
-    """Lists what a reader has to know to take the numbers for what they are."""
+    """Lists caveats for the reader of the numbers."""
     notes, unit, period = [], spec.account.unit, spec.account.unit.removeprefix("vehicle-")
     hats = sum(hat_class.hats for hat_class in statistics[0].classes)
     planned = sum(hat_class.hats_planned for hat_class in statistics[0].classes)

@@ -1,4 +1,4 @@
-"""What a `levels` specification would give, and how many vehicles it needs: from public facts, before any release."""
+"""Plan of a `levels` specification, with required vehicles, from public facts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,26 +37,22 @@ MOST_CHOICES = 5
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """What one total and stage gives. half_widths, reliable: of a HAT, for each of VEHICLES.
-
-    hat_vehicles, place_vehicles: fewest in a HAT for the wanted interval of a HAT, and of a whole day. fleet: the
-    smallest that gives an average cell the latter. None: no number does.
-    """
+    """Results of one total and stage."""
 
     epsilon: float
     delta: float | None
     days: str
     as_specified: bool
     levels: dict[str, float]
-    half_widths: list[float]
+    half_widths: list[float]  # of a HAT, for each of VEHICLES
     reliable: list[bool]
-    hat_vehicles: int | None
-    place_vehicles: int | None
-    fleet: int | None
+    hat_vehicles: int | None  # fewest for the requested interval of a HAT; None: impossible
+    place_vehicles: int | None  # fewest for that of a day
+    fleet: int | None  # smallest that gives an average cell place_vehicles
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to release, its bounds, and the error by reports that is expected: on a first day, and on later ones."""
+    """Option of release: its bounds, and expected errors of first and later days."""
 
     levels: dict[str, float]
     bound: tuple[float, float]
@@ -65,23 +61,18 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator's counts say beside the declared fleet: means of a period. hats: by number of vehicles."""
+    """Means of a period from operator's counts, beside the declared fleet."""
 
     origin: str
     vehicles: int
     hats_of_a_vehicle: float
     cells_of_a_vehicle: float
     slots_of_a_vehicle: float
-    hats: dict[str, int]
+    hats: dict[str, int]  # by number of vehicles
 
 
 class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
-    """All that `hatstream plan` shows of a `levels` specification. operator_only: made from secret counts.
-
-    choices: the way that days are released, and what came next; none where the specification leaves nothing open.
-    places: what a map of them would be worth; None where a specification can have none. usable: of the specification
-    and of the same in other cells and slots; answer: that in words.
-    """
+    """Output of `hatstream plan` for a `levels` specification."""
 
     name: str
     spec_id: str
@@ -95,16 +86,16 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     vehicles_in_a_hat: list[int]
     totals: list[Total]
     spans: list[SpanWorth]
-    usable: list[UsablePart]
-    answer: str
+    usable: list[UsablePart]  # of the specification, and in other cells and slots
+    answer: str  # `usable` in words
     answers: list[str]
-    choices: list[Choice]
-    places: PlannedPlaces | None
-    operator_only: CountedFleet | None
+    choices: list[Choice]  # best first; none where nothing is open
+    places: PlannedPlaces | None  # value of a map of places; None if impossible
+    operator_only: CountedFleet | None  # from secret counts
 
 
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
-    """Plans a `levels` release. counts: of one period, for the operator alone where they are secret."""
+    """Plans a `levels` release; counts of a period, for the operator alone if secret."""
     levels = spec.by_levels
     bounds, width = known_of(spec, levels), spec.value.width
     totals = [
@@ -156,7 +147,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
 def _usable(
     spec: Specification, levels: LevelsRelease, hats: OtherHats, spans: Sequence[SpanWorth] | None
 ) -> UsablePart:
-    """Expects what will be usable of the specification with such HATs. spans: of the specification's own cells."""
+    """Forecasts usable parts with some HATs; spans are of the specification's cells."""
     bounds = hats.bounds
     worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
     published = next(span.first_published for span in worth if span.as_specified)
@@ -177,7 +168,7 @@ def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
 
 
 class _DayKind(NamedTuple):
-    """Which day a row is about: an account's first, a later one, or several later ones that are alike."""
+    """Kind of day in a row: first, later, or several equal later ones."""
 
     text: str
     is_first: bool = False
@@ -239,10 +230,10 @@ def _total(
 
 
 def _recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Chooses the stages at a total or fleet: the table's there, or what the specification names instead.
+    """Chooses stages at a total or fleet, by the default table or the specification.
 
-    Not the strategy's: that is chosen by all that levels teach together, of which half-widths count the nearest alone.
-    rho: with delta, what epsilon comes to.
+    Not the strategy's stages, which suit all levels' combined inference: half-widths count the nearest level alone.
+    rho: epsilon's equivalent with delta.
     """
     kind = levels.recipe.kind
     default = recipe(kind, levels.epsilon, _rho(levels, Fraction(1)), replace(bounds, fleet=levels.fleet))
@@ -263,7 +254,7 @@ def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
 
 
 def _answers(value: Value, levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
-    """Tells what the table says of the wanted width, what to change next, and what wrong input does."""
+    """Words the table's answer for the requested width, remedies, and wrong input's effect."""
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"
     if now.place_vehicles is None:

@@ -1,4 +1,4 @@
-"""How many vehicles a HAT needs for an interval as narrow as wanted, where counts are public."""
+"""Vehicles that a HAT needs for a requested interval, under public counts."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -22,14 +22,13 @@ TYPICAL_COUNTS = (2, 40)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """half_widths: of a HAT's 95 % interval, clipping at its worst, for each of VEHICLES. vehicles: the fewest for
-    the wanted one. best: the mechanism that needs fewest, and how many; None: of neither there is one."""
+    """Vehicles needed at an epsilon by the specified and the best mechanism."""
 
     epsilon: float
     as_specified: bool
-    half_widths: list[float]
-    vehicles: int | None
-    best: str | None
+    half_widths: list[float]  # of 95 % intervals with worst clipping, for each of VEHICLES
+    vehicles: int | None  # fewest for the requested one; None: impossible
+    best: str | None  # mechanism that needs fewest
     best_vehicles: int | None
 
 
@@ -43,7 +42,7 @@ class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(spec: Specification, within: float, epsilon: Fraction) -> MechanismNeeds | None:
-    """Says how many vehicles the mean needs, if it is asked for. epsilon: of a whole HAT."""
+    """Computes vehicles that a requested mean needs; epsilon of a HAT."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
@@ -85,14 +84,14 @@ def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, ve
 
 
 def typical_hat(vehicles: int) -> CountsKnown:
-    """Makes up a HAT of so many vehicles with 2 to 40 reports each, spread geometrically."""
+    """Creates a HAT of vehicles with 2 to 40 reports, spread geometrically."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
     return CountsKnown.all_of(counts)
 
 
 def _fewest(half: "partial[float]", within: float) -> int | None:
-    """Finds the smallest number of vehicles whose interval is as narrow as wanted, if all larger ones' are."""
+    """Finds the fewest vehicles from which on intervals are narrow enough."""
     return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
 
 
@@ -127,12 +126,12 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
-    """Finds the smallest number that `holds` is true of from there on; None where it is not true of `most`."""
+    """Finds the smallest number from which `holds` is true; None beyond `limit`."""
     return first_above(0, limit, holds) if holds(limit) else None
 
 
 def first_above(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Finds the smallest number above `low` that `holds` is true of, and `high` where there is none below that."""
+    """Bisects for the smallest number above `low` that holds, else `high`."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

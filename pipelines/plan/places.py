@@ -1,4 +1,4 @@
-"""Whether a map of places smaller than cells is worth its share, and from which day on: from public facts alone."""
+"""Worth of a map of subcell places by released day, from public facts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,45 +32,41 @@ MOST_FLEET = 1_000_000
 
 
 class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of places in a city whose traffic is spread over them, or concentrated in few, by released day.
-
-    half_width: half of all reports lie at places with a narrower interval. ok: part of all reports at places that
-    are. useful_from: the first day on which a third of all reports is at places that are ok.
-    """
+    """Places in a city with spread or concentrated traffic, by released day."""
 
     what: str
     places: int
     traffic: str
     as_specified: bool
-    half_width: list[float]
-    ok: list[float]
+    half_width: list[float]  # median by reports
+    ok: list[float]  # share of reports at usable places
     error: list[float]
     cell_error: list[float]
-    useful_from: int | None
+    useful_from: int | None  # first day on which a third of reports is at usable places
 
 
 class PlannedPlaces(msgspec.Struct, frozen=True, kw_only=True):
-    """share: of the total. is_asked: the specification has [places]. answers: what to do, in words."""
+    """Plan of a map of places."""
 
-    share: float
-    is_asked: bool
+    share: float  # of the total
+    is_asked: bool  # the specification has [places]
     days: list[int]
     kinds: list[PlacesWorth]
-    answers: list[str]
+    answers: list[str]  # advice in words
 
 
 class _Kind(NamedTuple):
-    """what: as a specification says it. cells: of the region that hold them. crowdings: by how traffic lies in them."""
+    """Kind of places."""
 
-    what: str
+    what: str  # as in specifications
     places: int
-    cells: int
+    cells: int  # of the region that hold places
     as_specified: bool = False
-    crowdings: Mapping[str, float] = CROWDINGS
+    crowdings: Mapping[str, float] = CROWDINGS  # concentration of traffic by name
 
 
 def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
-    """Plans a map of places; None where there can be none: under public counts, with live slots, of keys."""
+    """Plans a map of places; None for public counts, live slots and keys."""
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share
@@ -127,7 +123,7 @@ def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Se
 def _answers(
     value: Value, worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet
 ) -> list[str]:
-    """Says which hexagons are worth it, and what to expect of the specification's own places."""
+    """Words which hexagons are worthwhile, and expectations of the specification's places."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
     anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]

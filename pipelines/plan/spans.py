@@ -1,4 +1,4 @@
-"""What one total is worth as that of a day, a week or a year, and of distributions: from public facts alone."""
+"""Worth of a total over a day, week or year, and of distributions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,23 +35,18 @@ RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 
 
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """The total as that of so many days, of which `served` are released at most.
-
-    epsilon_a_day: the largest share. error: expected, of each of DAY_NUMBERS, where vehicles differ as buses do;
-    low, high: where they differ less, or as taxis do. first_published: the first day that is not expected to be
-    held back. constant: of the city's true mean as value; noiseless: without noise.
-    """
+    """Worth of a total over `days`, of which at most `served` are released."""
 
     days: int
     served: int
     as_specified: bool
-    epsilon_a_day: float
-    error: list[float]
-    low: list[float]
-    high: list[float]
-    first_published: int | None
-    constant: float
-    noiseless: float
+    epsilon_a_day: float  # the largest share
+    error: list[float]  # expected on each of DAY_NUMBERS, with buses' spread
+    low: list[float]  # with less spread between vehicles
+    high: list[float]  # with taxis' spread
+    first_published: int | None  # first day expected not to be held back
+    constant: float  # error of the city's true mean
+    noiseless: float  # error without noise
 
     def range_of(self, day: int) -> str:
         """Writes the expected error of one of DAY_NUMBERS, and its ends."""
@@ -60,7 +55,7 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
-    """Says what the total is worth for each of SPANS, and for the specification's own."""
+    """Forecasts the total's worth for SPANS and the specification's span."""
     epsilon = levels.epsilon if levels.span is None else levels.span.epsilon
     span_days = 1 if levels.span is None else levels.span.days
     weights = {} if levels.span is None else dict(zip(WEEKDAYS, levels.span.shares, strict=False))
@@ -101,7 +96,7 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
 def _worth(
     total: SpanTotal, spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
-    """Tells what is expected of released days in a row: from the first of those that have more on, or a Monday."""
+    """Forecasts consecutive released days, from the first day's larger share or a Monday."""
     width = spec.value.width
     strategy = chosen(recipe(*total.of_a_day()), bounds, levels.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
@@ -135,7 +130,7 @@ WORTH = 0.8
 
 
 def of_distributions(levels: LevelsRelease, facts: BoundsOnly, value: Value) -> list[str]:
-    """Says by how much the 85th percentile of a cell's day is expected to be missed, where it is asked for."""
+    """Words the expected error of a cell's daily 85th percentile, if requested."""
     if levels.classes is None:
         return []
     first, later, constant = (
@@ -154,7 +149,7 @@ def of_distributions(levels: LevelsRelease, facts: BoundsOnly, value: Value) -> 
 
 
 def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Estimates the error. days: 0 for one constant, of which is known how far cells lie from their city."""
+    """Estimates the error of percentiles; days 0 means a constant from a known spread."""
     *_, coarse, last = with_classes(scaled(levels.strategy.later, levels.usual_part), classes.share, classes.edges)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     precisions = told_by(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))

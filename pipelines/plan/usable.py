@@ -1,4 +1,4 @@
-"""Which part of rows, and of reports, will be usable by themselves on released days: from public facts alone."""
+"""Expected usable shares of rows and reports by released day, from public facts."""
 
 import math
 from collections import Counter
@@ -26,29 +26,29 @@ _VEHICLES = np.geomspace(1.0, 1_000.0, 600)
 
 
 class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
-    """A released day. rows: part of HATs that are `ok`. reports: part of all reports in these; of held-back days 0."""
+    """Released day with its usable shares."""
 
     day: int
-    rows: float
-    reports: float
+    rows: float  # share of HATs that are `ok`
+    reports: float  # share of all reports in these, 0 while held back
 
 
 class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
-    """Usable parts by released day, of a specification or of the same in other cells or slots."""
+    """Usable shares by released day, of a specification or a choice of HATs."""
 
     choice: str
     days: list[UsableDay]
 
 
 class OtherHats(NamedTuple):
-    """A way to cut the same reports into HATs. choice: in words; empty for the specification's own."""
+    """Partition of the same reports into HATs; empty `choice` for the specification's."""
 
     choice: str
     bounds: BoundsOnly
 
 
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[OtherHats]:
-    """Lists the specification's HATs, those of cells a resolution coarser, and those of slots twice as long."""
+    """Lists the specification's HATs, coarser cells' and twice as long slots'."""
     yield OtherHats("", bounds)
     table, profile, fleet = spec.timetable, bounds.fleet.profile, bounds.fleet
     if spec.keys is None and spec.cells.resolution:
@@ -67,10 +67,10 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[OtherHa
 
 
 def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:
-    """Expects the parts of HATs that are `ok`, and of reports in these, after so many days that are alike.
+    """Forecasts shares of `ok` HATs and of their reports after equal days.
 
-    Vehicles of HATs have a lognormal law, of which releases tell a part of the variance; a HAT is `ok` where its number
-    is, cautiously, LEAST_VEHICLES. Reports follow vehicles, so their law is the same one by weight.
+    Vehicles of HATs are lognormal, with the part of the variance that releases identify; a HAT is `ok` where its lower
+    bound is at least LEAST_VEHICLES. Reports follow vehicles, so their law is the size-biased one.
     """
     unknown = weight_log_variances(stage, bounds, _VEHICLES, days)
     is_enough = numbers_of(_VEHICLES, unknown)[:, CAUTIOUS] >= LEAST_VEHICLES
@@ -81,7 +81,7 @@ def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float
 
 
 def answer(parts: Sequence[UsablePart]) -> str:
-    """Says the specification's parts day by day, and what other cells or slots would give on the last day."""
+    """Words usable shares by day, and alternatives on the last day."""
     own, *others = parts
     last = DAY_NUMBERS[-1]
     said = [

@@ -130,7 +130,7 @@ class Privacy:
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """Checked specification. statistics: of HATs; empty if a mean by `levels` is the only one."""
+    """Checked specification."""
 
     name: str
     account: AccountTerms
@@ -139,7 +139,7 @@ class Specification:
     value: Value
     prior: Prior | None
     privacy: Privacy
-    statistics: tuple[RequestedStatistic, ...]
+    statistics: tuple[RequestedStatistic, ...]  # of HATs; empty if `levels` alone releases
     input: Input
     publisher: PublisherTable | None = None
 

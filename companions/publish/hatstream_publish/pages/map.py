@@ -31,7 +31,7 @@ class MapTexts:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is publicly known of the area: names and shapes of places, lines under the map."""
+    """Public surroundings: places' names and shapes, and background lines."""
 
     places: NamedPlaces = field(default_factory=NamedPlaces)
     ground: Sequence[GroundLine] = ()
@@ -43,9 +43,9 @@ NOTHING = Surroundings()
 def draw_map(
     rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings = NOTHING, standing: pa.Table | None = None
 ) -> int:
-    """Writes the map of result rows (see `read_rows`); returns how many places it has. standing: see `packed`.
+    """Writes the map of `read_rows` and returns its number of places.
 
-    May raise InputError and OSError.
+    standing: see `packed`. Raises InputError or OSError.
     """
     data = packed(rows, around.places, around.ground, standing)
     page = map_page(texts, data=data)

@@ -59,7 +59,7 @@ def text_of(template: str, **texts: Any) -> str:
 
 
 def words() -> list[list[str]]:
-    """Reads the pages' texts: a row of names of languages, then each text in all of them."""
+    """Reads the pages' texts as rows, languages first."""
     text = files(__package__).joinpath("templates/words.csv").read_text(encoding="utf-8")
     return list(csv.reader(text.splitlines()))
 

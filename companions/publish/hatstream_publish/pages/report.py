@@ -69,7 +69,7 @@ _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle
 
 
 def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
-    """Writes the report. rows: result rows by product, see `read_results`; none where none are given.
+    """Writes the report from an account and `read_results` (optional) by product.
 
     May raise OSError.
     """
