@@ -35,7 +35,7 @@ _DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
 
 
 class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The most that a vehicle may spend in any so many consecutive local days, over all releases on the account."""
+    """The most that a vehicle may spend in a span of consecutive local days."""
 
     days: Annotated[int, about("length of the span; 1 is a day by itself")]
     epsilon: Annotated[Fraction, about("total of all days of the span")]
@@ -44,7 +44,7 @@ class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The budget that releases share. It is written to the ledger once; later only the limit may be lowered."""
+    """Budget shared by releases, written to the ledger once; only its limit may fall."""
 
     name: Annotated[str, about("of the account; several specifications may share it")]
     unit: Annotated[
@@ -112,7 +112,7 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PriorTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is publicly believed of speeds, for plans and mechanism auto: it decides only which mechanism is chosen."""
+    """Public prior of speeds for plans and mechanism auto; it only selects mechanisms."""
 
     mean_kmh: Annotated[Fraction, about("usual mean of a HAT")]
     sd_kmh: Annotated[Fraction, about("standard deviation of single reports")]
@@ -128,7 +128,7 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class ValueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """In place of [speed]: any number that a report says. Its bounds are public, never from data."""
+    """In place of [speed]: any reported number, with public bounds."""
 
     name: Annotated[str, about("also of its field in input.columns")]
     unit: Annotated[str, about("such as min")]
@@ -176,16 +176,14 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class DerivedSpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """For feeds without speeds, under add-remove: limits, which are public, of speeds that are derived from a vehicle's
-    consecutive positions. `columns` then has no speed."""
+    """Public limits of speeds derived from positions under add-remove; `columns` then has no speed."""
 
     max_gap_s: Annotated[int, about("a position that follows later has no speed, in seconds; 1 to 3600")]
     max_kmh: Annotated[Fraction, about("what would be faster is an error of a position, and has no speed")]
 
 
 class DerivedHeadingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """For feeds without headings, where places are directed: limits of headings that are derived from a vehicle's
-    consecutive positions. `columns` then has no heading."""
+    """Public limits of derived headings, for directed places; `columns` then has no heading."""
 
     max_gap_s: Annotated[int, about("after a position that follows later nothing is known, in seconds; 1 to 3600")]
     min_m: Annotated[int, about("what is nearer in metres is no way, but an error of a position; 1 to 1000")]
@@ -262,7 +260,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels: a further product of each period, in files of its own. No part of the spec_id."""
+    """With mechanism levels: a further product of each period, outside of the spec_id."""
 
     product: Annotated[
         Literal[ProductName, "cell-day"],

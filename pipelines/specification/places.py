@@ -34,7 +34,7 @@ EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
 
 
 class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one vehicle does on a day, roughly: how many of each it touches. Public."""
+    """Public rough numbers of what one vehicle touches on a day."""
 
     hats: Annotated[int, about("HATs")] = Profile.hats
     cells: Annotated[int, about("cells")] = Profile.cells
@@ -46,7 +46,7 @@ class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class PublisherTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who answers for publishing, for the report and the portal. No part of the spec_id."""
+    """Publisher's contacts and duties, for report and portal; no part of the spec_id."""
 
     controller: Annotated[str, about("who decides on the processing of the vehicles' data")] = ""
     contact: Annotated[str, about("an email or an address of theirs, for the portal")] = ""
@@ -57,14 +57,14 @@ class PublisherTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class FleetTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels: public facts of the fleet, from timetables or the register of vehicles, never counted."""
+    """With mechanism levels: public facts of the fleet, from timetables or registers, never counted."""
 
     vehicles: Annotated[int, about("that drive on a day, roughly")] = Fleet.vehicles
     profile: ProfileTable = ProfileTable()
 
 
 class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels: how a stream gives the slots of a day that is not over."""
+    """With mechanism levels: live slots of a day that is not over."""
 
     share: Annotated[Fraction | None, about("of the total, for all slots of a period as they end")] = None
     day_lateness_s: Annotated[
@@ -90,7 +90,7 @@ class CountOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is written in [[statistic]]; what is left out has a default that follows from the total and the fleet."""
+    """Options of [[statistic]]; defaults follow from the total and the fleet."""
 
     levels: Annotated[dict[str, Fraction] | None, about("share of the budget by level; adds up to 1")] = None
     first_levels: Annotated[dict[str, Fraction] | None, about("the same of the first look at the first day")] = None
@@ -124,7 +124,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """With mechanism levels under add-remove: a map of places that are smaller than cells, which fills day by day.
+    """With mechanism levels under add-remove: a map of places smaller than cells.
 
     Places are H3 cells of a finer resolution, or those of a file; or, without [cells], keys of a column.
     """
