@@ -145,7 +145,7 @@ class Limit(ABC):
 
     @abstractmethod
     def lowers(self, limit: "Limit") -> bool:
-        """Checks that this limit is no looser than `limit`, which it replaces."""
+        """Checks that this limit is no looser, so may replace `limit`."""
 
 
 @dataclass(frozen=True, slots=True)

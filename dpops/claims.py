@@ -138,10 +138,10 @@ class ApproxDP:
 Claim = PureDP | ZCDP | ApproxDP
 
 Accounting = Literal["zcdp", "gdp"]
-"""How an account adds up Gaussian noise: in rho, or in mu^2, for which all noise must be normal, and rounded."""
+"""Account of Gaussian noise: in rho, or in mu^2, for which all noise must be normal, and rounded."""
 
 NOISE_CLAIMS: Mapping[Accounting, type[ZCDP]] = {"zcdp": ZCDP, "gdp": GaussianDP}
-"""What Gaussian noise claims under each accounting."""
+"""Claim of Gaussian noise under each accounting."""
 
 
 def claim_of(text: str) -> Claim:
@@ -258,7 +258,7 @@ _FLOATS = 2.0**-42
 _MARGIN = Decimal("1e-13")
 """Relative margin of an epsilon for that. A rho is lowered by more, so that it keeps its epsilon."""
 _LEAST_DELTA = 1e-290
-"""Below it densities underflow: the conversion of zero-concentrated privacy, which holds too, is taken."""
+"""Below it densities underflow, and the looser conversion of zero-concentrated privacy is taken."""
 _EXACT = Context(prec=60)
 _SHORT = 16
 """Significant digits that a converted number is rounded to."""

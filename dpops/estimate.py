@@ -13,8 +13,7 @@ from dpops.forecast import laplace_bound, laplace_std
 from dpops.types import Float64s, Int64s
 
 OK, CONSTANT, NO_DATA = "ok", "constant", "no-data"
-"""Why a value stands or does not: "constant" says nothing of what was driven; of "no-data", nobody reported there, or
-nobody is left of those who did."""
+"""Statuses of a value: "constant" depends on no report; of "no-data" there are no reports, or none is left."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Estimates:
 
 _EXACT = 1 << 53
 _LAW = itemgetter("step", "scale", "upper", "epsilon")
-"""What decides a plan's law, as it is stored."""
+"""Stored fields that decide a plan's law."""
 
 
 def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:

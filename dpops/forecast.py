@@ -18,8 +18,8 @@ Float64s = NDArray[np.float64]
 
 
 BETWEEN_HATS = 0.25
-"""Variance between the means of HATs, over that of the prior. Without it a forecast would take the prior's mean for the
-truth, and praise a constant near it."""
+"""Variance between HATs' means over the prior's. Without it a forecast would take the prior's mean for the truth, and
+favour a constant near it."""
 
 
 class Prior(NamedTuple):

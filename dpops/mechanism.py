@@ -190,7 +190,7 @@ def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
 
 
 Integers = list[int]
-"""What is released of one HAT: private choices first, if the mechanism makes any, and last the noisy query."""
+"""Released integers of a HAT: private choices, if the mechanism makes any, then the noisy query."""
 
 
 class Drawn(NamedTuple):

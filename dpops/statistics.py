@@ -78,7 +78,7 @@ SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
 
 
 Needs = Callable[["Mechanism", Grid], Mapping[str, Column]]
-"""What a statistic needs of samples: columns by the field of `Totals` that takes each."""
+"""Needed columns of samples, by the field of `Totals` that takes each."""
 
 
 def moments(*sums: PowerSum) -> Needs:
@@ -131,12 +131,12 @@ class Statistic:
 
     @property
     def unit(self) -> str:
-        """Unit of the value, with that of the measured value to be filled in."""
+        """Unit of the value, with the measured value's to be filled in."""
         return self.outputs[0].unit
 
     @property
     def plan_unit(self) -> str:
-        """Unit of plans and forecasts, with that of the measured value to be filled in."""
+        """Unit of plans and forecasts, with the measured value's to be filled in."""
         return self.forecast_unit or self.unit
 
     @property

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 Per = Literal["hat", "period"]
-"""What a budget is of."""
+"""Unit of a budget."""
 
 Scope = Literal["slot", "period"]
-"""What is planned together."""
+"""Extent of a plan."""
 
 
 class CountsKnown(NamedTuple):

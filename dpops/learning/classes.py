@@ -90,7 +90,7 @@ class ClassBelief:
 
 
 class Quantiles(NamedTuple):
-    """km/h, (levels, ..) each."""
+    """Quantiles with 95 % intervals, km/h, (levels, ..) each."""
 
     values: Float64s
     lower95: Float64s

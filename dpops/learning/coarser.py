@@ -66,7 +66,7 @@ def around_day(hours: Field, day: Field) -> Field:
 
 
 class Shown(NamedTuple):
-    """What is published of a day's HATs, (cells, slots) each.
+    """Published numbers of a day's HATs, (cells, slots) each.
 
     Attributes:
         values, lower95, upper95: of the parent in that slot, km/h; nan where the HAT is known, or the parent is not.

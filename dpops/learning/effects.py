@@ -13,7 +13,7 @@ from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 
 Strengths = Mapping[str, Float64s]
-"""Precision of each block by its name: (1,), or (days,) for a block of effects of days."""
+"""Precision of each block by name: (1,), or (days,) for daily blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)

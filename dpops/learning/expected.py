@@ -244,7 +244,7 @@ def _described(
     for name, share in stage.shares:
         grouped = level(name, bounds.hats, Fraction(1))
         precision = (_weight(stage, bounds, grouped, vehicles) / noise(stage, share)) ** 2
-        if grouped.size == bounds.hats.size:  # a day's own HATs, of which other days say nothing
+        if grouped.size == bounds.hats.size:  # of one day's HATs alone
             single = single + precision
         elif grouped.slot_groups == 1:
             place = place + days * precision

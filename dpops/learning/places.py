@@ -309,7 +309,7 @@ LAWS = np.array(list(_laws()))
 
 
 def surprise(scores: Float64s, draws: int) -> Float64s:
-    """Computes minus the log density of a sum of Laplace draws, up to a constant.
+    """Computes the negative log density of summed Laplace draws, up to a constant.
 
     By the saddle point (Daniels, 1954): with the cumulants K(t) = -log(1 - t^2 / 2) of a draw of variance 1 it is
     n (t x - K(t)) + log(K''(t)) / 2 where K'(t) = x, x being the mean of n draws. Many draws give scores^2 / 2.

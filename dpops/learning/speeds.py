@@ -98,7 +98,7 @@ class SpeedField:
         is_first = not self._are_fitted
         for index in range(rounds):
             data = self._data(sums, doubts)
-            self.__dict__.pop("posterior", None)  # two at once are memory that a large city has not
+            self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
             is_rough = not (is_last and index + 1 == rounds)
             self.posterior = Posterior(self.layout, self.strengths, self._counts, data, is_rough=is_rough)
             if self._are_fitted:

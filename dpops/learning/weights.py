@@ -125,7 +125,7 @@ class WeightField:
         sums = self._lay(sums)
         for index in range(rounds):
             data = self._linear(sums)
-            self.__dict__.pop("posterior", None)  # two at once are memory that a large city has not
+            self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
             self.posterior = Posterior(self.layout, self.strengths, self._counts, data, is_rough=True)
             if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
                 self._update_variances()

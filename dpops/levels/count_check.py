@@ -21,9 +21,9 @@ EMPTY_PASSES = 0.01
 USUAL_PART, USUAL_STOPS = 0.6, 1e-4
 """A day with this part of the fleet is stopped with this probability at most."""
 MOST_SHARE = Fraction(1, 10)
-"""Of what a vehicle-day may spend: a fleet that needs more is too small for such a stage."""
+"""Largest part of a vehicle-day's total: a fleet that needs more is too small for such a stage."""
 ALPHA, BOUND_KMH = Fraction(1, 100), Fraction(1_000)
-"""Speeds have hardly a share, and a bound that none reaches: a clip would take from the weights too."""
+"""Speeds get hardly a share, and a bound that none reaches: a clip would lower the weights too."""
 _SHARE_STEPS = 1_000
 _NORMAL = NormalDist()
 

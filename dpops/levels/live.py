@@ -40,7 +40,7 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
     ("laplace", False): (".4", shares_of(hour=".8", parent_hour=".2"), _HOURS),
     ("laplace", True): (".3", shares_of(hour=".5", parent_hour=".5"), _HOURS),
 }
-"""By noise, and whether the total is 10 or more."""
+"""Shares by noise, and whether the total is 10 or more."""
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:

@@ -109,9 +109,9 @@ LEVELS: Mapping[str, tuple[int, int]] = {
 
 
 PLACE = "place"
-"""The level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group."""
+"""Level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group."""
 CLASS = "class"
-"""The level of a stage of speed classes: its HATs lie in the classes of each cell, and each one's day is a group."""
+"""Level of a stage of speed classes: its HATs lie in the classes of each cell, and each class's day is a group."""
 
 
 def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
@@ -131,11 +131,11 @@ def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction |
 Kind = Literal["gaussian", "laplace"]
 
 UNIT = 1 << 20
-"""M: what the norm of a vehicle-day's whole integer vector may be, in steps."""
+"""M: bound of the norm of a vehicle-day's integer vector, in steps."""
 
 CENTRE_STEP_KMH = Fraction(1, 100)
 FIRST_CENTRE = 2_000
-"""Where nothing is known: 20 km/h, in steps of CENTRE_STEP_KMH."""
+"""Centre without earlier releases: 20 km/h, in steps of CENTRE_STEP_KMH."""
 
 EXPONENT = Fraction(3, 4)
 

@@ -20,7 +20,7 @@ from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, UNIT, Kind, PublicH
 from dpops.spread import TYPICAL
 
 Part = tuple[int, int]
-"""How fine a group of HATs is: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
+"""Fineness of a group of HATs: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
 _OF: dict[str, Part] = {name: (place, min(time, HOUR)) for name, (place, time) in LEVELS.items()}
 _OWN = _OF["hat"]
 CITY: Part = _OF["city"]
@@ -32,7 +32,7 @@ PARTS: dict[Part, float] = {
     **dict.fromkeys((_OF["grandparent-day"], _OF["parent-day"], _OF["cell"]), fitted.PLACES_KMH / math.sqrt(3)),
     **dict.fromkeys((_OF["hour"], _OF["parent"]), fitted.HOURS_KMH),
 }
-"""Standard deviations before any release, km/h. Rough numbers for any city, fitted on none."""
+"""Prior standard deviations, km/h: rough numbers for any city, fitted on none."""
 DAYS = 4
 """Releases that a later day rests on, including itself."""
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {

@@ -16,14 +16,14 @@ FINE = 1000
 """Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""
 
 AT_LEAST_BETWEEN = 0.2
-"""Share of the variance between users that forecasts of array means assume at least: real users' samples resemble one
-another, and a forecast that takes them as independent promises intervals that are too short."""
+"""Least share of the variance between users in forecasts of array means: a user's samples resemble one another, and a
+forecast of independent ones promises intervals that are too short."""
 
 FEW = 8
 """Most arrays for which a forecast varies the HAT's mean."""
 
 Rule = Literal["median", "argmax", "opt", "convex"] | int
-"""How the array length m_UB is chosen from public counts, or the length itself."""
+"""Choice of the array length m_UB from public counts, or the length itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,11 +134,11 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
 
 
 FEW_HATS, MANY_USERS = 4, 96
-"""Users of fewer HATs, or of HATs with more users, are put into arrays HAT by HAT: their matrices would cost more."""
+"""Fewer HATs, or HATs of more users, are laid out one by one: their matrices would cost more."""
 _ROOM = 1 << 20
-"""Entries of a matrix (HATs, most users) of such HATs."""
+"""Largest matrix (HATs, most users) of such HATs, in entries."""
 USUAL = 1 << 30
-"""Samples times steps of the grid that are far below the bounds of `check_plan_input`."""
+"""Samples times grid steps far below the bounds of `check_plan_input`."""
 
 
 class ArrayLayout(NamedTuple):

@@ -16,7 +16,7 @@ from dpops.suppression.search import Ratio
 from dpops.types import Int64s
 
 CapRule = Literal["none", "opt"] | int
-"""How m is chosen from public counts: nobody is capped, the least worst case, or m itself."""
+"""Choice of m from public counts: no cap, the least worst case, or m itself."""
 
 
 class CountCap(NamedTuple):
@@ -61,7 +61,7 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
     below = np.searchsorted(values, limits, side="right")
     samples_kept = samples[below] + limits * (counts.size - users[below])
-    # Of the capped users those with c K < m R gain weight; of the others, all if samples were dropped before.
+    # Of the capped users those with c K < m R gain weight; of the others, all if samples were dropped.
     gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // samples_kept, side="right"), below)
     moved = limits * reported * (users[gaining] - users[below]) - samples_kept * (samples[gaining] - samples[below])
     moved += (reported - samples_kept) * samples[below]
@@ -82,7 +82,7 @@ def weights(plan: Plan, counts: Int64s) -> Float64s:
 
 
 Retained = tuple[int, list[int]]
-"""The sums of one HAT over its retained samples: a denominator, and totals that are exact divided by it."""
+"""A HAT's sums over retained samples: a denominator, and totals that are exact divided by it."""
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:

@@ -44,7 +44,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
             sds = hats.prior.spread(laid.weight - counts / counts.sum(axis=1)[:, None], counts)
             columns.append((laid.length, laid.arrays, laid.moved, sds, _variances(laid, hats.prior)))
         m_ubs, arrays, moved, sds, variances = (np.concatenate(column) for column in zip(*columns, strict=True))
-        first, means = np.cumsum(arrays) - arrays, np.zeros(arrays.size)  # of each HAT's arrays, behind one another
+        first, means = np.cumsum(arrays) - arrays, np.zeros(arrays.size)  # of each HAT's arrays, concatenated
         for length, rows in groups_of(arrays):
             means[rows] = variances[first[rows, None] + np.arange(length)].mean(axis=1)
         hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, sds, hats.prior.sd * np.sqrt(means))

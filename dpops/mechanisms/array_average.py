@@ -64,7 +64,7 @@ class ArrayAverage(Mechanism):
         moved, of_hats = facts[-1].tolist(), layouts.named_facts(facts)
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(moved)}
         steps = {arrays: grid.step / (FINE * arrays) for arrays in set(facts[-2].tolist())}
-        # That of the most noise, which is refused beyond its bounds, stands for what all plans have in common.
+        # The plan of the most noise is checked against bounds, and holds what all have in common.
         like = Plan(
             mechanism=self.name,
             epsilon=epsilon,

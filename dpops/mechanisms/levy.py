@@ -105,7 +105,7 @@ def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     """Finds bins of nearest midpoint, lower on ties; the last may be shorter."""
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     regular = np.clip((means - 1) // tau, 0, last)
-    edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # of the last two midpoints: their sum
+    edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # sum of the last two midpoints
     ends = np.where((last > 0) & (2 * means > edge), last, np.minimum(regular, np.maximum(last - 1, 0)))
     return np.where(regular >= last - 1, ends, regular)
 

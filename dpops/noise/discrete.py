@@ -20,10 +20,10 @@ _MAX_NUMERATOR = 1 << 50
 _MAX_RUN = 1 << 12
 
 MOST_VARIANCE = 1 << 98
-"""Variances are below it, in squared steps: the Laplace draws behind have a scale below 2**50."""
+"""Limit of variances, in squared steps: below it, their Laplace draws have a scale below 2**50."""
 
 _Law = Callable[[Words, Sequence[Fraction], Int64s, Int64s], Int64s]
-"""Draws numbers. Takes the variances, which of them each number has, and for each the integer above its sigma."""
+"""Draws numbers from variances, the index of each number's variance, and the integer above each sigma."""
 
 
 class Noise(Words):

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from dpops.types import Int64s
 
 Entropy = Callable[[int], bytes]
-"""Gives that many random bytes. `os.urandom` everywhere but in tests and simulation."""
+"""Returns that many random bytes: `os.urandom` everywhere but in tests and simulation."""
 
 Rate = Callable[[int], tuple[Fraction, Fraction]]
 """Bounds a rate from below and above, both >= 0, by that many binary digits of its parts."""
 
 CHUNK = 1 << 15
-"""Entries that are drawn at a time: what fits into a core's cache."""
+"""Entries drawn at a time, which fit into a core's cache."""
 
 _WORD = 64
 _SURE = 2.0**-36
 _RUNS = 44
-"""The longest run of exp(-1) that a word can tell: exp(-45) is below 2**-64."""
+"""Longest run of exp(-1) that a word resolves: exp(-45) is below 2**-64."""
 _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[])
 """Independent of the calling program's decimal context, in whose range exp(-30) could be 0."""
 

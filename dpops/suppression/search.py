@@ -63,7 +63,7 @@ TOLERANCE = 1e-12
 """Relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15."""
 
 MOST_SAMPLES = 2**53
-"""Of a HAT; below, sums of counts are exact as floats."""
+"""Per HAT; below it, sums of counts are exact as floats."""
 
 
 class Factors(NamedTuple):
@@ -94,7 +94,7 @@ class RowsByHat(NamedTuple):
     vehicle: Int64s
     counts: Int64s
     begin: Int64s
-    """Where each HAT begins, and where the last ends: int64 (HATs + 1,)."""
+    """Start of each HAT, and end of the last: int64 (HATs + 1,)."""
     samples: Int64s
     retained: Int64s
 
@@ -145,7 +145,7 @@ class Search:
         self.samples = tally.samples.astype(np.float64)
         dropped = (tally.samples - tally.retained) / tally.samples
         self.state = np.stack([dropped, tally.heaviest, tally.retained])
-        """Of each HAT the dropped part of the samples, the largest count of a vehicle and the retained samples."""
+        """Per HAT: dropped part of the samples, largest count of a vehicle, retained samples."""
         self.second = second.astype(np.float64)  # largest count, 0 where there is but one vehicle
         self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data

@@ -60,7 +60,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
 
 
 DEFAULT_BINS = 65
-"""Of 1 km/h each where U is 65 km/h."""
+"""Bins of 1 km/h each where U is 65 km/h."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], denomina
 
 @cache
 def stored(shape: PlannedTree) -> Mapping[str, int]:
-    """Writes a tree and its budgets as whole numbers, for the facts of a plan."""
+    """Writes a tree and its budgets as whole numbers for a plan's facts."""
     denominator = math.lcm(*(share.denominator for share in shape.shares))
     facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": denominator}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):

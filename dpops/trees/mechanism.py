@@ -16,7 +16,7 @@ from dpops.trees.shape import MOST_BINS, node_counts
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
 OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
-"""What a tree gives, in this order: numbers, and the list last."""
+"""Outputs of a tree, in this order: numbers, and the list last."""
 
 
 class Reading(NamedTuple):

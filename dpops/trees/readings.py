@@ -224,6 +224,6 @@ def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
 
 
 def _with_ends(cdf: Float64s) -> Float64s:
-    """Adds to the function its known ends 0 and 1, float64 (rows, K + 1)."""
+    """Adds the function's known ends 0 and 1, float64 (rows, K + 1)."""
     rows = cdf.shape[0]
     return np.concatenate([np.zeros((rows, 1)), cdf, np.ones((rows, 1))], axis=1)
