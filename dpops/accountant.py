@@ -1,4 +1,4 @@
-"""The accountant: adds claims of draws and checks sums against an account's limit."""
+"""The accountant: sums of draws' claims, checked against an account's limit."""
 
 import math
 from abc import ABC, abstractmethod
@@ -62,7 +62,7 @@ class Accountant:
         return self.compose(account.claims())
 
     def largest(self, account: "Accountant") -> "Accountant":
-        """Computes the maximum of both by kind, which covers whichever one is spent."""
+        """Computes the maximum by kind, which covers either one's spending."""
         return Accountant(*map(max, self._parts(), account._parts()))
 
     def covers(self, account: "Accountant") -> bool:
@@ -95,7 +95,7 @@ def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
 
 
 class Limit(ABC):
-    """A vehicle's spending limit in a period, over all releases on an account.
+    """A vehicle's limit of spending per period on an account.
 
     >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(4)))
@@ -116,7 +116,7 @@ class Limit(ABC):
         """Writes the limit for people."""
 
     def said_in_full(self) -> str:
-        """Writes the limit for people, with its accounting where that is not zcdp."""
+        """Writes the limit for people, with its accounting if not zcdp."""
         in_mu = any(isinstance(span.limit, DeltaLimit) and span.limit.accounting == "gdp" for span in self.spans)
         return self.said() + (", accounting gdp" if in_mu else "")
 
@@ -134,7 +134,7 @@ class Limit(ABC):
 
     @abstractmethod
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Converts spending to epsilon and delta, rounded up; ClaimError where there is none."""
+        """Converts spending to epsilon and delta, rounded up. Raises ClaimError."""
 
     def told(self, spent: Accountant) -> str:
         """Writes spending for people; as claims where `shown` has no epsilon."""
@@ -188,7 +188,7 @@ class PureLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class DeltaLimit(Limit):
-    """Limit of (epsilon, delta) per vehicle and period, kept in rho or mu^2.
+    """Limit of (epsilon, delta) per period, kept in rho or mu^2.
 
     pure: the part of epsilon that is reserved for pure claims; None: they count epsilon^2 / 2 in rho. accounting: with
     "gdp" all others must be Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums that is
@@ -292,7 +292,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanLimits(Limit):
-    """Simultaneous limits of spans of consecutive days; claims in every window add up.
+    """Simultaneous limits of claims in every window of consecutive days.
 
     Composition is adaptive: a day's release is a function of its reports and of earlier releases, so the sum over a
     window bounds the change by all that one vehicle did in it.
@@ -332,18 +332,18 @@ class SpanLimits(Limit):
         return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Converts spending by the limit of the shortest span that adds it up."""
+        """Converts spending by the shortest span that adds it up."""
         able = (span.limit for span in self.by_days if span.limit.adds_up(spent))
         return next(able, self.by_days[0].limit).shown(spent)
 
     def lowers(self, limit: Limit) -> bool:
-        """Checks that every span of `limit` is kept or lowered; spans may be added."""
+        """Checks that each span of `limit` is kept or lowered."""
         limits = {span.days: span.limit for span in self.by_days}
         return all(span.days in limits and limits[span.days].lowers(span.limit) for span in limit.spans)
 
 
 def limit_of(text: str) -> Limit:
-    """Reads a limit that `str` wrote; a number alone is an epsilon. Raises ClaimError.
+    """Reads a limit that `str` wrote, or a bare epsilon. Raises ClaimError.
 
     >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").said()
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'

@@ -1,4 +1,4 @@
-"""The allocation: how a specification's budget is divided, and what its slots are debited.
+"""The allocation: division of a specification's budget, and debits of slots.
 
 No other module compares what a budget is of, or what is planned together.
 """
@@ -16,7 +16,7 @@ from dpops.types import Int64s, Per, Scope
 
 
 class PlanShare(NamedTuple):
-    """Rows that a plan keeps, most HATs of a vehicle, epsilon per HAT."""
+    """Kept rows, most HATs of a vehicle, and epsilon per HAT."""
 
     is_kept: NDArray[np.bool_]
     most_hats: int
@@ -24,7 +24,7 @@ class PlanShare(NamedTuple):
 
     @property
     def bound(self) -> Fraction:
-        """Most that a vehicle spends if every HAT draws (S2, composition: user maximum)."""
+        """Maximum spending of a vehicle if every HAT draws (S2, composition)."""
         return self.epsilon_hat * self.most_hats
 
 
@@ -50,7 +50,7 @@ class Allocation:
 
     @property
     def total(self) -> Fraction | None:
-        """A vehicle's maximum spending per period; None where it follows from its route."""
+        """Maximum spending per period; None where it follows from the route."""
         return self.epsilon if self.per == "period" else None
 
     @property
@@ -68,18 +68,18 @@ class Allocation:
         return period if self.whole_periods else (slot_s,)
 
     def plans(self, slots: int) -> int:
-        """Counts the plans that share a vehicle's spending in a period of `slots`."""
+        """Counts the plans that share a vehicle's spending in a period."""
         return 1 if self.whole_periods else slots
 
     def over_whole_periods(self) -> "Allocation":
         return replace(self, scope="period")
 
     def hat(self, most_hats: int, plans: int) -> Fraction:
-        """Computes epsilon per HAT; most_hats: of one vehicle, >= 1; plans: of the period."""
+        """Computes epsilon per HAT for plans of a period, `most_hats` >= 1."""
         return self.epsilon if self.total is None else self.total / plans / most_hats
 
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
-        """Divides what a vehicle may spend among the HATs of a plan, after suppression.
+        """Divides a vehicle's budget among a plan's HATs, after suppression.
 
         One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
         without it. Suppression happens once, at the epsilon of all HATs. Source: S2; algorithms 9.2.
@@ -100,7 +100,7 @@ class Allocation:
     def debits(
         self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction
     ) -> list[tuple[Fraction, Fraction]]:
-        """Lists each slot's maximum spending and debit; a whole period debits its first.
+        """Lists each slot's maximum spending and debit; whole periods debit the first.
 
         in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
         cap the cap's bound is debited as soon as anything is drawn.

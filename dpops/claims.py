@@ -14,7 +14,7 @@ ZERO = Fraction(0)
 
 
 class ClaimError(ValueError):
-    """Invalid claim, or none of the requested kind; the message holds public facts only.
+    """Invalid or missing claim; the message holds public facts only.
 
     >>> claim_of("sigma=1")
     Traceback (most recent call last):
@@ -70,12 +70,12 @@ class ZCDP:
 
     @classmethod
     def of_gaussian(cls, sensitivity: Fraction, variance: Fraction) -> Self:
-        """Claims (discrete) Gaussian noise of an L2 sensitivity (Canonne, Kamath, Steinke 2020, Thm. 14)."""
+        """Claims Gaussian noise of an L2 sensitivity (Canonne, Kamath, Steinke 2020, Thm. 14)."""
         return cls(sensitivity**2 / (2 * variance))
 
     @classmethod
     def within(cls, epsilon: Fraction, delta: Fraction) -> Self:
-        """Computes the largest claim that keeps (epsilon, delta), rounded down: the inverse of `approx`."""
+        """Computes the largest claim within (epsilon, delta), rounded down; inverts `approx`."""
         return cls(rho_within(epsilon, delta))
 
     def times(self, factor: Fraction) -> Self:
@@ -107,7 +107,7 @@ class GaussianDP(ZCDP):
         return cls(rho_within_gaussian(epsilon, delta))
 
     def approx(self, delta: Fraction) -> "ApproxDP":
-        """Converts exactly but for rounding, upwards. Source: Balle and Wang (2018), Theorem 8."""
+        """Converts exactly, rounding up (Balle and Wang 2018, Theorem 8)."""
         return ApproxDP(epsilon_of_gaussian(self.rho, _checked_delta(delta)), delta)
 
 
@@ -166,7 +166,7 @@ def claim_of(text: str) -> Claim:
 
 @lru_cache(maxsize=64)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Computes the largest rho that keeps (epsilon, delta), rounded down: the inverse of `ZCDP.approx`.
+    """Computes the largest rho within (epsilon, delta), rounded down; inverts `ZCDP.approx`.
 
     >>> from fractions import Fraction
     >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -215,7 +215,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
-    """Computes the least epsilon of Gaussian noise at rho and delta, rounded up."""
+    """Computes Gaussian noise's least epsilon at rho and delta, rounded up."""
     if rho == 0:
         return ZERO
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
@@ -226,7 +226,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def delta_of_gaussian(epsilon: float, mu: float) -> float:
-    """Bounds mu-Gaussian privacy's delta at epsilon >= 0 from above, to last digits.
+    """Bounds the delta of mu-Gaussian privacy at epsilon >= 0 from above.
 
     It is P(Z > a) - e^epsilon P(Z > b), with a = epsilon / mu - mu / 2 and b = a + mu. As b^2 = a^2 + 2 epsilon, that
     is the density at a times the difference of both Mills ratios, which neither overflows nor rounds away.
@@ -282,7 +282,7 @@ def _least_at(value: Callable[[float], float]) -> float:
 
 
 def _log(value: Fraction) -> float:
-    """Computes the logarithm, also below floats' range; bits of all others decide ids."""
+    """Computes the logarithm, also below floats' range; ids rest on its bits."""
     return math.log(value) if float(value) else math.log(value.numerator) - math.log(value.denominator)
 
 

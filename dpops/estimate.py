@@ -1,4 +1,4 @@
-"""Estimates of many HATs: values with intervals, noise and bias, from noisy integers."""
+"""Estimates of many HATs: values, intervals, noise and bias."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: In
 
 @lru_cache(maxsize=1 << 14)
 def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> tuple[tuple[int, int], tuple[float, ...]]:
-    """Reads shared step, noise bound, noise standard deviation, U and epsilon of equal plans."""
+    """Reads step, noise bound, noise standard deviation, U, epsilon of equal plans."""
     unit, noise = Fraction(step), Fraction(scale)
     floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
     return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

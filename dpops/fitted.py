@@ -1,4 +1,4 @@
-"""Fitted or guessed numbers that are not learned, each with origin and effect.
+"""Fitted or guessed, not learned numbers, each with origin and effect.
 
 Learning begins at most of these; others bound it, or decide when nothing is shown. `hatstream evaluate days` tells what
 a changed one does to figures, on real and made-up days. No other file of `dpops.learning` and `dpops.levels` holds such

@@ -1,4 +1,4 @@
-"""Expected spread, interval and error of discrete Laplace noise; floats, for reports only."""
+"""Expected spread, interval and error of discrete Laplace noise, for reports."""
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -48,7 +48,7 @@ class Prior(NamedTuple):
         return deviations
 
     def of_squares(self) -> "Prior":
-        """Makes the prior of squared deviations from the HAT's mean, for normal samples.
+        """Makes the prior of squared deviations from the HAT's mean.
 
         A user's offset b and residual e are independent, and the square of a normal has variance 2 sd^4: so the mean of
         a user's (b + e)^2 over c samples has 2 sd^4 (between^2 + (1 - between^2) / c).
@@ -62,7 +62,7 @@ class Prior(NamedTuple):
 
 @dataclass(frozen=True)
 class HatCounts:
-    """Counts of many HATs and their plan's parameters, from which mechanisms forecast errors.
+    """Counts and plan parameters of many HATs, for error forecasts.
 
     counts: int64 (HATs, users) for each number of users, each >= 1, descending; all columns are in this order of HATs.
     reported: int64 (HATs,), samples before a cap. remembered: shared intermediate results.
@@ -77,7 +77,7 @@ class HatCounts:
 
     @classmethod
     def of(cls, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
-        """Groups HATs by number of users; returns their indices among `hats`, int64 (HATs,)."""
+        """Groups HATs by number of users; returns their indices, int64 (HATs,)."""
         sizes = np.array([hat.counts.size for hat in hats], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
@@ -129,7 +129,7 @@ def laplace_std(scale: Fraction) -> float:
 
 @lru_cache(maxsize=4096)
 def laplace_bound(scale: Fraction, miss: float) -> int:
-    """Computes the smallest integer t with P(|noise| > t) <= miss, in steps."""
+    """Computes the least integer t with P(|noise| > t) <= miss."""
     if scale == 0:
         return 0
     rate = float(1 / scale)

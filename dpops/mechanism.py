@@ -84,7 +84,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Public parameters of one HAT's release, fixed before it and stored in the ledger.
+    """Public parameters of a HAT's release, fixed beforehand, kept in the ledger.
 
     step: units of the statistic, km/h for a mean and (km/h)^2 for a variance, that one step of the integer is worth.
     scale: of the discrete Laplace noise, in steps, at its largest. upper: largest value, in units: U, or U^2 / 4.
@@ -141,7 +141,7 @@ class Plan:
         return laplace_bound(self.scale, miss) * number(self.step) + self.bias_bound + self.rounding
 
     def error(self) -> float:
-        """Forecasts the mean absolute error when the bias is at its worst, in units."""
+        """Forecasts the mean absolute error at worst bias, in units."""
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
 
     def document(self) -> dict[str, Any]:
@@ -246,7 +246,7 @@ class Mechanism(Protocol):
         return [cls()]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """Plans one HAT from public counts; mechanisms define this or `plans`. Raises PlanError."""
+        """Plans one HAT from public counts, unless `plans` does. Raises PlanError."""
         return self.plans([hat], grid, epsilon)[0]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
@@ -254,13 +254,13 @@ class Mechanism(Protocol):
         return [self.plan(hat, grid, epsilon) for hat in hats]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors in units, float64 (HATs,), from counts, U, epsilon and prior alone."""
+        """Forecasts errors in units, float64 (HATs,), from public facts alone."""
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
         """Releases each HAT's noisy integers; all noise is drawn in vectors."""
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
-        """Plans and releases many HATs at once; overridden where that needs no plans."""
+        """Plans and releases many HATs at once; overridden to skip plans."""
         totals = list(hats)
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
@@ -306,14 +306,14 @@ P = TypeVar("P", bound=Plan)
 
 
 def full_plan(plan: Plan, kind: type[P]) -> P:
-    """Checks that a plan has its unstored fields. Raises TypeError for a read-back plan."""
+    """Checks that a plan has unstored fields. Raises TypeError."""
     if not isinstance(plan, kind):
         raise TypeError("this needs the plan it made, not one read back")
     return plan
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:
-    """Adds discrete Laplace noise of its scale to each integer; sums are Python integers."""
+    """Adds discrete Laplace noise to integers; sums are Python integers."""
     drawn = noise.laplace(scales)
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
 
@@ -324,7 +324,7 @@ def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: "Noise") -> list
 
 
 class Stacked(NamedTuple):
-    """Users of many HATs concatenated, checked against plans; `start`: first of each HAT."""
+    """Concatenated users of many HATs, checked against plans; `start`: first ones."""
 
     counts: Int64s
     sums: Int64s
@@ -332,7 +332,7 @@ class Stacked(NamedTuple):
 
 
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
-    """Concatenates totals. Raises ValueError for totals that do not fit their plans' facts."""
+    """Concatenates totals. Raises ValueError unless they fit their plans' facts."""
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
     users, samples, heaviest, upper = (

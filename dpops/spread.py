@@ -32,7 +32,7 @@ class VehicleSpread:
         return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
 
     def of_reports(self, vehicles: Float64s, kmh: Float64s, precisions: Float64s) -> Float64s:
-        """Computes the posterior variance of the mean of reports, given precisions of vehicles.
+        """Computes posterior variances of means of reports, given vehicles' precisions.
 
         Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent
         of the mean of vehicles, so no release informs it.

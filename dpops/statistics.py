@@ -20,7 +20,7 @@ VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
 
 
 class Column(Protocol):
-    """Additive sum over a vehicle's samples in a HAT, with a unique name."""
+    """Additive, uniquely named sum over a vehicle's samples in a HAT."""
 
     @property
     def name(self) -> str: ...
@@ -59,7 +59,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Samples per class of values; an edge, in steps, is in the class above."""
+    """Samples per class of values; an edge belongs to the upper class."""
 
     edges: tuple[int, ...]
     name: str = "classes"
@@ -87,7 +87,7 @@ def moments(*sums: PowerSum) -> Needs:
 
 
 def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
-    """Lists the needs of a histogram statistic; its mechanisms have an option `bins`."""
+    """Lists the needs of histograms; mechanisms have an option `bins`."""
     bins = getattr(mechanism, "bins", None)
     if not isinstance(bins, int):
         raise TypeError(f"{mechanism.name} does not say how many bins it needs")
@@ -131,12 +131,12 @@ class Statistic:
 
     @property
     def unit(self) -> str:
-        """Unit of the value, with the measured value's to be filled in."""
+        """Unit of the statistic's value; `{}` stands for the measured value's."""
         return self.outputs[0].unit
 
     @property
     def plan_unit(self) -> str:
-        """Unit of plans and forecasts, with the measured value's to be filled in."""
+        """Unit of plans and forecasts; `{}` stands for the measured value's."""
         return self.forecast_unit or self.unit
 
     @property
@@ -229,7 +229,7 @@ def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
 
 
 def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Column, ...]:
-    """Lists needed columns by name. Raises ValueError where two of one name differ."""
+    """Lists needed columns by name. Raises ValueError on conflicts."""
     columns: dict[str, Column] = {}
     for statistic in requested:
         for column in statistic.columns(grid).values():

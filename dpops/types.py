@@ -39,7 +39,7 @@ class CountsKnown(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Public integer grid of a bounded quantity: 0, 1, .., upper_steps, in `step` units.
+    """Public integer grid 0, 1, .., upper_steps of a bounded quantity.
 
     >>> Grid(step=Fraction(1, 100), upper_steps=6_500).upper
     Fraction(65, 1)
@@ -58,7 +58,7 @@ class Grid:
 
 @lru_cache(maxsize=4096)
 def fraction(text: str) -> Fraction:
-    """Reads a rational number, cached: the plans of a release share a few."""
+    """Reads a rational number, cached: plans share a few."""
     return Fraction(text)
 
 

@@ -30,7 +30,7 @@ class Learned:
         return self._field(DayValues(hours=hours), self.fit.coming)
 
     def estimate(self, back: int = 0) -> Field:
-        """Estimates the last day, or `back` days earlier. Raises ValueError outside recent days."""
+        """Estimates a recent day, `back` before the last. Raises ValueError otherwise."""
         recent = len(self.state.recent)
         if not 0 <= back < recent:
             raise ValueError(f"of {recent} recent days, none is {back} before the last: there is no estimate")
@@ -106,7 +106,7 @@ def _with_single_hats(
     one_weight: float,
     spread: VehicleSpread,
 ) -> _SingleHats:
-    """Updates weights and means by releases of single HATs: a scalar Kalman step."""
+    """Updates weights and means by single HATs' releases: scalar Kalman steps."""
     precisions = np.zeros(values.shape)
     deviations = spread.of(weights / one_weight, values)
     for stage in day.looks:
@@ -135,7 +135,7 @@ def learned(state: State) -> Learned:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Posterior of the current day; leans: variance share removed by its slots, (cells, slots)."""
+    """Posterior of the current day; leans: variance share removed by its slots."""
 
     field: Field
     leans: Float64s
@@ -163,7 +163,7 @@ def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Li
 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
-    """Leaves a day's weight open, as live slots clip vehicles less than days."""
+    """Leaves a day's weight open: live slots clip vehicles less."""
     cells, slots = (np.zeros(size, np.int64) for size in centre.shape)
     vehicles = np.array([[state.facts.vehicles]])
     level = LevelValues(
@@ -177,7 +177,7 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 
 def _of_the_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
-    """Lays a slot's values on the day, with infinite variance in other slots."""
+    """Lays a slot's values on the day, without information elsewhere."""
     centre = np.repeat(values.centre, hours.size, axis=1)
     levels = tuple(_level_of_the_day(hours, slot, level) for level in values.levels)
     return StageValues(centre=centre, levels=levels)

@@ -78,7 +78,7 @@ def speed_layout(design: Design) -> EffectLayout:
 
 
 def _cells(design: Design, precision: float) -> Block:
-    """Lists effects of cells; small ones differ from their neighbours as streets do."""
+    """Lists effects of cells; small ones differ more from neighbours."""
     return Block(
         name="cell",
         cell_keys=np.arange(design.cells),

@@ -1,4 +1,4 @@
-"""Speed classes: posterior of each cell's usual distribution, and quantiles at a given mean.
+"""Speed classes: posterior of cells' distributions, and quantiles at given means.
 
 The logarithm of a cell's weight in a class is normal around the city's, which is learned from all cells. Cells differ
 in weight, by a tilt (e to a multiple of the speed, which changes the mean), in standing, and smoothly otherwise. The
@@ -195,7 +195,7 @@ def _shares(logs: Float64s) -> Float64s:
 
 
 def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
-    """Tilts each cell's distribution to these means, km/h, (cells, times): shares, (cells, times, classes).
+    """Tilts distributions to means (cells, times), km/h: shares (cells, times, classes).
 
     The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean.
     """
@@ -228,7 +228,7 @@ def quantiles(
 
 
 def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], level: float) -> Quantiles:
-    """Finds where a curve reaches a level, with interval; 0 where vehicles stand.
+    """Finds a curve's level crossing with interval; 0 where vehicles stand.
 
     around: highest and lowest possible curve. A speed's place in its class is unknown whatever the curve is: the
     squares of both errors add up. Faster speeds count as the upper bound, so intervals around a value in the last class
@@ -247,7 +247,7 @@ def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], l
 
 
 class ExpectedCell(NamedTuple):
-    """Expected cell: weights by class, variances of usual and daily means, independent visits."""
+    """Expected cell: class weights, variances of means, independent visits."""
 
     weights: Float64s
     usual: float
@@ -258,7 +258,7 @@ class ExpectedCell(NamedTuple):
 def expected_error(
     edges: Float64s, cell: ExpectedCell, precisions: Float64s, level: float, like: tuple[Float64s, int] | None
 ) -> float:
-    """Forecasts the error of a cell's daily percentile, km/h, after days of `precisions`.
+    """Forecasts a daily percentile's error, km/h, after days of `precisions`.
 
     like: weights of a typical cell, and the number of cells that inform the city; None if it is known.
     """
@@ -292,7 +292,7 @@ def _inverted(matrices: Float64s) -> Float64s:
 
 
 def _below(shares: Float64s) -> Float64s:
-    """Sums the shares below each edge, (.., classes + 1), from 0 to 1."""
+    """Sums shares below each edge, (.., classes + 1)."""
     result: Float64s = np.concatenate([np.zeros((*shares.shape[:-1], 1)), np.cumsum(shares, axis=-1)], axis=-1)
     return np.minimum(result, 1.0)
 
@@ -300,7 +300,7 @@ def _below(shares: Float64s) -> Float64s:
 def _variances(
     belief: ClassBelief, shares: Float64s, below: Float64s, mean_variances: Float64s, independent: Float64s
 ) -> Float64s:
-    """Computes the variances of the shares below each edge, (cells, times, classes + 1).
+    """Computes variances of shares below each edge, (cells, times, classes + 1).
 
     Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits.
     """
@@ -319,7 +319,7 @@ def _variances(
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
-    """Finds where a rising piecewise linear curve reaches a level, and its class."""
+    """Finds where a rising curve reaches a level, and its class."""
     index = np.sum(below[..., 1:-1] < level, axis=-1)
     start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)

@@ -93,7 +93,7 @@ def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
 
 
 def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
-    """Sums HATs' nodes over groups, (.., NODES), as numbers of vehicles rise together."""
+    """Sums HATs' nodes over groups, (.., NODES): vehicle numbers rise together."""
     factor = 1.0 if share is None else share**2
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
@@ -129,7 +129,7 @@ def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float6
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
-    """Estimates how many HATs of a group one vehicle visits, by the profile.
+    """Estimates a vehicle's HATs in a group, by the profile.
 
     In a group of one hour these are the hour's HATs, in a cell's day the cell's.
     """

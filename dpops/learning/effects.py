@@ -18,7 +18,7 @@ Strengths = Mapping[str, Float64s]
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Effects of one kind; a HAT's has keys of its cell and hour.
+    """Effects of one kind, keyed by a HAT's cell and hour.
 
     Attributes:
         cell_keys: int64 (cells,).
@@ -63,7 +63,7 @@ class Block:
         return np.asarray(values)
 
     def of_hats(self, effects: Float64s, hours: Int64s) -> Float64s:
-        """Gives each HAT its effect, (cells, slots), or (cells, 1) where slots are alike."""
+        """Gives each HAT its effect, (cells, slots) or (cells, 1)."""
         table = effects.reshape(-1, self.slots)[self.cell_keys]
         return table if self.slots == 1 else table[:, self.slot_keys(hours)]
 
@@ -128,7 +128,7 @@ class EffectRows:
 
 
 class EffectPrior(NamedTuple):
-    """Prior precision, sparse (local, local) and dense (border, border); border precision times mean."""
+    """Prior precision of local and border effects; precision times border mean."""
 
     local: sparse.csc_matrix
     border: Float64s
@@ -219,7 +219,7 @@ class EffectLayout:
     def hats(
         self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
     ) -> Float64s:
-        """Sums each HAT's effects, (cells, slots); None for a day without daily effects."""
+        """Sums each HAT's effects, (cells, slots); day None: no daily effects."""
         of_slots = np.zeros(hours.size)
         total: Float64s | float = 0.0
         for block in self.blocks:
@@ -236,7 +236,7 @@ class EffectLayout:
         return np.asarray(total + of_slots)
 
     def incidence(self, hours: Sequence[Int64s | None]) -> sparse.csr_matrix:
-        """Builds border effects of hours, (days x HABITS, border); None skips a day."""
+        """Builds border effects of days' hours, (days x HABITS, border)."""
         entries = [(np.zeros(0, np.int64),) * 2]
         for day, of_day in enumerate(hours):
             slots = np.unique(of_day) if of_day is not None else np.zeros(0, np.int64)

@@ -144,7 +144,7 @@ _FEWER = 2
 
 
 class HalfWidths(NamedTuple):
-    """Half widths of 95 % intervals, km/h, and whether vehicle numbers are reliable."""
+    """Half widths of 95 % intervals, km/h, and reliability of vehicle numbers."""
 
     kmh: Float64s
     reliable: NDArray[np.bool_]
@@ -153,7 +153,7 @@ class HalfWidths(NamedTuple):
 def hat_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> HalfWidths:
-    """Computes half widths of a HAT, for each number of vehicles in it.
+    """Computes a HAT's half widths by number of vehicles.
 
     At most upper_kmh / 2, where nothing is known. They come from the noise of the HAT's model, and its residual
     variance at a cautious number of vehicles (docs/released.md, "Intervals"). days: number of equal days, whose noise
@@ -213,7 +213,7 @@ def weight_noise(stage: Stage, share: Fraction) -> float:
 
 
 def _noise(stage: Stage, part: Fraction) -> float:
-    """Computes the noise standard deviation at a part of the stage's share, norm 1."""
+    """Computes noise standard deviation at a part of the stage's share."""
     share = float(stage.share * part)
     if stage.kind == "gaussian":
         return math.sqrt(float(stage.spread) / share) / UNIT
@@ -221,7 +221,7 @@ def _noise(stage: Stage, part: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
-    """Forecasts a group's weight, for each number of vehicles in one cell's HATs.
+    """Forecasts a group's weight by number of vehicles in a cell's HATs.
 
     Its other cells have the average number.
     """

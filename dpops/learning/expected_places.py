@@ -1,4 +1,4 @@
-"""Expected accuracy of a map of places by released day, from public numbers.
+"""Expected accuracy of maps of places by day, from public numbers.
 
 Rough: only releases and timetables show how places of a city, and their traffic, differ.
 """
@@ -93,7 +93,7 @@ def _left(prior_variance: float, noise: tuple[Float64s, Float64s], deviations: F
 
 @cache
 def _popular(crowding: float) -> Float64s:
-    """Computes relative busyness of places, in equally large classes of a lognormal law."""
+    """Computes relative busyness of places by equal classes of a lognormal law."""
     normal = NormalDist()
     z = np.array([normal.inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
     raw = np.exp(crowding * z)

@@ -1,4 +1,4 @@
-"""Posterior of a day's HATs or groups, its intervals, and its published numbers."""
+"""Posterior of a day's HATs or groups, intervals, and published numbers."""
 
 import math
 from collections.abc import Mapping
@@ -121,7 +121,7 @@ def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) 
 
 
 def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
-    """Finds half widths that hold a share of a normal mixture, (.., NODES)."""
+    """Finds half widths of normal mixtures, (.., NODES), that hold a share."""
     sds = np.sqrt(variances)
     # The share grows ever more slowly with the width, so Newton's steps from below never overshoot.
     width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
@@ -141,7 +141,7 @@ LEAST_VEHICLES = 4.0
 
 
 class Status(IntEnum):
-    """Status of a published value; PARENT: unreliable, with a reliable coarser value beside it."""
+    """Status of a published value; PARENT has a reliable coarser value."""
 
     OK = 0
     UNRELIABLE = 1
@@ -155,7 +155,7 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
-    """Estimates numbers of vehicles with 95 % intervals, (3, ..), and their status.
+    """Estimates vehicle numbers with 95 % intervals, (3, ..), and their status.
 
     Args:
         field: of the day.

@@ -1,4 +1,4 @@
-"""Fits of both latent fields to a state; updates by days, folding older ones."""
+"""Fits of both latent fields to a state, and updates by days."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -47,7 +47,7 @@ class RoughFields(NamedTuple):
 
 
 def rough_fields(state: State) -> RoughFields:
-    """Fits weights to their sums, then speeds to theirs; without days, an empty one."""
+    """Fits weights, then speeds, each to their sums."""
     days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)
     vehicles, is_counted = _typical_vehicles(state, days)
     numbers = [_number(day, vehicles) for day in days]
@@ -111,7 +111,7 @@ def _speed_sums(days: Sequence[DayValues]) -> Iterator[SpeedSums]:
 
 
 def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[WeightSums]:
-    """Reads sums of speeds as sums of weights, given the speeds: one variational step."""
+    """Reads sums of speeds as sums of weights: one variational step."""
     result, variances = [], dict[int, Float64s]()
     for item in sums:
         if item.groups.shape[0] < 2:
@@ -130,7 +130,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[
 
 
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, bool]:
-    """Estimates a typical day's vehicles from declared and counted numbers, and whether counted."""
+    """Estimates a typical day's vehicles, and whether any were counted."""
     declared = state.facts.vehicles
     precision = (fitted.FLEET_SD * declared) ** -2
     total = precision * declared
@@ -142,7 +142,7 @@ def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, b
 
 
 def _released_total(day: DayValues) -> float | None:
-    """Reads a day's weight from its most precise level; None if mostly noise."""
+    """Reads a day's weight from its most precise level, unless mostly noise."""
     sums = [
         (float(level.weight_variances.sum()), float(level.weights.sum()))
         for level in day.levels
@@ -162,7 +162,7 @@ def _number(day: DayValues, vehicles: float) -> VehicleNumber:
 
 
 def taken_in(state: State, day: DayValues) -> State:
-    """Adds a day to the state; folds older days when enough are kept."""
+    """Adds a day to the state, and folds older ones."""
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
@@ -193,7 +193,7 @@ def _aged(day: DayValues) -> DayValues:
 
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
-    """Folds days of equal hours into their mean, each level weighted by its precision.
+    """Folds days of equal hours into their precision-weighted mean.
 
     days: each with the weights of its HATs, by which sums are brought to a common centre.
     """

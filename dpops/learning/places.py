@@ -1,4 +1,4 @@
-"""Places: posterior of each one's usual mean around its cell's, at linear cost.
+"""Places: posterior of usual means around cells', at linear cost.
 
 Places are independent around their cells: neither smoothness between neighbours nor effects of groups gain anything.
 A place's weight and mean are learned together, on a grid of weights; how weights are spread is learned from all.
@@ -33,7 +33,7 @@ _NEAR = np.linspace(-4, 4, RATIOS.size)
 
 
 class PlaceDay(NamedTuple):
-    """A day's noisy sums, float64 (places,): weights, and weights times km/h around the centres.
+    """A day's noisy sums, (places,): weights, and weighted speeds around centres.
 
     weight_variance, speed_variance: of the noise. day_weight: relative to a usual day. is_laplace: else it is Gaussian.
     """
@@ -213,7 +213,7 @@ def _chunks(places: int) -> list[slice]:
 
 
 def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> Traffic:
-    """Learns powers of cells' traffic and places' sizes, and the spread around them.
+    """Learns powers of cells' traffic and places' sizes, and the spread.
 
     By the likelihood of all released weights. LAWS count by their likelihood, none is chosen, so that what releases
     leave open stays open, and places that look busy are not believed to be.
@@ -281,7 +281,7 @@ def _weight_grid(
 
 
 def _laws() -> Iterator[Float64s]:
-    """Tabulates laws of mean 1: unvisited places, and a lognormal law of others."""
+    """Tabulates laws of mean 1: unvisited places, lognormal others."""
     for part in np.linspace(0, fitted.MOST_UNVISITED, 7):
         ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
         for sd in np.geomspace(*fitted.PLACE_TRAFFIC_SDS, 9):
@@ -290,7 +290,7 @@ def _laws() -> Iterator[Float64s]:
 
 
 def _anchored(counts: Float64s) -> Float64s:
-    """Finds the likeliest probabilities of RATIOS with mean 1, given counts of sum 1."""
+    """Finds the likeliest probabilities of RATIOS with mean 1, by counts."""
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""Posterior of a latent Gaussian field: sparse local effects, dense border, REML strengths.
+"""Gaussian posterior of a latent field: sparse local effects, dense border, REML.
 
 Sources: Rue and Held (2005), chapters 2 and 4; Papandreou and Yuille (2010) for posterior samples by perturbation;
 Wood and Fasiolo (2017), equation 5, for the Fellner-Schall step.
@@ -127,14 +127,14 @@ class Posterior:
         return self._with_border(self._factor.solve(shift.local), shift.border)
 
     def _with_border(self, local: Float64s, border: Float64s) -> Effects:
-        """Solves for all effects, given what local ones would be without the border."""
+        """Solves for all effects, from local ones without the border."""
         pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))
         pulled = self._coefficients.T @ (self._pulls.T @ local)
         at_border = self._schur @ (np.concatenate([border, pad]) - pulled)
         return Effects(local - self._solved_pulls @ (self._coefficients @ at_border), at_border[: self._border])
 
     def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> None:
-        """Draws samples by perturbation. conditional: of local effects, given those of the border."""
+        """Draws samples by perturbation; `conditional`: local ones given the border."""
         noise = np.random.default_rng(1).normal(size=(narrow.local.shape[0] + wide.local.shape[0], columns))
         of_narrow, of_wide = noise[: narrow.local.shape[0]], noise[narrow.local.shape[0] :]
         drawn, shift = self.layout.prior_draws(self.strengths, self.days, columns), narrow.adjoint(of_narrow)
@@ -193,7 +193,7 @@ class Posterior:
         return variances
 
     def _terms(self, day: int) -> "_CellTerms":
-        """Computes variance terms of slot-constant local effects, cached for days that share them."""
+        """Computes variance terms of slot-constant local effects, cached by day."""
         local = self.layout.local
         key = day if any(block.is_daily for block in local) else 0
         if key not in self._memory:
@@ -206,7 +206,7 @@ class Posterior:
         return self._memory[key]
 
     def _of_cells(self, table: Float64s, block: Block, day: int) -> Float64s:
-        """Gives each cell its row of a table of local effects, (cells, columns)."""
+        """Gives cells their rows of a table of local effects."""
         return table[self.layout.span(block, day)][block.cell_keys]
 
     def stronger(self, effects: Effects | None = None) -> dict[str, Float64s]:
@@ -254,12 +254,12 @@ def _directions(first: sparse.csr_matrix, second: sparse.csr_matrix) -> tuple[Fl
 
 
 def _root(covariance: Float64s) -> Float64s:
-    """Computes a root of a covariance, whose mean of squares is the variance."""
+    """Computes a covariance's root whose mean of squares is the variance."""
     stable = (covariance + covariance.T) / 2 + 1e-12 * np.diag(np.diag(covariance))
     return np.asarray(np.sqrt(len(covariance)) * np.linalg.cholesky(stable))
 
 
 def _factored(precision: sparse.spmatrix) -> SuperLU:
-    """Factors a symmetric positive definite sparse matrix, in an order of minimal degree."""
+    """Factors a sparse positive definite matrix in minimal degree order."""
     options = {"SymmetricMode": True}
     return splu(precision.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)

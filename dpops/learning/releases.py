@@ -88,7 +88,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelValues:
-    """Noisy sums of a level, (cell groups, slot groups): weights, and weighted speeds.
+    """Noisy sums of a level per group: weights, and weighted speeds.
 
     Noise variances are one number, or one per group; infinite where there is no sum.
     """

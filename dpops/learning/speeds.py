@@ -87,7 +87,7 @@ class SpeedField:
         self.values.append(np.full((self.layout.blocks[0].cell_keys.size, coming.hours.size), fitted.CITY_KMH[0]))
 
     def fit(self, sums: Sequence[SpeedSums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
-        """Solves the field, then updates strengths, vehicles' variances and doubts of days' weights.
+        """Solves the field, then updates strengths, variances and doubts of weights.
 
         is_last: whether covariances of HATs are needed.
         """
@@ -118,7 +118,7 @@ class SpeedField:
 
     @property
     def cautious_spread(self) -> VehicleSpread:
-        """Spread for intervals: a multiple of the learned one, which sums barely inform."""
+        """Multiple of the learned spread for intervals, as sums barely inform it."""
         return VehicleSpread(fitted.VEHICLE_FACTOR * self.spread.vehicle, fitted.FLOOR_FACTOR * self.spread.floor)
 
     def _doubts(self, doubts: Float64s) -> Float64s:

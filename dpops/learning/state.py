@@ -1,4 +1,4 @@
-"""State of learning from an account's releases, its arrays, and public fleet facts."""
+"""State of learning, its arrays, and public facts of a fleet."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace

@@ -1,4 +1,4 @@
-"""The field of log weights, fitted to noisy weights and weights from speeds."""
+"""The field of log weights, fitted to sums of weights and speeds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -101,14 +101,14 @@ class WeightField:
         return np.where(day.hours % HOURS < fitted.NIGHT_ENDS, fitted.NIGHT, 0.0)
 
     def weights(self, effects: Effects) -> list[Float64s]:
-        """Computes expected weights of HATs, (cells, slots) of each day: means of lognormal laws."""
+        """Computes expected weights of each day's HATs, (cells, slots): lognormal means."""
         return [
             self._expected(effects, day, index, variances)
             for index, (day, variances) in enumerate(zip(self.days, self.variances, strict=True))
         ]
 
     def of_day(self, day: DayValues, index: int) -> tuple[Float64s, Float64s]:
-        """Computes expected weights of a day's HATs, and variances of their logarithms, (cells, slots)."""
+        """Computes a day's expected weights and variances of logarithms, (cells, slots)."""
         variances = np.minimum(self.posterior.variances_of_hats(day.hours, index), MAX_LOG_VARIANCE)
         return self._expected(self.effects, day, index, variances), variances
 
@@ -190,7 +190,7 @@ class WeightField:
         return ordered
 
     def _step(self, sums: Sequence[WeightSums], data: LinearData) -> float:
-        """Takes a step, halved while the cost rises; returns the largest log change."""
+        """Takes a step, halved while cost rises; returns the largest change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         largest = max(
             float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)

@@ -1,4 +1,4 @@
-"""Bounded integer vectors of vehicle-days, their noisy sums, and values read from these.
+"""Bounded integer vectors of vehicle-days, noisy sums, and their values.
 
 Vectors are a function of their vehicle's rows, the plan and recorded centres. Only + - * / and square roots of single
 numbers, integers, and sums in the order of a vehicle's rows are used: they are rounded alike wherever other vehicles
@@ -32,7 +32,7 @@ _MOST_COUNT = 1 << 40
 
 
 class Rows(NamedTuple):
-    """Counts of vehicles in HATs, int64 (entries,) each, ascending by (vehicle, cell, slot).
+    """Vehicles' counts in HATs, int64 (entries,), ascending by (vehicle, cell, slot).
 
     cell, slot: indices into the plan's HATs. reports: >= 1. total: sum of clipped speeds, in steps of the speed grid.
     """
@@ -149,7 +149,7 @@ def residuals(rows: Rows, stage: Stage) -> Float64s:
 def _integers(
     touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
-    """Clips, weights by level and share, and truncates towards zero, which only shrinks."""
+    """Clips, weights by level and share, and truncates towards zero."""
     start, parts = 0, []
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)

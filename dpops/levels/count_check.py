@@ -29,7 +29,7 @@ _NORMAL = NormalDist()
 
 
 def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
-    """Makes the smallest stage that detects an empty day; None for small fleets.
+    """Makes the smallest stage that detects an empty day, or None.
 
     like: a stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has.
     """
@@ -56,7 +56,7 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
 
 
 def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
-    """Makes a stage of counts per key and slot, with the full budget.
+    """Makes a stage of counts per key and slot, at full budget.
 
     bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
     counts reports, 0 vehicles.

@@ -1,4 +1,4 @@
-"""Default stages of a day, chosen from public facts and earlier releases only."""
+"""Default stages of a day, from public facts and earlier releases only."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ _LEARNING_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Public, rough numbers of groups a vehicle touches daily; `reports` are per HAT."""
+    """Public, rough numbers of groups per vehicle-day, and reports per HAT."""
 
     hats: int = 70
     cells: int = 12
@@ -102,7 +102,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
-    """Makes the default stages of a total epsilon, or rho for Gaussian noise."""
+    """Makes the default stages of a total epsilon, or Gaussian rho."""
     spread = spread_of(kind, epsilon if rho is None else rho)
     # By the total; source: docs/released.md, "Which levels".
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
@@ -151,7 +151,7 @@ def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes a typical vehicle-day's norm of reports; None if the profile lacks them."""
+    """Computes a typical vehicle-day's norm, or None without reports in its profile."""
     profile = fleet.profile
     if profile.reports is None:
         return None
@@ -164,7 +164,7 @@ def _own_weight(stage: Stage, fleet: Fleet) -> float:
 
 
 def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
-    """Lets a vehicle-day that reports less weigh less, where the profile has reports.
+    """Weighs a vehicle-day by its reports, where the profile has them.
 
     With equal weights short visits would decide means. Weights by reports lower the total, so noise decides the norm.
     """
@@ -184,7 +184,7 @@ def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
 
 
 def standing(profile: Profile) -> float:
-    """Computes a typical vehicle-day's weight relative to a standing one's, at least 1."""
+    """Computes a typical vehicle-day's weight over a standing one's, at least 1."""
     hours = profile.hours
     still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
     return max(_weight(COARSE["gaussian"], profile) / _weight(COARSE["gaussian"], still), 1.0)
@@ -195,7 +195,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
 
 
 def kept_more(bound_kmh: Fraction) -> float:
-    """Computes a bound's retained weight relative to the usual bound's, at least 1.
+    """Computes a bound's retained weight over the usual one's, at least 1.
 
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.
     """

@@ -44,7 +44,7 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates an unclipped HAT's weight in a live slot, times a day's HATs."""
+    """Estimates a HAT's unclipped weight in a live slot, times daily HATs."""
     hats = max(profile.hats / profile.hours, 1.0)
     if stage.kind == "laplace":
         return profile.hats / hats

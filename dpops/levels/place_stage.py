@@ -1,4 +1,4 @@
-"""A day's last stage: vectors over places' whole days, under a separate norm.
+"""A day's last stage: vectors over places' days, under a separate norm.
 
 Source: docs/released.md. In one norm with levels of hours, these would take most of it.
 """

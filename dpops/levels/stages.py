@@ -1,4 +1,4 @@
-"""Levels, which group a day's HATs, and stages, public plans of one release."""
+"""Levels, which group HATs, and stages, public plans of one release."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ BLOCK_H = 4
 
 @dataclass(frozen=True, kw_only=True)
 class PublicHats:
-    """Public HATs of a day: every cell in every service slot, from 0.
+    """Public HATs of a day: every cell in every service slot.
 
     parents, grandparents: coarser cell of each cell. hours: local hour in which each slot begins; with a clock change
     one may come twice, or not at all. are_small: cells of about 1 km^2 or less, whose neighbours differ as streets do.
@@ -195,7 +195,7 @@ class Differences:
 
 @dataclass(frozen=True, kw_only=True)
 class StageHats:
-    """The HATs that a stage looks at, and the centres of their speeds.
+    """HATs of a stage, and centres of their speeds.
 
     of_cells: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: newest entry behind the
     centres. differences: of places from their cells, where the HATs lie in places.
@@ -290,7 +290,7 @@ class Stage:
 
     @property
     def laid(self) -> StageHats:
-        """HATs that the stage is laid on. Raises ValueError if there are none."""
+        """The stage's HATs. Raises ValueError if there are none."""
         if self.around is None:
             raise ValueError("the stage is not laid on the HATs of a day yet")
         return self.around
@@ -339,7 +339,7 @@ def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> Pur
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
-    """Appends a stage with this part of all shares; others keep the remainder."""
+    """Appends a stage with a part of all shares, scaling others."""
     total = sum((stage.share for stage in stages), Fraction(0))
     return (*scaled(stages, 1 - share), replace(last, share=share * total))
 
@@ -350,7 +350,7 @@ def scaled(stages: Iterable[Stage], part: Fraction) -> tuple[Stage, ...]:
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:
-    """Rounds speeds to centres within [lowest, highest] km/h; non-finite ones become the first centre."""
+    """Rounds speeds to centres within [lowest, highest] km/h, non-finite to the first."""
     steps = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
     cut = np.clip(np.rint(steps / float(CENTRE_STEP_KMH)), float(lowest * 100), float(highest * 100))
     return cut.astype(np.int64)

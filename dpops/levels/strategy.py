@@ -45,7 +45,7 @@ in some cities what it loses in others."""
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Recipe with expected root mean squared errors of first and later days, km/h."""
+    """Recipe with expected root mean squared errors by day, km/h."""
 
     recipe: Recipe
     first_kmh: float
@@ -68,7 +68,7 @@ EVERYTHING = Free()
 
 
 def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
-    """Ranks recipes, best first, from public numbers; `table` fixes what is not free.
+    """Ranks recipes, best first; `table` fixes what is not free.
 
     The one with default bounds and levels goes before those that are not better by LEAST_GAIN.
     """
@@ -137,7 +137,7 @@ def left_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
 
 
 def told_by(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
-    """Computes the precisions that one release adds to each part and to HATs themselves."""
+    """Computes precisions that a release adds to components and to HATs."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
@@ -161,7 +161,7 @@ def squared_error(
     busy: float,
     own: float,
 ) -> float:
-    """Forecasts the squared error of a HAT, (km/h)^2: parts, clipping, own variance around these."""
+    """Forecasts a HAT's squared error, (km/h)^2, from components, clipping and residuals."""
     vehicles = bounds.usual_vehicles * busy
     single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
     norm = _norm(stage, bounds, centres)
@@ -178,7 +178,7 @@ def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
 
 
 def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
-    """Computes the norm of a vehicle's residual speeds, km/h; deviations average in groups."""
+    """Computes the norm of a vehicle's residual speeds, km/h."""
     hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
     if stage.kind == "laplace":
         in_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
@@ -189,7 +189,7 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Computes the noise of a level's usual mean group, per km/h of the bound."""
+    """Computes a level's mean group noise per km/h of the bound."""
     groups = _groups(_OF[name], bounds.hats)
     part = float(stage.share * share * stage.alpha)
     if stage.kind == "laplace":
@@ -207,7 +207,7 @@ def _groups(part: Part, hats: PublicHats) -> int:
 
 
 def busyness() -> list[tuple[float, float]]:
-    """Lists relative busyness and share of reports of equally large classes of cells."""
+    """Lists relative busyness and report shares of equal classes of cells."""
     law, nodes = NormalDist(), 5
     raw = [math.exp(fitted.BUSIER * law.inv_cdf((node + 0.5) / nodes)) for node in range(nodes)]
     mean = sum(raw) / nodes

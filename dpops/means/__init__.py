@@ -1,1 +1,1 @@
-"""Shared parts of mean mechanisms: contribution bounds, grouping into arrays, capping, private quantiles."""
+"""Shared parts of mean mechanisms: bounds, grouping, capping, private quantiles."""

@@ -1,4 +1,4 @@
-"""Arrays (pseudo-users) of m_UB slots: layouts, plans and means, for many HATs at once."""
+"""Arrays (pseudo-users) of m_UB slots: layouts, plans and means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class ArrayPlan(Plan):
 
 
 class Arrays(NamedTuple):
-    """Grouping of one HAT; `moved`: sensitivity of the sum of means, in fine steps."""
+    """Grouping of one HAT; `moved`: sensitivity in fine steps."""
 
     m_ub: int
     grouping: Grouping
@@ -64,7 +64,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
 ) -> list[ArrayPlan]:
-    """Plans the sum of array means; `of_noise` is the noise's part of epsilon."""
+    """Plans the sum of array means; `of_noise`: the noise's epsilon."""
     steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
     scales = {moved: moved / of_noise for moved in {laid.moved for laid in arrays}}
     return [
@@ -85,7 +85,7 @@ def array_plans(
 
 
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Chooses m_UB per HAT, at most its largest count; counts: (HATs, users), non-increasing."""
+    """Chooses m_UB per HAT from non-increasing counts, int64 (HATs, users)."""
     match m_ub:
         case "median":
             return median(counts)
@@ -115,7 +115,7 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """Averages arrays of user means, floored to fine steps; TypeError for read-back plans."""
+    """Averages arrays of user means in fine steps. Raises TypeError."""
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
@@ -159,19 +159,19 @@ class ArrayLayout(NamedTuple):
 
 
 class EqualHats(NamedTuple):
-    """Consecutive HATs with equally many users, as slices of HATs and of users."""
+    """Consecutive HATs of equal size, as slices of HATs and users."""
 
     size: int
     hats: slice
     users: slice
 
     def of(self, column: Any) -> Any:
-        """Cuts these HATs' matrix (HATs, users) out of a column of all users."""
+        """Cuts these HATs' matrix (HATs, users) out of a users' column."""
         return column[self.users].reshape(-1, self.size)
 
 
 def blocks_of(users: Int64s) -> list[EqualHats]:
-    """Splits HATs into blocks of equally many users; users: (HATs,), descending, >= 1."""
+    """Splits HATs, by descending users >= 1, into blocks of equal size."""
     ends = np.flatnonzero(np.diff(users, append=0)) + 1
     blocks, start, first = [], 0, 0
     for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
@@ -182,7 +182,7 @@ def blocks_of(users: Int64s) -> list[EqualHats]:
 
 
 def calls_of(sizes: Int64s) -> list[Int64s]:
-    """Splits HATs into batches for matrices of limited size, more users first: int64 places."""
+    """Splits HATs into batches for limited matrices, more users first."""
     order = np.argsort(-sizes, kind="stable")
     small = order[sizes[order] <= MANY_USERS]
     calls, pending = ([small], order[: order.size - small.size]) if small.size >= FEW_HATS else ([], order)
@@ -194,7 +194,7 @@ def calls_of(sizes: Int64s) -> list[Int64s]:
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    """Lays out each HAT's BestFit arrays. Raises PlanError if one has no plan."""
+    """Lays out each HAT's BestFit arrays. Raises PlanError."""
     sizes = np.array([hat.counts.size for hat in hats], np.int64)
     for empty in np.flatnonzero(sizes == 0).tolist():
         check_plan_input(*hats[empty], grid.upper_steps * FINE, epsilon)
@@ -258,7 +258,7 @@ def named_facts(facts: Int64s) -> list[dict[str, int]]:
 
 
 def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
-    """Sums array means per HAT in fine steps; ValueError outside [0, count * U]."""
+    """Sums array means per HAT in fine steps. Raises ValueError."""
     if np.any(sums < 0) or np.any(sums > plans.counts * grid.upper_steps):
         raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
     fills = plans.layout.fills
@@ -271,7 +271,7 @@ def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
 
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """Lays out HATs of equal size; counts: int64 (HATs, users), non-increasing, >= 1."""
+    """Lays out HATs of equal size from non-increasing counts, (HATs, users)."""
     laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
     return laid._replace(
@@ -300,7 +300,7 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
 
 
 def _best_fits(samples: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """Puts users in order into the fullest array with room, lowest index on ties.
+    """Puts users into the fullest array with room, lowest on ties.
 
     Returns each user's array, and samples per array (HATs, most users). users: (HATs,), descending. One integer holds
     an array's free slots and number, so that the minimum is the array to take; an unopened array is all free.

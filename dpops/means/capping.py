@@ -55,7 +55,7 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
-    """Makes a cap per ascending limit; products stay within K R < 2**62 (check_plan_input)."""
+    """Makes a cap per ascending limit, without overflow (check_plan_input)."""
     values, repeats = np.unique(counts, return_counts=True)
     users = np.concatenate([[0], np.cumsum(repeats)])
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
@@ -86,7 +86,7 @@ Retained = tuple[int, list[int]]
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
-    """Sums columns per HAT, those of capped users scaled by m / c.
+    """Sums columns per HAT, capped users scaled by m / c.
 
     Raises ValueError for counts that leave another K than planned, on which the sensitivity rests.
     """

@@ -1,4 +1,4 @@
-"""Means of array means clipped to a private interval, for Levy and quantile mechanisms."""
+"""Means of array means clipped to a private interval."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def private_quantiles(
     epsilons: Sequence[Fraction],
     noise: Noise,
 ) -> Int64s:
-    """Draws per HAT an integer in 1..upper whose rank is near the target rank.
+    """Draws an integer per HAT whose rank is near the target.
 
     values: int64, concatenated HATs, in [0, upper]. first: start of each HAT. upper: int64 (HATs,), at most 2**30.
     ranks: targets in [0, number of values], equal for all neighbours. The rank of x is the number of values below it. A
@@ -67,7 +67,7 @@ class ClippedArrays(Mechanism):
         return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
-        """Returns the longest interval in fine steps (upper is U), and plan facts."""
+        """Returns the longest interval in fine steps, and plan facts."""
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
@@ -90,7 +90,7 @@ class ClippedArrays(Mechanism):
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
 ) -> list[Integers]:
-    """Releases each HAT's choices and noisy sum of clipped array means, in fine steps."""
+    """Releases each HAT's choices and noisy sum of clipped array means."""
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
@@ -118,9 +118,9 @@ _POINTS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantileInterval(ClippedArrays):
-    """Base of mechanisms that clip to two private quantiles, epsilon / 4 each.
+    """Base of mechanisms that clip to two private quantiles.
 
-    Released: both quantiles and the noisy sum of the clipped means, in fine steps.
+    Released: both quantiles, with epsilon / 4 each, and the noisy sum of the clipped means, in fine steps.
     """
 
     @staticmethod

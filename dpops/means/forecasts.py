@@ -23,7 +23,7 @@ _MOST_NOISE = 1 << 48
 
 
 class LaidMany(NamedTuple):
-    """Layouts for forecasts, (HATs,) each; sds of grouping error and of array means."""
+    """Layouts for forecasts, (HATs,) each; sds of grouping and array means."""
 
     m_ub: Int64s
     arrays: Int64s
@@ -36,7 +36,7 @@ class LaidMany(NamedTuple):
 
 
 def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
-    """Lays the HATs out by BestFit; remembered, as several mechanisms share a rule."""
+    """Lays HATs out by BestFit, cached for mechanisms of one rule."""
     if m_ub not in hats.remembered:
         columns = []
         for counts in hats.counts:
@@ -68,7 +68,7 @@ def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
 
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
-    """Computes numerators / denominators * factor, correctly rounded, as floats of fractions are."""
+    """Computes numerators / denominators * factor, correctly rounded."""
     top, bottom = factor.numerator, factor.denominator
     if int(numerators.max(initial=0)) * top < _EXACT and int(denominators.max(initial=0)) * bottom < _EXACT:
         return (numerators * top) / (denominators * bottom)
@@ -92,7 +92,7 @@ def errors_around(
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts errors of planned HATs; `moved`: released minus true user weights per HAT."""
+    """Forecasts planned HATs' errors; `moved`: released minus true weights."""
     sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
     return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 

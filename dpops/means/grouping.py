@@ -17,7 +17,7 @@ from dpops.types import Int64s
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """Pieces of users in arrays: user, array and slots per piece, sorted by array.
+    """Pieces of users in arrays, sorted by array.
 
     A user may own several pieces. fills: slots in use per array; its size is the number of arrays, K or K-bar.
     """
@@ -29,7 +29,7 @@ class Grouping:
 
 
 def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
-    """Cuts the stream of users' capped samples into full arrays; drops the tail.
+    """Cuts users' capped samples into full arrays; drops the tail.
 
     counts: int64 (users,), each >= 1, non-increasing. Raises ValueError if not even one array can be filled.
     """
@@ -55,7 +55,7 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
 
 
 def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
-    """Puts each user's samples into the fullest array with room, lowest on ties.
+    """Puts users' samples into the fullest array with room, lowest on ties.
 
     samples: int64 (users,), each >= 1, non-increasing. Returns each user's array; arrays may be partly filled.
     """

@@ -1,4 +1,4 @@
-"""A distribution from a tree of pseudo-user arrays' histograms, each of mass 1."""
+"""A distribution from a tree of arrays' histograms of mass 1."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""auto: for each HAT the mechanism with the best forecast, from public information only."""
+"""auto: per HAT the mechanism of best forecast, from public information."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -135,5 +135,5 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
 
 @cache
 def _by_name(statistic: str) -> dict[str, Mechanism]:
-    """Maps names to mechanisms; the plan alone decides a release, so any variant serves."""
+    """Maps names to mechanisms; any variant serves, as plans decide releases."""
     return {candidate.name: candidate for candidate in _candidates(statistic)}

@@ -9,7 +9,7 @@ from dpops.means.clipping import QuantileInterval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonQuantile(QuantileInterval):
-    """Quantiles that clip about 2 / epsilon arrays at either end, at most half.
+    """Private quantiles that clip about 2 / epsilon arrays at either end.
 
     Noise would hide as many. Source: S0 section III-E2, t = ceil(2 / epsilon) at both ends (erratum E8); Smith 2011.
     """

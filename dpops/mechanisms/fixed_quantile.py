@@ -1,4 +1,4 @@
-"""FixedQuantile: array means clipped to their private 10 % and 90 % quantiles."""
+"""FixedQuantile: array means clipped to private 10 % and 90 % quantiles."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,7 +8,7 @@ from dpops.means.clipping import QuantileInterval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedQuantile(QuantileInterval):
-    """Private 10 % and 90 % quantiles of the array means, whatever epsilon is.
+    """Private 10 % and 90 % quantiles, whatever epsilon is.
 
     Source: S0 section III-E "FixedQuantile"; private quantiles by Smith 2011.
     """

@@ -1,4 +1,4 @@
-"""A distribution from a tree of capped users or of arrays, by forecast."""
+"""A distribution from a tree of capped users or arrays, by forecast."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

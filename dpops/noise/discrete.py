@@ -115,7 +115,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
-    """Draws by a law where variance > 0; positive variances must reach `min_variance`."""
+    """Draws by a law where variance > 0, at least `min_variance`."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
@@ -186,7 +186,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Bounds the rate of `_rounded`'s proposal integer + u by digits of u."""
+    """Bounds the rate of `_rounded`'s proposal by digits of u."""
     steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:

@@ -30,7 +30,7 @@ class Chosen(NamedTuple):
 
 
 def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fraction], noise: Noise) -> Chosen:
-    """Draws for each choice one candidate c with P(c) proportional to exp(-rate * cost(c)).
+    """Draws per choice a candidate c, P(c) proportional to exp(-rate * cost(c)).
 
     An entry holds candidates of equal cost. widths, costs: int64 (entries,), candidates (0 allowed) and cost >= 0.
     first: int64 (choices,), the first entry of each. If a neighbour moves any cost by at most s, a draw is (2 rate
@@ -84,7 +84,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
 
 @lru_cache(maxsize=256)
 def _table(rate: Fraction, length: int) -> Int64s:
-    """Tabulates per cost a proposal weight and bounds of its acceptance, int64 (3, length).
+    """Tabulates proposal weights and bounds of acceptance by cost, (3, length).
 
     w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance, in 2**-62, is 2**32 exp(-rate cost) / w.
     """
@@ -103,13 +103,13 @@ def _table(rate: Fraction, length: int) -> Int64s:
 
 
 def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> tuple[int, int]:
-    """Bounds an acceptance by integers over 2**coin_bits; e lies within [low, high] / 2**bits."""
+    """Bounds an acceptance by integers over 2**coin_bits."""
     shift = _TOP_BITS + coin_bits
     return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
 
 
 def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
-    """Draws further bits of a coin until they decide its side of the threshold."""
+    """Draws further bits of a coin until its side is decided."""
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32

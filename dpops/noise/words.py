@@ -1,4 +1,4 @@
-"""Exact draws in vectors: integers below a bound, and events of probability exp(-rate).
+"""Exact draws in vectors: bounded integers, and events of probability exp(-rate).
 
 A random word decides an event of probability exp(-rate) unless it comes within 2**-36 of it; then integers of as many
 digits as it takes decide. So the law is exact as long as floating-point exp errs by less than 2**-37 (it does: 2**-51).
@@ -42,7 +42,7 @@ class Words:
         return np.frombuffer(self._entropy(8 * size), np.uint64)
 
     def below(self, bounds: Int64s) -> Int64s:
-        """Draws a uniform integer in [0, bound) for each bound >= 1, by rejection."""
+        """Draws uniform integers in [0, bound), bounds >= 1, by rejection."""
         mask = (bounds - 1).astype(np.uint64)
         for shift in (1, 2, 4, 8, 16, 32):
             mask |= mask >> np.uint64(shift)
@@ -75,7 +75,7 @@ class Words:
         return runs
 
     def uniform(self, word: int) -> "Uniform":
-        """Makes a uniform number in [0, 1) from its first 64 binary digits."""
+        """Makes a uniform number from its first 64 binary digits."""
         return Uniform(word, self._entropy)
 
 
@@ -125,7 +125,7 @@ def _run_edges() -> NDArray[np.uint64]:
 
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
-    """Lists distinct objects and each value's index; equal noise is mostly one object."""
+    """Lists distinct objects and indices; equal noise is mostly one object."""
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[row] for row in first.tolist()], code

@@ -1,1 +1,1 @@
-"""CLIP-USER: which vehicles leave which HATs, its search, and the worst-case errors it weighs."""
+"""CLIP-USER: which vehicles leave which HATs, by worst-case errors."""

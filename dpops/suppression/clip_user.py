@@ -49,7 +49,7 @@ class Weights:
 
 
 class Clipped(NamedTuple):
-    """Result of suppression: is_kept, bool (rows,), and the most HATs of a vehicle."""
+    """Result of suppression: kept rows, and the most HATs of a vehicle."""
 
     is_kept: Bools
     most_hats: int
@@ -58,7 +58,7 @@ class Clipped(NamedTuple):
 def clip_user(
     hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None, epsilon: Fraction, errors: Weights
 ) -> Clipped:
-    """Runs CLIP-USER: vehicles in the most HATs leave those of least resulting error.
+    """Runs CLIP-USER: vehicles in most HATs leave those of least error.
 
     hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT. Vehicles
     take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of each HAT; None

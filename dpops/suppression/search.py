@@ -75,7 +75,7 @@ class Factors(NamedTuple):
     variance_sensitivity: Fraction
 
     def exact(self, samples: int, retained: int, heaviest: int) -> Fraction:
-        """Computes the exact error of a HAT from retained samples and largest count."""
+        """Computes a HAT's exact error from retained samples and largest count."""
         ratios: tuple[Ratio, ...] = (
             mean_bias(retained, samples),
             variance_bias(retained, samples, whole_users=True),
@@ -170,7 +170,7 @@ class Search:
         self.threshold_score = float(self.threshold / self.scale)
 
     def run(self) -> int:
-        """Runs rounds until one gets stuck and is undone; returns most HATs per vehicle."""
+        """Runs rounds until one gets stuck; returns most HATs per vehicle."""
         for most_hats in range(int(self.occupancy.max()), 1, -1):
             gone: list[int] = []
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
@@ -229,7 +229,7 @@ class Search:
         return distinct
 
     def _without(self, slot: int) -> tuple[int, int, int]:
-        """Counts samples, retained samples and largest count of the slot's HAT without its vehicle."""
+        """Counts samples, retained ones and largest count without the slot's vehicle."""
         _, hats, counts, *_ = self.its
         hat, count = hats[slot], counts[slot]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
@@ -274,7 +274,7 @@ class Search:
         return place
 
     def _stays(self, place: int) -> None:
-        """Bars a HAT's last row from leaving, as a HAT needs a vehicle."""
+        """Bars the last row of a HAT, which needs a vehicle."""
         vehicle = int(self.tally.vehicle[place])
         first = self.first[vehicle]
         self._forget(vehicle, first + int((self.its_place[first : self.last[vehicle]] == place).argmax()))
@@ -287,7 +287,7 @@ class Search:
 
 
 def _half(total: Floats) -> Floats:
-    """Computes the largest share of whole samples that is at most a half.
+    """Computes the largest share of whole samples up to a half.
 
     The variance's worst case is 4 p (1 - p) of U^2 / 4, p the dropped share or one vehicle's, but at most this p.
     """

@@ -26,7 +26,7 @@ FINE = 1 << 10
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Computes each user's mass when every array has mass FINE m_UB, int64 (users,).
+    """Computes users' masses if every array has FINE m_UB, int64 (users,).
 
     A user of r of an array's w filled slots owns r / w of it, rounded down to units; with two pieces twice.
     """
@@ -65,7 +65,7 @@ DEFAULT_BINS = 65
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan(Plan):
-    """Plan in shares of samples, step 1 / total mass; masses: int64 (users,)."""
+    """Plan in shares of samples; masses: int64 (users,)."""
 
     masses: Int64s = field(repr=False, compare=False)
 
@@ -96,7 +96,7 @@ def best_shape(bins: int) -> PlannedTree:
 
 
 def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
-    """Raises PlanError unless a tree can be planned and products fit 64 bits."""
+    """Raises PlanError unless a tree can be planned within 64 bits."""
     check_plan_input(*hat, grid.upper_steps, epsilon)
     heaviest = int(hat.counts.max())
     if heaviest**2 * FINE >= 1 << 62:
@@ -112,7 +112,7 @@ def tree_plan(
     masses: Int64s,
     facts: Mapping[str, int],
 ) -> TreePlan:
-    """Plans a tree for checked counts' masses; level sensitivity is 2 max(masses), l1.
+    """Plans a tree for users' masses; level sensitivity is 2 max(masses).
 
     bias_bound: misplaced mass, which bounds the bias of every share. rounding: less than a unit of each user's prefix.
     """
@@ -148,7 +148,7 @@ def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], denomina
 
 @cache
 def stored(shape: PlannedTree) -> Mapping[str, int]:
-    """Writes a tree and its budgets as whole numbers for a plan's facts."""
+    """Writes a tree and budgets as whole numbers for plan facts."""
     denominator = math.lcm(*(share.denominator for share in shape.shares))
     facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": denominator}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
@@ -190,7 +190,7 @@ _DRAWS = 48
 
 @lru_cache(maxsize=16)
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
-    """Lists equally likely, normal distribution functions of HATs, float64 (cases, K - 1)."""
+    """Lists equally likely distribution functions of HATs, float64 (cases, K - 1)."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
     means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
     return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)

@@ -89,7 +89,7 @@ class TreeMechanism(Mechanism):
         return np.array([forecast_share_error(*planned, hats.prior) for planned in zip(plans, counts, strict=True)])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        """Releases noisy node masses. Raises ValueError for misfits or plans of several trees."""
+        """Releases noisy node masses of one tree. Raises ValueError."""
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         if not plans:

@@ -24,7 +24,7 @@ SENSITIVITY = 2
 def cumulative(
     noisy: Int64s | Float64s, total: Int64s | Float64s | float, tree: Tree, shares: Sequence[Fraction]
 ) -> Float64s:
-    """Combines all nodes to prefix counts of bins, float64 (.., K - 1).
+    """Combines nodes to prefix counts of bins, float64 (.., K - 1).
 
     noisy: (.., nodes), with noise variance proportional to 1 / share^2 by level. total: known root count, broadcast
     over the leading axes. Up: a node's count and the sum of its children are averaged by precision. Down: a parent's
@@ -52,7 +52,7 @@ def cumulative(
 
 
 class Law(NamedTuple):
-    """Noise law of the combined counts, for masses of 1 and epsilon 1.
+    """Noise law of combined counts, for masses of 1 and epsilon 1.
 
     weights: float64 (nodes, K - 1). variances: float64 (nodes,).
     """
@@ -61,7 +61,7 @@ class Law(NamedTuple):
     variances: Float64s
 
     def sd(self, functional: Float64s) -> Float64s:
-        """Computes standard deviations of linear functions, float64 (K - 1, ..), of prefixes."""
+        """Computes standard deviations of linear functions of prefixes, (K - 1, ..)."""
         reach = np.tensordot(self.weights, functional, axes=1)
         return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
 
@@ -81,7 +81,7 @@ def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
 
 
 def _sums(values: Float64s, factor: int) -> Float64s:
-    """Sums every `factor` neighbours along the last axis; the last group may be shorter."""
+    """Sums every `factor` neighbours along the last axis."""
     return np.add.reduceat(values, np.arange(0, values.shape[-1], factor), axis=-1)
 
 
@@ -100,7 +100,7 @@ def consistent(noisy: Float64s) -> Float64s:
 
 
 def isotonic(noisy: Float64s) -> Float64s:
-    """Projects each row on non-decreasing sequences, pooling adjacent violators of all rows at once.
+    """Projects rows on non-decreasing sequences by pooling adjacent violators.
 
     noisy: float64 (rows, length). Each row keeps a stack of blocks (mean and size); a new value is pushed, and as long
     as the top block of some rows lies below the one under it, those rows merge the two.
@@ -133,7 +133,7 @@ class Between(NamedTuple):
 
 
 def standard_errors(miss: float) -> float:
-    """Computes the standard deviations that a sum of Laplace draws exceeds with chance `miss`.
+    """Computes standard deviations that Laplace sums exceed with chance `miss`.
 
     The larger of a single draw's and of the normal law's, between which such sums lie.
     """
@@ -141,7 +141,7 @@ def standard_errors(miss: float) -> float:
 
 
 def quantile(cdf: Float64s, level: float) -> Float64s:
-    """Inverts the piecewise linear distribution function at a level: float64 (rows,), in bins."""
+    """Inverts the piecewise linear distribution function, float64 (rows,), in bins."""
     ends = _with_ends(cdf)
     edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
@@ -151,14 +151,14 @@ def quantile(cdf: Float64s, level: float) -> Float64s:
 
 
 def mean(cdf: Float64s) -> Float64s:
-    """Computes the mean of bin middles, float64 (rows,), within [1/2, K - 1/2]."""
+    """Computes the mean of bin middles, float64 (rows,)."""
     last = cdf.shape[1] + 0.5
     means: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
     return means
 
 
 def variance(cdf: Float64s) -> Float64s:
-    """Computes the variance of bin middles, float64 (rows,), at least 0."""
+    """Computes the variance of bin middles, float64 (rows,)."""
     return variance_around(cdf, mean(cdf))
 
 
@@ -182,14 +182,14 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Bounds the binned mean; `size`: noise in the law's unit, `widths`: standard errors."""
+    """Bounds the binned mean, for noise `size` and `widths` standard errors."""
     centre, half = mean(raw), widths * size * mean_sd(law)
     last = raw.shape[1] + 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
 
 
 def mean_sd(law: Law) -> float:
-    """Computes the unclipped mean's standard error for masses of 1 and epsilon 1."""
+    """Computes the unclipped mean's standard error in the law's unit."""
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
 
 
@@ -224,6 +224,6 @@ def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
 
 
 def _with_ends(cdf: Float64s) -> Float64s:
-    """Adds the function's known ends 0 and 1, float64 (rows, K + 1)."""
+    """Adds the known ends 0 and 1, float64 (rows, K + 1)."""
     rows = cdf.shape[0]
     return np.concatenate([np.zeros((rows, 1)), cdf, np.ones((rows, 1))], axis=1)

@@ -1,4 +1,4 @@
-"""Trees over equal bins of [0, U]: best shapes and levels' shares of epsilon.
+"""Trees over equal bins of [0, U], and levels' shares of epsilon.
 
 All is public. Source: algorithms 10.3. Best shares are proportional to the cube roots of D_i, the
 digits that all prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For a full tree
@@ -18,7 +18,7 @@ from dpops.types import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Tree of nodes with n_i children at level i, over bins as leaves.
+    """Tree with n_i children per node of level i; leaves are bins.
 
     The root has no noise. bins: K >= 1. branching: n_1, .., n_h, root first, each >= 2, of product N >= K (for
     K = 1 the one factor 1). Leaves from K on are padding; nodes of nothing else are left out. Source: algorithms 10.1.
@@ -37,7 +37,7 @@ class Tree:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bins below a node of each level, padding included, from the root down."""
+        """Bins below a node of each level, padding included."""
         return tuple(prod(self.branching[level + 1 :]) for level in range(len(self.branching)))
 
     @property
@@ -51,7 +51,7 @@ class Tree:
         return sum(self.sizes)
 
     def edges(self) -> tuple[Int64s, Int64s]:
-        """Lists each node's first bin and end bin, int64 (nodes,), level by level."""
+        """Lists nodes' first and end bins, int64 (nodes,), level by level."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
@@ -93,7 +93,7 @@ _PARTS = 1_000_000
 
 @cache
 def best_tree(bins: int) -> Tree:
-    """Chooses the tree of least prefix error at the best shares of epsilon.
+    """Chooses the tree of least prefix error at best shares.
 
     Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
     factor alone, so the best tree is the shortest path from width 1 to one of at least K, with edges D_i^(1/3).
