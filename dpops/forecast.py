@@ -40,10 +40,7 @@ class Prior(NamedTuple):
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
-        """Computes standard deviations of weighted sums of users' means around HATs' means.
-
-        weights: float64 (..., users), of any sign. counts: int64 (..., users), samples of each.
-        """
+        """Computes standard deviations of sums of users' means by weights (..., users)."""
         deviations: Float64s = np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1))
         return deviations
 

@@ -15,9 +15,8 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
     (Meiser, 2018, compares the two).
 
     Claims in rho, or in mu^2 = 2 rho, are of Gaussian noise: their L is normal with mean rho and variance 2 rho; that
-    of a discrete or rounded Gaussian of many steps differs in far digits. A pure claim adds at most its epsilon. Where
-    it is smaller, the bound of zero-concentrated claims holds: exp(-(epsilon - rho)^2 / (4 rho)). Approximate claims
-    bound no L: 1.
+    of a discrete or rounded Gaussian of many steps differs in far digits. A pure claim adds at most its epsilon. The
+    zero-concentrated bound exp(-(epsilon - rho)^2 / (4 rho)) holds where it is less. Approximate claims bound no L: 1.
 
     steered: the input of later draws may follow from earlier noise in the worst way that keeps the sum of rho. Then L
     is a Brownian motion, of drift 1 and variance 2 per rho, that is stopped at will and at the latest at rho: the most

@@ -1,7 +1,4 @@
-"""Residual variance of HAT means, shared by fits, intervals, plans and strategies.
-
-Vehicles in a HAT differ, and differ more where traffic is fast.
-"""
+"""Residual variance of HAT means, shared by fits, intervals, plans and strategies."""
 
 from dataclasses import dataclass
 
@@ -17,12 +14,7 @@ _LOWEST_KMH, _HIGHEST_KMH = 5.0, 65.0
 
 @dataclass(frozen=True, slots=True)
 class VehicleSpread:
-    """Variances of HAT means around the model, (km/h)^2.
-
-    Attributes:
-        vehicle: of one vehicle's mean at 20 km/h, without the floor.
-        floor: of the mean of very many vehicles.
-    """
+    """Variances of HAT means, (km/h)^2: per vehicle at 20 km/h, plus a floor."""
 
     vehicle: float = fitted.VEHICLE_VARIANCE
     floor: float = fitted.FLOOR_VARIANCE

@@ -144,10 +144,7 @@ class Live:
 def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
     """Estimates a day from earlier days and its released slots.
 
-    Args:
-        models: of earlier days only.
-        hours: int64 (slots,), the local hour in which each slot of the day begins, see `Design`.
-        slots: by their index in the day, values over (cells, 1), in a day's units of weight.
+    models: of earlier days only. slots: by index in the day, values over (cells, 1), in a day's units of weight.
     """
     forecast = models.forecast(hours)
     if not slots:

@@ -2,8 +2,7 @@
 
 The logarithm of a cell's weight in a class is normal around the city's, which is learned from all cells. Cells differ
 in weight, by a tilt (e to a multiple of the speed, which changes the mean), in standing, and smoothly otherwise. The
-cell's mean from coarser levels is one more observation. Source: docs/released.md, "Under a small total". Cost: cells
-times a constant.
+cell's mean from coarser levels is one more observation. Source: docs/released.md, "Under a small total". Linear cost.
 """
 
 import math
@@ -105,10 +104,7 @@ def middles(edges: Float64s) -> Float64s:
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float) -> ClassBelief:
-    """Learns each cell's usual distribution from the sums of all days.
-
-    whole: declared weight of a day's vehicles in all classes. A function of its arguments alone.
-    """
+    """Learns each cell's usual distribution from all sums; `whole`: declared weight per day."""
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
     spread = prior_covariance(edges)
@@ -231,8 +227,7 @@ def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], l
     """Finds a curve's level crossing with interval; 0 where vehicles stand.
 
     around: highest and lowest possible curve. A speed's place in its class is unknown whatever the curve is: the
-    squares of both errors add up. Faster speeds count as the upper bound, so intervals around a value in the last class
-    end there.
+    squares of both errors add up. Faster speeds count as the upper bound, where intervals in the last class end.
     """
     crossing, index = _inverse(edges, curve, level)
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, level) for bound in around)

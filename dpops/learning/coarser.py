@@ -48,12 +48,7 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
 def around_day(hours: Field, day: Field) -> Field:
     """Replaces hours by the day's value where they differ within standard errors.
 
-    Args:
-        hours: groups of one place, (1, hours).
-        day: the same place's day, (1, 1).
-
-    Returns:
-        The hours; the variance of a replaced one includes its squared difference.
+    The variance of a replaced hour includes its squared difference.
     """
     difference = hours.values - day.values
     squared_error = hours.variances + hours.deviations.mean(axis=-1)
@@ -66,11 +61,7 @@ def around_day(hours: Field, day: Field) -> Field:
 
 
 class Shown(NamedTuple):
-    """Published numbers of a day's HATs, (cells, slots) each.
-
-    Attributes:
-        values, lower95, upper95: of the parent in that slot, km/h; nan where the HAT is known, or the parent is not.
-    """
+    """Published numbers of HATs, with parents' values and intervals where shown, else nan."""
 
     estimates: PublishedNumbers
     values: Float64s
@@ -79,10 +70,7 @@ class Shown(NamedTuple):
 
 
 def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
-    """Adds reliable parents' values in the slot to unreliable HATs.
-
-    The status changes; the HAT's value and interval stay, as the better guess for the HAT.
-    """
+    """Adds reliable parents' values to unreliable HATs, which keep value and interval."""
     estimates = published(belief, upper_kmh)
     groups = Groups(cells=learned.state.design.parents, slots=np.arange(belief.day.hours.size))
     coarse = published(coarser(learned, belief, groups), upper_kmh)
@@ -119,8 +107,7 @@ def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Flo
 def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
     """Computes the squared shift of group means if standing vehicles count fully.
 
-    A release weighs a vehicle less the longer it stays in one place, by a factor of the profile; how many stand is
-    unknown.
+    A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open.
     """
     standing = np.exp(-((np.maximum(belief.values, 0.0) / fitted.STANDS_KMH) ** 2))
     moved = (facts.standing - 1) * standing * moves

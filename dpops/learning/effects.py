@@ -262,13 +262,7 @@ class EffectLayout:
 
 
 class Item(NamedTuple):
-    """Sums of one day over groups.
-
-    Attributes:
-        hours: int64 (slots,).
-        day: index of the day.
-        regressors: names of those that its rows have.
-    """
+    """Sums of one day over groups, with names of its rows' regressors."""
 
     groups: Groups
     hours: Int64s
@@ -277,11 +271,7 @@ class Item(NamedTuple):
 
 
 class Stack:
-    """Rows of sums of HATs times effects, for concatenated items.
-
-    Attributes:
-        starts: int64 (items + 1,), row at which each item begins.
-    """
+    """Rows of sums times effects, concatenated; starts: first row of each item."""
 
     def __init__(
         self, layout: EffectLayout, items: Sequence[Item], days: int, sums: "Sequence[list[_PairSums]]"
@@ -343,10 +333,7 @@ class _Pattern:
 
 
 class _PairSums:
-    """Sums of HATs by pairs of group and effect key, numbered once.
-
-    cell_keys: int64 (cells,). slot_keys: int64 (slots,), from 0 to slots - 1; -1 where there is no effect.
-    """
+    """Sums of HATs by pairs of group and effect key, numbered once."""
 
     def __init__(self, cell_keys: Int64s, slot_keys: Int64s, slots: int, groups: Groups) -> None:
         cell_pairs, of_cells = _numbered(groups.cells, cell_keys)

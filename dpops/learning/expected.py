@@ -67,12 +67,7 @@ def expected_days(
     counts_public: bool = False,
     counts_vehicles: bool = False,
 ) -> list[ExpectedDay]:
-    """Forecasts released days from an account's first on.
-
-    Args:
-        shares: of each day, as parts of the recipe's total.
-        counts_vehicles: each day begins with a number of its vehicles.
-    """
+    """Forecasts released days from an account's first on, by each day's share."""
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
@@ -155,9 +150,8 @@ def hat_half_widths(
 ) -> HalfWidths:
     """Computes a HAT's half widths by number of vehicles.
 
-    At most upper_kmh / 2, where nothing is known. They come from the noise of the HAT's model, and its residual
-    variance at a cautious number of vehicles (docs/released.md, "Intervals"). days: number of equal days, whose noise
-    averages out.
+    At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model, and residual variance at a
+    cautious number of vehicles (docs/released.md, "Intervals"). Noise of equal `days` averages out.
     """
     own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)
@@ -180,10 +174,7 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
 def place_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> Float64s:
-    """Computes half widths of a day's mean in the place of `place_level`.
-
-    Noise and residual variance alone; the published product adds what `coarser` lists.
-    """
+    """Computes half widths of `place_level`'s day mean, without what `coarser` adds."""
     name = place_level(stage, bounds)
     grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
     noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
@@ -221,10 +212,7 @@ def _noise(stage: Stage, part: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
-    """Forecasts a group's weight by number of vehicles in a cell's HATs.
-
-    Its other cells have the average number.
-    """
+    """Forecasts a group's weight by vehicles in one cell's HATs, others average."""
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
     fleet = bounds.fleet

@@ -82,10 +82,7 @@ def expected_maps(
 
 
 def _left(prior_variance: float, noise: tuple[Float64s, Float64s], deviations: Float64s, days: int) -> Float64s:
-    """Computes places' posterior variances after `days`.
-
-    noise: of speeds, and of weights, as parts of each place's weight.
-    """
+    """Computes places' posterior variances; noise: of speeds and weights, relative to weights."""
     measured = (noise[0] ** 2 + prior_variance * noise[1] ** 2 + deviations) / days
     result: Float64s = 1 / (1 / prior_variance + 1 / measured)
     return result

@@ -16,13 +16,7 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayFields:
-    """A day's place in both fields.
-
-    Attributes:
-        index: among the days of the fit.
-        weights: of its HATs without releases of single HATs, (cells, slots).
-        regressors: of its speeds.
-    """
+    """A day's place in both fields; weights exclude releases of single HATs."""
 
     index: int
     hours: Int64s
@@ -94,12 +88,7 @@ _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))
 
 
 def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
-    """Computes equally likely numbers of vehicles of a lognormal law; (.., NODES).
-
-    Args:
-        vehicles: expected, (..).
-        log_variances: of the expected number's logarithm; chance adds 1 / n.
-    """
+    """Computes equally likely, lognormal numbers of vehicles, (.., NODES); chance adds 1 / n."""
     sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
     numbers: Float64s = vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES)
     return numbers
@@ -155,12 +144,7 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
-    """Estimates vehicle numbers with 95 % intervals, (3, ..), and their status.
-
-    Args:
-        field: of the day.
-        is_declared: whether the fleet's profile, which converts weights to vehicles, is declared.
-    """
+    """Estimates vehicle numbers, (3, ..), and status: unreliable without a declared profile."""
     logs = np.log(field.vehicles)
     about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
     status = np.where(
@@ -194,10 +178,7 @@ class PublishedNumbers:
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
-    """Clamps into [0, upper_kmh], rounds, and sets each HAT's status.
-
-    An interval is the middle 95 % of the mixture over possible numbers of vehicles.
-    """
+    """Clamps into [0, upper_kmh], rounds, and sets status and 95 % intervals."""
     variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
     traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))

@@ -21,11 +21,7 @@ COLD, WARM = (5, 3, 2, 2), (2, 2, 2, 2)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Both fields fitted to a state.
-
-    Attributes:
-        days: older mean days, recent ones, and a coming one without releases.
-    """
+    """Both fields fitted to a state's older and recent days, and a coming one."""
 
     state: State
     days: tuple[DayValues, ...]
@@ -193,10 +189,7 @@ def _aged(day: DayValues) -> DayValues:
 
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
-    """Folds days of equal hours into their precision-weighted mean.
-
-    days: each with the weights of its HATs, by which sums are brought to a common centre.
-    """
+    """Folds days of equal hours, with HATs' weights, into their precision-weighted mean."""
     levels: dict[bytes, list[tuple[DayValues, Float64s, StageValues, LevelValues]]] = {}
     counts = sum(day.count for day, _ in days)
     for day, hats in days:

@@ -51,8 +51,8 @@ class PlaceDay(NamedTuple):
 class PlaceSums:
     """Sums over all days, (places,) each or one number.
 
-    S, W: a day's sums; c: centres; a: day_weight; v: variance. speeds: of a S / v. centred: a c S / v. centres: a^2 c /
-    v. squares: a^2 c^2 / v. weights: a W / v. speed_precision, weight_precision: a^2 / v. is_laplace: the noise of all.
+    S, W: a day's sums; c: centres; a: day_weight; v: variance. speeds: of a S / v. centred: a c S / v.
+    centres: a^2 c / v. squares: a^2 c^2 / v. weights: a W / v. speed_precision, weight_precision: a^2 / v.
     """
 
     speeds: Float64s
@@ -216,11 +216,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
     """Learns powers of cells' traffic and places' sizes, and the spread.
 
     By the likelihood of all released weights. LAWS count by their likelihood, none is chosen, so that what releases
-    leave open stays open, and places that look busy are not believed to be.
-
-    Args:
-        expected: float64 (places,), above 0, by cells' traffic.
-        sizes: as in `Around`.
+    leave open stays open, and places that look busy are not believed to be. expected: float64 (places,), above 0.
     """
     if not sums.days:
         return Traffic(expected, LAWS.mean(axis=0))
@@ -376,8 +372,8 @@ def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> 
     """Bounds a sum of days' noise at a chance below a half.
 
     step: the largest of their scales. Gaussian: the quantile of their sum. (Steps of the integers are a millionth of
-    the noise.) Laplace: Chernoff's bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, for -
-    log(1 - x) / x grows with x. A discrete Laplace has no larger moments than the continuous one of its scale.
+    the noise.) Laplace: Chernoff's bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, as
+    -log(1 - x) / x grows with x. A discrete Laplace has no larger moments than the continuous one of its scale.
     """
     if kind == "gaussian":
         return -NormalDist().inv_cdf(chance) * math.sqrt(variance)

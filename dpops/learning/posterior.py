@@ -30,12 +30,7 @@ LARGEST_STEP = 10.0
 
 @dataclass(frozen=True)
 class LinearData:
-    """Linear observations of effects.
-
-    Attributes:
-        rows: of effects; those from `wide` on touch most cells.
-        values, precisions: (rows,).
-    """
+    """Linear observations of effects; rows from `wide` on touch most cells."""
 
     rows: EffectRows
     values: Float64s

@@ -46,12 +46,7 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """Groups of HATs.
-
-    Attributes:
-        cells: int64 (cells,), the group that each cell is in, from 0.
-        slots: int64 (slots,), likewise.
-    """
+    """Groups of HATs: int64 group of each cell and of each slot."""
 
     cells: Int64s
     slots: Int64s

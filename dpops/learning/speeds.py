@@ -23,12 +23,7 @@ _MAX_VARIANCE_STEP = 0.7
 
 @dataclass(frozen=True)
 class SpeedSums:
-    """Noisy sums of weights times speeds around centres, of one day's groups.
-
-    Attributes:
-        centre: km/h, (cells, slots).
-        values, variances: (groups,).
-    """
+    """Noisy sums, (groups,), of weighted speeds around centres, (cells, slots), km/h."""
 
     day: int
     groups: Groups

@@ -95,15 +95,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """Restores the state after `days` from its arrays.
-
-    Args:
-        new: before the first day.
-        recent: the last days as released.
-
-    Raises:
-        KeyError, ValueError: for arrays of no state.
-    """
+    """Restores the state after `days` from arrays. Raises KeyError, ValueError for others."""
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None
     if start is not None:

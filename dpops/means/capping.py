@@ -86,10 +86,7 @@ Retained = tuple[int, list[int]]
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
-    """Sums columns per HAT, capped users scaled by m / c.
-
-    Raises ValueError for counts that leave another K than planned, on which the sensitivity rests.
-    """
+    """Sums columns per HAT, capped users scaled by m / c. Raises ValueError."""
     if not plans:
         return []
     number = np.diff(users.start, append=users.counts.size)

@@ -188,10 +188,7 @@ def _running(means: Float64s) -> Float64s:
 def interval_errors_of(
     hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """Forecasts errors per clipping interval, in units, float64 (HATs, intervals).
-
-    clipped: sums of means clipped to each interval. width: its length. Both (HATs, intervals).
-    """
+    """Forecasts errors per clipping interval, (HATs, intervals), from clipped sums and lengths."""
     arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays

@@ -29,10 +29,7 @@ class Grouping:
 
 
 def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
-    """Cuts users' capped samples into full arrays; drops the tail.
-
-    counts: int64 (users,), each >= 1, non-increasing. Raises ValueError if not even one array can be filled.
-    """
+    """Cuts capped samples into full arrays, dropping the tail. Raises ValueError if none."""
     if m_ub < 1:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
     if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
@@ -55,10 +52,7 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
 
 
 def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
-    """Puts users' samples into the fullest array with room, lowest on ties.
-
-    samples: int64 (users,), each >= 1, non-increasing. Returns each user's array; arrays may be partly filled.
-    """
+    """Returns each user's array: the fullest with room, lowest on ties."""
     arrays: list[int] = []
     room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
     opened = 0

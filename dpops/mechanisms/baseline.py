@@ -21,20 +21,19 @@ class Baseline(Mechanism):
     """Noisy sum of samples, or of users' means, over a public count.
 
     m_ub: "none" caps nobody; a number caps each user at so many samples, by scaling its sum; "opt" takes the cap of
-    least worst bias plus noise. With a cap the integer is the exact sum rounded down to fine steps; as floor(a) -
-    floor(b) <= ceil(a - b), one user moves it by at most its U m_ub.
+    least worst bias plus noise. With a cap the integer is the exact sum rounded down to fine steps; as
+    floor(a) - floor(b) <= ceil(a - b), one user moves it by at most its U m_ub.
     Source: S0/S1 "Baseline": f + Lap(U m_max / (n epsilon)); on the integer sum the sensitivity U m_max is exact. The
     cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
 
-    statistic: "mean-of-vehicles" releases the sum of the L users' means, which is what a cap at one sample leaves: the
-    integer floor(FINE sum_v s_v / c_v) of the exact rational, s_v the user's sum in grid steps. One user's s_v / c_v
-    lies in [0, U], so it moves the rational by at most FINE U, a whole number, and the floor by no more: attained from
-    0 to U.
+    statistic: "mean-of-vehicles" releases the sum of the L users' means, as a cap at one sample leaves: the integer
+    floor(FINE sum_v s_v / c_v) of the exact rational, s_v the user's sum in grid steps. One user's s_v / c_v lies in
+    [0, U], so moves the rational by at most FINE U, a whole number, and the floor by no more: attained from 0 to U.
     Bias, if D samples were dropped: a_v of each user who is left, and all of e others, sum a_v + e <= D. The true mean
     gives s_v / c_v the weight c_v / (c_v + a_v) / (L + e) <= 1 / L; these weights agree with the released ones for a
-    share of sum 1 / (1 + a_v) / (L + e) or more, so of L^2 / ((L + sum a_v) (L + e)) by Cauchy and Schwarz, so of (L /
-    (L + D / 2))^2, as a product of a known sum is largest where both are equal. U times the rest, 1 - (2 L / (2 L +
-    D))^2, is the worst bias; none without D.
+    share of sum 1 / (1 + a_v) / (L + e) or more, so of L^2 / ((L + sum a_v) (L + e)) by Cauchy and Schwarz, so of
+    (L / (L + D / 2))^2, as a product of a known sum is largest where both are equal. U times the rest,
+    1 - (2 L / (2 L + D))^2, is the worst bias; none without D.
     """
 
     name = "baseline"

@@ -20,12 +20,11 @@ from dpops.types import CountsKnown, Grid, Int64s
 class WorstCaseOptimal(Mechanism):
     """Noisy sum of users' sums, each clipped to T around its middle.
 
-    Where U m > T that is [(U m - T) / 2, (U m + T) / 2]: worst bias plus noise is least. T is the k-th largest U m, k =
-    ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2: nothing is drawn, so it costs nothing).
+    Where U m > T that is [(U m - T) / 2, (U m + T) / 2]: worst bias plus noise is least. T is the k-th largest U m,
+    k = ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2 without a draw, so it costs nothing).
     Every user's samples stand at the user's mean. If 2 / epsilon is an integer, every T from the (k+1)-th to the k-th
-    largest is as good in the worst case; `tie` takes the largest, or the smallest, which is better on average.
-    `constant` takes T = 0. Integers are in half grid steps, so that bounds are whole; one user moves their sum by at
-    most 2 T.
+    largest is as good in the worst case; `tie` takes the largest, or the smallest, which is better on average. With
+    `constant` T is 0. Integers are in half grid steps, so bounds are whole; one user moves their sum by at most 2 T.
     Source: S4 Theorem III.1; the worst bias of both sides (erratum E3) agrees there with the published one.
     """
 

@@ -159,9 +159,9 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
 def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
     """Draws rounded normal numbers by rejection, with a fair sign.
 
-    The size is k + u: k comes with probability proportional to exp(-k / t), t = floor(sigma) + 1, u is uniform in [0,
-    1). Both are accepted with exp(-rate), rate = (k + u - sigma^2 / t)^2 / (2 sigma^2) + u / t: together proportional
-    to exp(-(k + u)^2 / (2 sigma^2)). As many digits of u are drawn as decide that (Karney 2016, "Sampling exactly from
+    The size is k + u: P(k) is proportional to exp(-k / t), t = floor(sigma) + 1, and 0 <= u < 1 is uniform. Both are
+    accepted with exp(-rate), rate = (k + u - sigma^2 / t)^2 / (2 sigma^2) + u / t: together proportional to
+    exp(-(k + u)^2 / (2 sigma^2)). As many digits of u are drawn as decide that (Karney 2016, "Sampling exactly from
     the normal distribution"); the first one rounds.
     """
     floats = np.array([float(variance) for variance in variances])

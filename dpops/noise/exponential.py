@@ -33,8 +33,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     """Draws per choice a candidate c, P(c) proportional to exp(-rate * cost(c)).
 
     An entry holds candidates of equal cost. widths, costs: int64 (entries,), candidates (0 allowed) and cost >= 0.
-    first: int64 (choices,), the first entry of each. If a neighbour moves any cost by at most s, a draw is (2 rate
-    s)-DP.
+    first: int64 (choices,), first entry of each. If neighbours move costs by at most s, a draw is (2 rate s)-DP.
     Source: McSherry and Talwar 2007, "Mechanism Design via Differential Privacy".
     Raises ValueError for a choice without candidates or with more than MOST_CANDIDATES.
     """

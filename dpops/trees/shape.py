@@ -1,8 +1,7 @@
 """Trees over equal bins of [0, U], and levels' shares of epsilon.
 
-All is public. Source: algorithms 10.3. Best shares are proportional to the cube roots of D_i, the
-digits that all prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For a full tree
-D_i = K (n_i - 1) / 2.
+All is public. Source: algorithms 10.3. Best shares are proportional to the cube roots of D_i, the digits that all
+prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For full trees D_i = K (n_i - 1) / 2.
 """
 
 from collections.abc import Sequence
