@@ -166,23 +166,29 @@ class PureLimit(Limit):
         return str(self.epsilon)
 
     def said(self) -> str:
+        """Formats the limit for messages."""
         return f"{float(self.epsilon):g}"
 
     def fits(self, spent: Accountant) -> bool:
+        """Checks pure claims against the limit."""
         return self.adds_up(spent) and spent.pure <= self.epsilon
 
     def adds_up(self, spent: Accountant) -> bool:
+        """Checks that all claims are pure."""
         return not (spent.concentrated or spent.epsilon or spent.delta)
 
     def part(self, spent: Accountant) -> float:
+        """Computes the spent fraction, 1 if over."""
         return float(spent.pure / self.epsilon) if self.fits(spent) else 1.0
 
     def shown(self, spent: Accountant) -> ApproxDP:
+        """Returns spending as approximate DP. Raises ClaimError without pure claims."""
         if not self.adds_up(spent):
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
 
     def lowers(self, limit: "Limit") -> bool:
+        """Checks that the limit is no higher than another."""
         return isinstance(limit, PureLimit) and self.epsilon <= limit.epsilon
 
 
@@ -220,6 +226,7 @@ class DeltaLimit(Limit):
         return f"epsilon={self.epsilon},delta={self.delta}{pure}{accounting}"
 
     def said(self) -> str:
+        """Formats the limit for messages."""
         pure_text = "" if self.pure is None else f", {float(self.pure):g} of it for pure claims"
         return f"{float(self.epsilon):g} at delta {float(self.delta):g}{pure_text}"
 
@@ -231,6 +238,7 @@ class DeltaLimit(Limit):
         return Accountant(pure=pure).compose([noise])
 
     def fits(self, spent: Accountant) -> bool:
+        """Checks spending against epsilon, delta and the pure part."""
         pure = self.pure or ZERO
         if not self.adds_up(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > pure):
             return False
@@ -240,6 +248,7 @@ class DeltaLimit(Limit):
         return spent.delta < self.delta and noise.rho <= noise.within(epsilon, self.delta - spent.delta).rho
 
     def part(self, spent: Accountant) -> float:
+        """Computes the spent fraction of noise or pure claims."""
         if not self.fits(spent):
             return 1.0
         pure, noise = self.pure or ZERO, self._noise(spent)
@@ -262,6 +271,7 @@ class DeltaLimit(Limit):
         return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 
     def lowers(self, limit: "Limit") -> bool:
+        """Checks that the limit is no higher than another."""
         return (
             isinstance(limit, DeltaLimit)
             and (self.pure, self.accounting) == (limit.pure, limit.accounting)
@@ -270,6 +280,7 @@ class DeltaLimit(Limit):
         )
 
     def adds_up(self, spent: Accountant) -> bool:
+        """Checks that the limit's accounting covers all claims."""
         others = spent.rho or spent.epsilon or spent.delta or (spent.pure and self.pure is None)
         return self.accounting == "zcdp" or not others
 
@@ -309,16 +320,19 @@ class SpanLimits(Limit):
 
     @property
     def spans(self) -> tuple[Span, ...]:
+        """Limits by length of span."""
         return self.by_days
 
     @property
     def epsilon(self) -> Fraction:  # type: ignore[override]  # of a day: of the shortest span that a day is in
+        """Epsilon of the shortest span."""
         return self.by_days[0].limit.epsilon
 
     def __str__(self) -> str:
         return ";".join(f"days={span.days}:{span.limit}" for span in self.by_days)
 
     def said(self) -> str:
+        """Formats all spans' limits for messages."""
         return ", ".join(span.said() for span in self.by_days)
 
     def fits(self, spent: Accountant) -> bool:
@@ -326,9 +340,11 @@ class SpanLimits(Limit):
         return all(span.limit.fits(spent) for span in self.by_days)
 
     def adds_up(self, spent: Accountant) -> bool:
+        """Checks that every span can account for the claims."""
         return all(span.limit.adds_up(spent) for span in self.by_days)
 
     def part(self, spent: Accountant) -> float:
+        """Computes the largest spent fraction of the spans."""
         return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:

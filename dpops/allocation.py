@@ -72,6 +72,7 @@ class Allocation:
         return 1 if self.whole_periods else slots
 
     def over_whole_periods(self) -> "Allocation":
+        """Returns the allocation with a period as scope."""
         return replace(self, scope="period")
 
     def hat(self, most_hats: int, plans: int) -> Fraction:

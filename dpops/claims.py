@@ -41,6 +41,7 @@ class PureDP:
         return str(self.epsilon)
 
     def times(self, factor: Fraction) -> "PureDP":
+        """Scales epsilon by a factor."""
         return PureDP(self.epsilon * factor)
 
     def zcdp(self) -> "ZCDP":
@@ -48,6 +49,7 @@ class PureDP:
         return ZCDP(self.epsilon**2 / 2)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
+        """Returns the claim as approximate DP at delta."""
         return ApproxDP(self.epsilon, delta)
 
 
@@ -79,6 +81,7 @@ class ZCDP:
         return cls(rho_within(epsilon, delta))
 
     def times(self, factor: Fraction) -> Self:
+        """Scales rho by a factor."""
         return type(self)(self.rho * factor)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
@@ -104,6 +107,7 @@ class GaussianDP(ZCDP):
 
     @classmethod
     def within(cls, epsilon: Fraction, delta: Fraction) -> Self:
+        """Returns the largest rho within epsilon and delta."""
         return cls(rho_within_gaussian(epsilon, delta))
 
     def approx(self, delta: Fraction) -> "ApproxDP":

@@ -87,15 +87,18 @@ class HatCounts:
 
     @property
     def upper(self) -> float:
+        """Upper bound of values."""
         return float(self.grid.upper)
 
     @property
     def samples(self) -> Int64s:
+        """Number of samples per HAT."""
         sums: Int64s = self.of_each(lambda counts: counts.sum(axis=1))
         return sums
 
     @property
     def heaviest(self) -> Int64s:
+        """Largest number of samples of a vehicle per HAT."""
         largest: Int64s = self.of_each(lambda counts: counts[:, 0])
         return largest
 

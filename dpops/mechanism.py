@@ -66,6 +66,7 @@ class Hats:
             yield Totals(*(column[first : first + users] for column in self.totals))
 
     def take(self, chosen: NDArray[np.bool_] | Int64s) -> "Hats":
+        """Selects HATs by mask or index."""
         return Hats(self.totals, self.first[chosen], self.users[chosen], self.reported[chosen])
 
 

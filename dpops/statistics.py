@@ -23,7 +23,8 @@ class Column(Protocol):
     """Additive, uniquely named sum over a vehicle's samples in a HAT."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the column."""
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
         """Adds up grid steps by group, int64 (groups,) or (groups, K)."""
@@ -37,6 +38,7 @@ class PowerSum:
     power: int
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
+        """Sums powers of values by group."""
         total = np.zeros(groups, np.int64)
         np.add.at(total, group, steps**self.power)
         return total
@@ -51,9 +53,11 @@ class Histogram:
     name: str = "histograms"
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
+        """Counts values in bins by group."""
         return _counted(self.bins_of(steps), self.bins, group, groups)
 
     def bins_of(self, steps: Int64s) -> Int64s:
+        """Computes the bins of values."""
         return np.minimum(steps * self.bins // self.upper_steps, self.bins - 1)
 
 
@@ -65,6 +69,7 @@ class Classes:
     name: str = "classes"
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
+        """Counts values in classes by group."""
         class_of = np.searchsorted(np.array(self.edges, np.int64), steps, side="right")
         return _counted(class_of, len(self.edges) + 1, group, groups)
 
@@ -213,6 +218,7 @@ class RequestedStatistic:
 
     @property
     def statistic(self) -> Statistic:
+        """The statistic of that name."""
         return named(self.name)
 
     def columns(self, grid: Grid) -> Mapping[str, Column]:

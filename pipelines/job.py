@@ -68,6 +68,7 @@ class Job:
 
     @property
     def slots(self) -> Mapping[int, SlotFacts]:
+        """Facts of every slot."""
         return self.release.slots
 
     @property

@@ -33,6 +33,7 @@ class FiniteRange(click.FloatRange):
     """Range of finite numbers: refuses nan, which passes comparisons, and inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses infinite numbers and NaN."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number.", param, ctx)
@@ -43,6 +44,7 @@ class LocalPath(click.Path):
     """Local path; refuses addresses such as s3://bucket/folder, which would become a local folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuses URLs in place of local paths."""
         if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", str(value)):
             self.fail(f"results are written to this machine's file system only, not to {scheme[1]}://", param, ctx)
         if not str(value):

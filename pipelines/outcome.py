@@ -46,6 +46,7 @@ class Outcome:
 
     @property
     def observations(self) -> int:
+        """Number of accepted observations."""
         return self.rows - self.duplicates - sum(self.refused.values())
 
     @property

@@ -67,4 +67,5 @@ class Summary(NamedTuple):
         return Operator({**self.public, **({} if self.operator_only is None else self.operator_only.opened())})
 
     def json(self) -> str:
+        """Encodes the summary as JSON."""
         return msgspec.json.encode(self.plain()).decode()

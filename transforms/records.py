@@ -73,6 +73,7 @@ class Observations(NamedTuple):
     heading: Int64s  # degrees clockwise from north, 0 to 359, or NO_HEADING
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Observations":
+        """Selects rows by mask or index."""
         return Observations(*(column[chosen] for column in self))
 
 

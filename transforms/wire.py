@@ -40,6 +40,7 @@ class Events(NamedTuple):
     value: Int64s
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Events":
+        """Selects events by mask or index."""
         return Events(*(column[chosen] for column in self))
 
 
@@ -55,6 +56,7 @@ class Tally:
     sums: Mapping[str, Int64s] = field(kw_only=True)
 
     def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s | slice") -> "Tally":
+        """Selects entries by mask, index or slice."""
         sums = {name: column[chosen] for name, column in self.sums.items()}
         return Tally(*(column[chosen] for column in self.keys()), sums=sums)
 
@@ -185,6 +187,7 @@ def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> Even
 
 
 def pack_exposure(exposure: Exposure) -> ExposureBytes:
+    """Packs an exposure as an Arrow stream."""
     return ExposureBytes(_packed(exposure._asdict()))
 
 
@@ -231,6 +234,7 @@ def _written(columns: Mapping[str, pa.Array], packing: pa.ipc.IpcWriteOptions) -
 
 
 def unpack_events(parts: Iterable[bytes]) -> Events:
+    """Unpacks and joins events."""
     return Events(*_columns(parts, len(Events._fields)))
 
 
@@ -246,6 +250,7 @@ def unpack_tally(parts: Iterable[bytes], columns: Sequence[Column]) -> Tally:
 
 
 def unpack_exposure(parts: Iterable[bytes], statistics: int) -> Exposure:
+    """Unpacks and joins exposures, (vehicles, statistics)."""
     vehicle, drawn = _columns(parts, len(Exposure._fields))
     return Exposure(vehicle, drawn.reshape(-1, statistics))
 

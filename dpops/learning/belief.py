@@ -23,6 +23,7 @@ class Learned:
 
     @property
     def state(self) -> State:
+        """State that the fit is a function of."""
         return self.fit.state
 
     def forecast(self, hours: Int64s) -> Field:

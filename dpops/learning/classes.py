@@ -39,6 +39,7 @@ class ClassSums:
 
     @staticmethod
     def none(cells: int, classes: int) -> "ClassSums":
+        """Creates sums of no day."""
         return ClassSums(np.zeros((cells, classes)), np.zeros(classes))
 
     def after(self, day: ClassDay) -> "ClassSums":

@@ -154,9 +154,11 @@ class EffectLayout:
         self._memory: dict[bytes, list[_PairSums]] = {}
 
     def size(self, days: int, *, border: bool) -> int:
+        """Counts coefficients of days, inside or at the border."""
         return self._sizes[border, False] + days * self._sizes[border, True]
 
     def zeros(self, days: int) -> Effects:
+        """Creates zero coefficients."""
         return Effects(np.zeros(self.size(days, border=False)), np.zeros(self.size(days, border=True)))
 
     def padded(self, effects: Effects, days: int) -> Effects:

@@ -42,6 +42,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
+        """Whether the day is shown."""
         moved_kmh = fitted.FIRST_MOVED_KMH if self.is_early else fitted.MAX_MOVED_KMH
         is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.MAX_TOTAL_SD
         return is_known and abs(self.moved_kmh) < moved_kmh

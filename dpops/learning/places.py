@@ -67,9 +67,11 @@ class PlaceSums:
 
     @staticmethod
     def none(places: int) -> "PlaceSums":
+        """Creates sums of no day."""
         return PlaceSums(*np.zeros((6, places)))
 
     def after(self, day: PlaceDay) -> "PlaceSums":
+        """Adds a day's sums, weighted by precision."""
         a, speed, weight = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance
         return PlaceSums(
             speeds=self.speeds + a * speed * day.speeds,
@@ -356,6 +358,7 @@ class VehiclesProved:
 
     @staticmethod
     def none(places: int) -> "VehiclesProved":
+        """Creates proofs of no vehicles."""
         return VehiclesProved(are_there=np.zeros(places, np.bool_))
 
     def after(self, day: PlaceDay, sums: PlaceSums, kind: "Kind") -> "VehiclesProved":

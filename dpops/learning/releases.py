@@ -41,6 +41,7 @@ class Design:
 
     @property
     def cells(self) -> int:
+        """Number of cells."""
         return int(self.parents.size)
 
 
@@ -53,6 +54,7 @@ class Groups:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Numbers of cell groups and of slot groups."""
         return int(self.cells.max()) + 1, int(self.slots.max()) + 1
 
     @cached_property
@@ -156,6 +158,7 @@ class DayValues:
 
     @property
     def looks(self) -> list[StageValues]:
+        """Stages that release speeds, without vehicle counts."""
         return [stage for stage in self.stages if not stage.counts_vehicles]
 
     @property

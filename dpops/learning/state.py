@@ -38,6 +38,8 @@ class Facts:
 
 
 class Layouts(NamedTuple):
+    """Layouts of the effects of weights and of speeds."""
+
     weights: EffectLayout
     speeds: EffectLayout
 

@@ -64,10 +64,12 @@ class Recipe:
 
     @property
     def kind(self) -> Kind:
+        """Kind of noise."""
         return self.later[0].kind
 
     @property
     def spread(self) -> Fraction:
+        """Spread of the noise, equal in all stages."""
         return self.later[0].spread
 
     def with_spread(self, spread: Fraction) -> "Recipe":

@@ -36,14 +36,17 @@ class PublicHats:
 
     @property
     def cells(self) -> int:
+        """Number of cells."""
         return len(self.parents)
 
     @property
     def slots(self) -> int:
+        """Number of slots."""
         return len(self.hours)
 
     @property
     def size(self) -> int:
+        """Number of HATs."""
         return self.cells * self.slots
 
 
@@ -62,6 +65,7 @@ class Level:
 
     @cached_property
     def slot_groups(self) -> int:
+        """Number of slot groups."""
         return max(self.slot_group) + 1
 
     @cached_property

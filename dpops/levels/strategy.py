@@ -53,6 +53,7 @@ class Ranked:
 
     @property
     def kmh(self) -> float:
+        """Root mean square error over the days, in km/h."""
         return math.sqrt((self.first_kmh**2 + (DAYS - 1) * self.later_kmh**2) / DAYS)
 
 

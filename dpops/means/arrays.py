@@ -111,6 +111,7 @@ class ArrayMeans(NamedTuple):
 
     @property
     def numbers(self) -> Int64s:
+        """Number of arrays per HAT."""
         return np.diff(self.first, append=self.means.size)
 
 

@@ -33,6 +33,7 @@ class CountCap(NamedTuple):
 
     @property
     def share_moved(self) -> float:
+        """Fraction of weight that the cap moves."""
         return self.moved[0] / self.moved[1]
 
     def facts(self) -> dict[str, int]:

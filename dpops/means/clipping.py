@@ -64,6 +64,7 @@ class ClippedArrays(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence[Self]:
+        """Returns instances for conformance tests."""
         return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
@@ -129,10 +130,12 @@ class QuantileInterval(ClippedArrays):
         raise NotImplementedError
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
+        """Plans the ranks of the interval's quantiles."""
         rank = self.rank(arrays, epsilon)
         return (upper, {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator})
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors from a normal approximation of the interval."""
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
@@ -160,6 +163,7 @@ class QuantileInterval(ClippedArrays):
         return forecasts.interval_forecasts(hats, self.m_ub, errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws the interval's ends, then the clipped sum."""
         arrays = array_means(totals, plans)
         upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
         quarter = [plan.epsilon / 4 for plan in plans]
@@ -175,5 +179,6 @@ class QuantileInterval(ClippedArrays):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
+        """Returns the plan with the drawn interval."""
         low, high, _ = integers
         return with_interval(low, high, plan)

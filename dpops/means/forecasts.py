@@ -32,6 +32,7 @@ class LaidMany(NamedTuple):
     sd: Float64s
 
     def take(self, chosen: Int64s) -> "LaidMany":
+        """Selects HATs by index."""
         return LaidMany._make(column[chosen] for column in self)
 
 

@@ -31,6 +31,7 @@ class Akmv(Mechanism):
     chooses = True
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """Plans the clipping bound's rank and the noisy sum."""
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         facts = facts_of(hat, grid)
@@ -57,6 +58,7 @@ class Akmv(Mechanism):
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors by HAT under the prior."""
         errors, epsilon = [], float(hats.epsilon)
         matrices = (matrix[rows] for matrix in hats.counts for rows in chunks(len(matrix), 4 * matrix.shape[1]))
         for counts in matrices:
@@ -72,6 +74,7 @@ class Akmv(Mechanism):
         return np.concatenate(errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws the noisy integers of planned HATs."""
         users = stack(totals, plans)
         if not plans:
             return []

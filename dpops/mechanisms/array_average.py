@@ -33,15 +33,18 @@ class ArrayAverage(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence["ArrayAverage"]:
+        """Returns instances for conformance tests."""
         rules: list[Rule] = ["median", "argmax", "opt", "convex", 3]
         wrapped: list[Rule] = ["median", "argmax"]
         return [cls(m_ub=rule) for rule in rules] + [cls(m_ub=rule, grouping="wrap-around") for rule in wrapped]
 
     @classmethod
     def candidates(cls) -> Sequence["ArrayAverage"]:
+        """Returns the variants that `auto` compares."""
         return [cls(), cls(m_ub="argmax")]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[layouts.ArrayPlan]:
+        """Plans arrays by best fit or wrapping."""
         if self.grouping == "best-fit":
             laid = layouts.lay_out_together(hats, grid, epsilon, self.m_ub)
         else:
@@ -49,6 +52,7 @@ class ArrayAverage(Mechanism):
         return layouts.array_plans(self.name, laid, grid, epsilon, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
+        """Draws HATs; best-fit plans are computed together."""
         if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
             return Mechanism.draw(self, hats, grid, epsilon, noise)
         calls = layouts.calls_of(hats.users)
@@ -90,6 +94,7 @@ class ArrayAverage(Mechanism):
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors by HAT under the prior."""
         if self.grouping != "best-fit":
             plans = self.plans(list(hats), hats.grid, hats.epsilon)
             weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)
@@ -99,6 +104,7 @@ class ArrayAverage(Mechanism):
         return errors_around(hats, laid.grouping_sd, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws the noisy sum of array means per HAT."""
         arrays = layouts.array_means(totals, plans)
         exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
         return noisy_integers(exact, plans, noise)

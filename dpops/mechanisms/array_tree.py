@@ -25,9 +25,11 @@ class ArrayTree(TreeMechanism):
 
     @classmethod
     def examples(cls) -> Sequence["ArrayTree"]:
+        """Returns instances for conformance tests."""
         return [cls(bins=65), cls(bins=5, m_ub="argmax"), cls(bins=64, m_ub=3)]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+        """Plans trees over the values of arrays."""
         for hat in hats:
             check_counts(hat, grid, epsilon)
         plans = []

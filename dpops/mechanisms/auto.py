@@ -44,11 +44,13 @@ class Auto(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence["Auto"]:
+        """Returns instances for conformance tests."""
         prior = Prior(20.0, 12.0)
         return [cls(), cls(prior=prior), cls(statistic="variance"), cls(statistic="variance", prior=prior)]
 
     @classmethod
     def candidates(cls) -> Sequence["Auto"]:
+        """Returns none: `auto` does not compare itself."""
         return []
 
     def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
@@ -106,10 +108,12 @@ class Auto(Mechanism):
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts each HAT's error by its chosen mechanism."""
         chosen = [(hat, self.ranking(hat, hats.grid, hats.epsilon)[0].mechanism) for hat in hats]
         return np.array([forecast_of_one(best, hat, hats.grid, hats.epsilon, hats.prior) for hat, best in chosen])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws each HAT by its planned mechanism."""
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         released: list[Integers] = [[] for _ in plans]

@@ -54,9 +54,11 @@ class Baseline(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence["Baseline"]:
+        """Returns instances for conformance tests."""
         return [cls(), cls(m_ub="opt"), cls(m_ub=3), cls(statistic="mean-of-vehicles")]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """Plans a noisy sum within a cap on samples."""
         counts, reported = hat
         m_ub = 1 if self.counts_once else self.m_ub
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
@@ -81,6 +83,7 @@ class Baseline(Mechanism):
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors by HAT under the prior."""
         if self.counts_once or self.m_ub != "none":
             plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
             weighed = (np.ones_like(column) if self.counts_once else column for column in counts)
@@ -90,6 +93,7 @@ class Baseline(Mechanism):
         return errors_around(hats, np.zeros(scale.size), scale, points=1)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws the noisy sums of planned HATs."""
         users = stack(totals, plans)
         sums = retained(users, [users.sums], plans)
         fine = [FINE if "m_ub" in plan.facts else 1 for plan in plans]  # exact if nobody is capped, else floored

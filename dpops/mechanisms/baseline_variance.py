@@ -42,13 +42,16 @@ class BaselineVariance(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence["BaselineVariance"]:
+        """Returns instances for conformance tests."""
         return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
 
     @classmethod
     def candidates(cls) -> Sequence["BaselineVariance"]:
+        """Returns the variants that `auto` compares."""
         return [cls(), cls(m_ub="opt")]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """Plans noisy sums of values and of squares."""
         counts, reported = hat
         mechanism.check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
@@ -71,6 +74,7 @@ class BaselineVariance(Mechanism):
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors of the variance by HAT."""
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
         prior, errors = hats.prior, []
         for plan, (counts, _) in zip(plans, hats, strict=True):
@@ -84,6 +88,7 @@ class BaselineVariance(Mechanism):
         return np.array(errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws noisy sums of values and squares."""
         users = mechanism.stack(totals, plans)
         squares = np.concatenate([total.squares for total in totals]) if totals else users.sums
         if [total.squares.size for total in totals] != [total.counts.size for total in totals]:

@@ -28,9 +28,12 @@ class CappedTree(TreeMechanism):
 
     @classmethod
     def examples(cls) -> Sequence["CappedTree"]:
+        """Returns instances for conformance tests."""
         return [cls(bins=65, m_ub="none"), cls(bins=5), cls(bins=61, m_ub=3)]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+        """Plans trees over samples within a cap."""
+
         def cost(cap: CountCap) -> float:
             return cap.share_moved + level * cap.max_count / cap.samples
 

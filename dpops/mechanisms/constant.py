@@ -30,6 +30,7 @@ class Constant(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence["Constant"]:
+        """Returns instances for conformance tests."""
         return [cls(), cls(prior=Prior(20.0, 12.0))]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
@@ -55,11 +56,13 @@ class Constant(Mechanism):
         ]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts the prior's distance from the constant."""
         plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # equal for all HATs
         offset = values_of([[plan.facts["constant"]]], [plan]) - hats.prior.hat_means(hats.upper)[:, None]
         sd = hats.of_each(lambda counts: hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts))
         return errors_around(hats, sd, np.zeros(sd.size), offset=offset)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
+        """Returns the planned constants, without noise."""
         stack(totals, plans)
         return [[plan.facts["constant"]] for plan in plans]

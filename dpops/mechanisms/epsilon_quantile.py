@@ -18,4 +18,5 @@ class EpsilonQuantile(QuantileInterval):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
+        """Computes rank 2 / epsilon, at most half the arrays."""
         return Fraction(min(math.ceil(2 / epsilon), arrays // 2))

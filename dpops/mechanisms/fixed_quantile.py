@@ -17,4 +17,5 @@ class FixedQuantile(QuantileInterval):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:  # noqa: ARG004 - the interface
+        """Computes rank arrays / 10."""
         return Fraction(arrays, 10)

@@ -34,11 +34,13 @@ class Levy(ClippedArrays):
     name = "levy"
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
+        """Plans a histogram of bin width tau, and the longest interval."""
         tau = _tau(arrays, m_ub, upper)
         bins = -(-upper // tau)
         return upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins}
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors by HAT under the prior."""
         upper = hats.grid.upper_steps * FINE
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
@@ -52,6 +54,7 @@ class Levy(ClippedArrays):
         return interval_forecasts(hats, self.m_ub, errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws the histogram, then the clipped sum."""
         arrays = array_means(totals, plans)
         if not plans:
             return []
@@ -70,6 +73,7 @@ class Levy(ClippedArrays):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
+        """Returns the plan with the drawn histogram's interval."""
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
         return with_interval(int(low), int(high), plan)
 

@@ -25,10 +25,13 @@ class OptArray(Mechanism):
     name = "opt-array"
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
+        """Plans arrays as best-fit array averages do."""
         return array_plans(self.name, lay_out_together(hats, grid, epsilon, _AVERAGE.m_ub), grid, epsilon, epsilon)
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors as array averages do."""
         return _AVERAGE.forecasts(hats)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws as array averages do."""
         return _AVERAGE.release(totals, plans, noise)

@@ -29,9 +29,11 @@ class BestTree(TreeMechanism):
 
     @classmethod
     def examples(cls) -> Sequence["BestTree"]:
+        """Returns instances for conformance tests."""
         return [cls(), cls(bins=20, prior=Prior(20.0, 12.0))]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+        """Plans each HAT's tree of smallest forecast error."""
         by_hat = zip(*(mechanism.plans(hats, grid, epsilon) for mechanism in _candidates(self.bins)), strict=True)
         return [
             min(plans, key=lambda plan: self._error(plan, hat.counts)) for plans, hat in zip(by_hat, hats, strict=True)

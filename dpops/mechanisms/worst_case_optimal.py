@@ -36,13 +36,16 @@ class WorstCaseOptimal(Mechanism):
 
     @classmethod
     def examples(cls) -> Sequence["WorstCaseOptimal"]:
+        """Returns instances for conformance tests."""
         return [cls(), cls(tie="smallest")]
 
     @classmethod
     def candidates(cls) -> Sequence["WorstCaseOptimal"]:
+        """Returns the variants that `auto` compares."""
         return cls.examples()
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
+        """Plans the clipping bound of smallest worst-case error."""
         counts, reported = hat
         check_plan_input(counts, reported, 2 * grid.upper_steps, epsilon)
         ordered = np.sort(counts)[::-1]
@@ -69,6 +72,7 @@ class WorstCaseOptimal(Mechanism):
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors by HAT under the prior."""
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
@@ -100,6 +104,7 @@ class WorstCaseOptimal(Mechanism):
         return rank + 1 if self.tie == "smallest" and rank * epsilon == 2 else rank
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws the noisy clipped sums of planned HATs."""
         users = stack(totals, plans)
         if not plans:
             return []

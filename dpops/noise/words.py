@@ -39,6 +39,7 @@ class Words:
         self._entropy = entropy
 
     def words(self, size: int) -> NDArray[np.uint64]:
+        """Draws uniform 64-bit words."""
         return np.frombuffer(self._entropy(8 * size), np.uint64)
 
     def below(self, bounds: Int64s) -> Int64s:
@@ -105,6 +106,7 @@ class Uniform:
             bits += _WORD
 
     def run(self) -> int:
+        """Counts powers exp(-1), exp(-2), .. above the number."""
         k = 0
         while self.is_below_exp(Fraction(k + 1)):
             k += 1

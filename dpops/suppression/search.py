@@ -100,10 +100,12 @@ class RowsByHat(NamedTuple):
 
     @property
     def heaviest(self) -> Int64s:
+        """Largest number of samples of a vehicle per HAT."""
         return self.counts[self.begin[:-1]]
 
     @classmethod
     def of(cls, hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None) -> "RowsByHat":
+        """Sorts rows by HAT, the largest counts first."""
         order = np.lexsort((vehicle, -counts, hat))
         hat, vehicle, counts = hat[order], vehicle[order], counts[order]
         if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:

@@ -70,6 +70,7 @@ class AccountReport:
 
     @property
     def has_delta(self) -> bool:
+        """Whether a limit has a delta."""
         return any(isinstance(bound.limit, DeltaLimit) for bound in self.bounds)
 
     def usable(self, hats: Sequence[str], days: Sequence[str]) -> str:

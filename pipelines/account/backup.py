@@ -50,14 +50,17 @@ class Backup(NamedTuple):
 
     @property
     def genesis(self) -> str:
+        """Hash of the ledger's first entry."""
         return str(self.entries[0]["hash"])
 
     @property
     def signature(self) -> Signature:
+        """Signature by the backed-up key."""
         return signature_of(secret_of(self.header.key, "the backup"))
 
     @property
     def last(self) -> Mapping[str, Any]:
+        """Newest entry of the ledger."""
         return self.entries[-1]
 
     def with_entries(self, entries: Entries) -> "Backup":
@@ -74,6 +77,7 @@ class Backup(NamedTuple):
 
     @property
     def newest_said(self) -> str:
+        """Newest release in words."""
         if (newest := self.newest) is None:
             return "none"
         start = datetime.fromtimestamp(newest["slot_s"], UTC).isoformat()

@@ -50,6 +50,7 @@ class Cost(NamedTuple):
 
     @property
     def chance_said(self) -> str:
+        """Probability in words."""
         return said(self.chance)
 
 
@@ -65,6 +66,7 @@ class Loss(NamedTuple):
 
     @property
     def chance_said(self) -> str:
+        """Probability in words."""
         return said(self.chance)
 
     def most(self) -> str:

@@ -35,6 +35,7 @@ class AccountLocation:
 
     @property
     def head(self) -> Path:
+        """Path of the head file, beside the key."""
         return self.key.with_name(self.key.name + ".head")
 
     @property
@@ -53,6 +54,7 @@ class AccountLocation:
 
     @property
     def ledger(self) -> Ledger:
+        """Ledger with its head file and signature."""
         return Ledger(self.url, self.head, self.signature)
 
     @property
@@ -178,6 +180,7 @@ def write_key(path: Path, text: str) -> None:
 
 
 def signature_of(secret: Secret) -> Signature:
+    """Derives the ledger's signature from the secret key."""
     return Signature(secret.derive("ledger"), secret.derive("key check").hex()[:16])
 
 

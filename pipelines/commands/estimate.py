@@ -112,6 +112,7 @@ def estimate(
     place: AccountLocation,
     as_json: bool,
 ) -> int:
+    """Writes estimates of released periods again."""
     from pipelines.inputs import range_of
     from pipelines.runs import estimates
 

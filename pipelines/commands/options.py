@@ -62,6 +62,7 @@ def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns:
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
+    """Parses a topic's name and its brokers."""
     from transforms.errors import require
     from transforms.sources.topic import Topic
 

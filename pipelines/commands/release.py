@@ -136,6 +136,7 @@ def release(
     site: Path | None,
     as_json: bool,
 ) -> int:
+    """Releases the slots of a closed range."""
     from pipelines.commands.release_summary import show_check, tell
     from pipelines.runs import release as scheduled
 

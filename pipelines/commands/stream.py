@@ -56,6 +56,7 @@ class FeedOptions:
             raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
 
     def source(self, spec: Specification, start_s: int) -> Source:
+        """Creates the source that the options name."""
         from pipelines.runs.stream import stream as streaming  # and Beam with it
         from transforms.sources.topic import Topic
 
@@ -162,6 +163,7 @@ def stream(
     site: Path | None,
     health: HealthOptions,
 ) -> int:
+    """Releases slots of a feed as they end."""
     from pipelines.specification import load
 
     spec = load(spec_path)

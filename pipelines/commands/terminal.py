@@ -236,6 +236,7 @@ def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
 
 
 def counted(count: int, total: int | None) -> str:
+    """Formats a count, with its total if known."""
     return f"{count:,}" if total is None else f"{count:,} of {max(total, count):,}"
 
 

@@ -31,6 +31,7 @@ class EngineOptions(NamedTuple):
 
     @property
     def by_parameter(self) -> Mapping[str, Option]:
+        """Options by their parameter's name."""
         return dict(zip(inspect.signature(self.made_by).parameters, self.options, strict=True))
 
 

@@ -38,6 +38,7 @@ class FlinkStarter:
             raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
 
     def start(self, stack: ExitStack) -> "Engine":
+        """Starts Flink, or a local one, until the stack closes."""
         from pipelines.runs.flink.engine import Flink
 
         settings = asdict(self)

@@ -59,6 +59,8 @@ class HatClass(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StatisticPlan(msgspec.Struct, frozen=True):
+    """Plan of one statistic."""
+
     statistic: str
     unit: str
     mechanism: str

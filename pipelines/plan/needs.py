@@ -33,6 +33,8 @@ class Need(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """Vehicles that a mechanism needs, by epsilon."""
+
     mechanism: str
     unit: str
     within: float

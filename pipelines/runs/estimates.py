@@ -48,6 +48,7 @@ class RecordedStages:
 
     @property
     def periods(self) -> set[str]:
+        """Periods with all of their stages recorded."""
         return {entry.unit.period for entry in self.entries if is_complete(self.entries, entry.unit.period)}
 
 
@@ -154,6 +155,7 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
 
 
 def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
+    """Yields estimates slot by slot."""
     for index, facts in enumerate(slots):
         yield estimates_of_slot(estimates, index, facts, policy)
     yield from estimates.products

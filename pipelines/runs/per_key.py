@@ -80,6 +80,7 @@ class UserAccount:
 
     @property
     def location(self) -> location.AccountLocation:
+        """Location of the ledger and key."""
         return location.find(self.ledger, self.key)
 
 

@@ -43,6 +43,7 @@ class Spool:
         self._file.close()
 
     def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
+        """Appends data and rows under a key."""
         with self._lock:
             self._ranges.setdefault(key, []).append(self._append(data))
             self._rows[key] += rows
@@ -57,9 +58,11 @@ class Spool:
         return self._read(msgspec.msgpack.decode(put, type=ByteRange))
 
     def read(self, key: Hashable) -> Iterator[bytes]:
+        """Yields the data of a key."""
         return map(self._read, self._ranges.get(key, ()))
 
     def rows(self, key: Hashable) -> int:
+        """Counts the rows of a key."""
         return self._rows[key]
 
     def _append(self, data: bytes) -> ByteRange:

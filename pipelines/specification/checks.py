@@ -55,6 +55,7 @@ OPEN = "?"  # stands in a draft for a column that somebody has to name
 
 
 def timetable_of(document: Document) -> Timetable:
+    """Checks and builds the timetable. Raises SpecificationError."""
     minutes, zone, weekdays = document.slot.minutes, document.account.timezone, document.slot.weekdays
     need(1 <= minutes <= DAY_MINUTES and DAY_MINUTES % minutes == 0, "slot.minutes", "must divide a day", minutes)
     lateness_s = document.slot.allowed_lateness_s
@@ -96,6 +97,7 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
 
 
 def account_of(account: AccountTable) -> AccountTerms:
+    """Checks and builds the account's terms. Raises SpecificationError."""
     check_name("account.name", account.name)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
@@ -365,6 +367,7 @@ def value_of(document: Document) -> Value:
 
 
 def prior_of(speed: SpeedTable | None) -> Prior | None:
+    """Checks and builds the prior, if any. Raises SpecificationError."""
     if speed is None or speed.prior is None:
         return None
     mean, sd, between, upper = speed.prior.mean_kmh, speed.prior.sd_kmh, speed.prior.between, speed.upper_kmh

@@ -16,6 +16,7 @@ class SpecificationError(Exception):
 
 
 def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> None:
+    """Raises SpecificationError naming field, rule and value unless `holds`."""
     if not holds:
         raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
 
@@ -24,6 +25,7 @@ NAME_LETTERS = 200
 
 
 def check_name(field: str, name: str) -> None:
+    """Checks a printable name. Raises SpecificationError."""
     need(bool(name.strip()), field, "must not be empty", name)
     fits = name.isprintable() and len(name) <= NAME_LETTERS
     need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)

@@ -70,6 +70,7 @@ class LevelsRelease:
 
     @property
     def fleet(self) -> Fleet:
+        """Declared facts of the fleet."""
         return self.bounds.fleet
 
     def epsilon_of(self, period: str) -> Fraction:
@@ -78,6 +79,7 @@ class LevelsRelease:
         return self.epsilon if by_day is None else by_day.of(period).epsilon
 
     def policy(self, spec_id: str, region: Sequence[int], value: Value, digest_key: bytes) -> LevelsPolicy:
+        """Builds the policy of the specification's releases."""
         return LevelsPolicy(
             spec_id=spec_id,
             total=self.claim,

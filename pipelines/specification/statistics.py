@@ -30,6 +30,7 @@ MOST_TIMES = 100
 
 
 def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedStatistic, ...]:
+    """Checks and builds the statistics. Raises SpecificationError."""
     need(bool(document.statistic), "statistic", "needs at least one entry", "empty")
     parsed = [_statistic(dict(table), document, prior) for table in document.statistic]
     names = [name for name, _, _ in parsed]

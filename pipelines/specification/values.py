@@ -70,6 +70,7 @@ class Cells:
 
     @property
     def bbox(self) -> tuple[float, float, float, float] | None:
+        """Bounding box in degrees: west, south, east, north."""
         if self.exact_bbox is None:
             return None
         west, south, east, north = map(float, self.exact_bbox)

@@ -29,11 +29,15 @@ class ContributionBound:
 
 
 class Counted(NamedTuple):
+    """Tally, and the number of dropped duplicates."""
+
     tally: Tally
     duplicates: int
 
 
 class CountedPane(NamedTuple):
+    """Partial tally of a pane, and its dropped duplicates."""
+
     partial: Partial
     duplicates: int
 
@@ -190,10 +194,12 @@ class Ordered(NamedTuple):
 
     @property
     def positions(self) -> Positions:
+        """Positions with absolute event times."""
         events = self.events
         return Positions(events.vehicle, self.slot_s * S_US + events.offset_us, events.lat_e7, events.lon_e7)
 
     def by_slot(self) -> dict[int, Events]:
+        """Splits the events by start of slot."""
         return {slot_s: self.events.take(self.slot_s == slot_s) for slot_s in np.unique(self.slot_s).tolist()}
 
 

@@ -164,7 +164,8 @@ class Layout(Protocol):
     """One way in which files hold vehicle positions."""
 
     @property
-    def units(self) -> Units: ...
+    def units(self) -> Units:
+        """Units of the layout's columns."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields batches in file order, in bounded memory. Raises UnreadableFile without content."""
@@ -285,6 +286,7 @@ def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
 
 
 def without_zone(column: str) -> str:
+    """Explains how to name a column's time zone."""
     return f"column {column!r} has no time zone: name it as input.time_zone"
 
 

@@ -156,6 +156,7 @@ def _one_text(column: pa.StructArray) -> pa.Array:
 
 
 def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
+    """Creates instants that no clock change affects."""
     never = np.zeros(len(us), np.bool_)
     return Instants(us, valid, missing, never, never)
 
@@ -259,6 +260,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
 
 
 def timestamps(column: pa.Array) -> Instants:
+    """Converts Arrow timestamps to microseconds."""
     missing = nulls(column)
     ticks = column.view(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     unit = column.type.unit

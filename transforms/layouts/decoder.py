@@ -41,6 +41,7 @@ class DecoderTask(NamedTuple):
     further_paths: Sequence[str] = ()  # small files, read as one with `path`
 
     def batches(self) -> Iterator[RawBatch]:
+        """Decodes the task's file, share or messages."""
         if self.path is not None and self.share != WHOLE:
             assert isinstance(self.layout, SplitLayout)
             return self.layout.read_share(self.path, self.share)
@@ -94,6 +95,7 @@ def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | No
 
 
 def send(file: IO[bytes], *parts: bytes) -> None:
+    """Writes parts, each after its length."""
     for part in parts:
         file.write(struct.pack("<q", len(part)))
         file.write(part)
@@ -159,5 +161,6 @@ def _write(table: pa.RecordBatch, sink: pa.NativeFile) -> None:
 
 
 def unpacked(data: bytes) -> pa.RecordBatch:
+    """Reads the one batch of an Arrow stream."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_next_batch()

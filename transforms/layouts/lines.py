@@ -89,6 +89,7 @@ def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str
 
 
 def is_utf8(data: bytes) -> bool:
+    """Checks for valid UTF-8."""
     if data.isascii():
         return True
     try:

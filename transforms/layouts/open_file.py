@@ -181,9 +181,11 @@ class ByFile:
 
     @property
     def units(self) -> Units:
+        """Units of the inner layout."""
         return self.inner.units
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields batches with the file's vehicle as a column."""
         vehicle = pa.scalar(vehicle_of(path), pa.binary())
         for batch in self.inner.read(path):
             column = pa.repeat(vehicle, batch.table.num_rows)

@@ -37,6 +37,7 @@ class Paths(NamedTuple):
 
     @classmethod
     def dotted(cls, names: Sequence[str], fields: tuple[str, ...], decimal: DecimalMark = ".") -> "Paths":
+        """Creates paths from dotted names."""
         return cls(fields, tuple(map(steps_of, names)), decimal)
 
 

@@ -85,6 +85,7 @@ class Walked(NamedTuple):
 
 
 def has_table(db: sa.Connection) -> bool:
+    """Checks for the ledger's table."""
     return sa.inspect(db).has_table(ENTRY.name)
 
 
@@ -94,6 +95,7 @@ def genesis(db: sa.Connection) -> str | None:
 
 
 def tip(db: sa.Connection) -> Tip:
+    """Reads the newest sequence number and hash."""
     last = db.execute(sa.select(ENTRY.c.seq, ENTRY.c.hash).order_by(ENTRY.c.seq.desc()).limit(1)).first()
     return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 

@@ -74,6 +74,7 @@ class SqliteFile:
 
     @property
     def shown(self) -> str:
+        """Path for messages."""
         return str(self.path)
 
     def engine(self, *, read_only: bool) -> sa.Engine:
@@ -88,6 +89,7 @@ class SqliteFile:
         return _said(error)
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
+        """Returns False: no error of a file is transient."""
         return False
 
     def _connect(self) -> sqlite3.Connection:
@@ -133,10 +135,12 @@ class PostgresServer:
 
     @property
     def shown(self) -> str:
+        """URL for messages, without password."""
         url = self.url
         return sa.URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
 
     def engine(self, *, read_only: bool) -> sa.Engine:
+        """Creates an engine whose writers queue by an advisory lock."""
         timeouts: dict[str, Any] = {} if "connect_timeout" in self.url.query else {"connect_timeout": _CONNECTION_S}
         if read_only:
             view = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -154,6 +158,7 @@ class PostgresServer:
         )
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
+        """Formats an error without the password."""
         text, password = _said(error), self.url.password
         return text.replace(str(password), "***") if password else text
 

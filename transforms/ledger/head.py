@@ -54,12 +54,15 @@ class Head:
         self._write(ledgers or {})
 
     def exists(self) -> bool:
+        """Checks for the file."""
         return self._path.exists()
 
     def is_signed(self) -> bool:
+        """Checks for a verified signature."""
         return self._read()[1]
 
     def read_all(self) -> Mapping[str, RememberedHead]:
+        """Reads the newest entry of each ledger by genesis."""
         return self._read()[0]
 
     def home(self, account: str) -> str | None:

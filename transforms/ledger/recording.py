@@ -30,6 +30,7 @@ class LedgerAccount:
     unattended: bool = False  # also stops where a period stopped another run
 
     def open(self) -> "Ledger":
+        """Opens the ledger."""
         from transforms.ledger import Ledger  # who opens none needs no database
 
         return Ledger(self.url, self.head, self.signature)

@@ -148,4 +148,5 @@ def stopped_by(
 
 
 def json_of(value: Any) -> str:
+    """Encodes a value as JSON text."""
     return msgspec.json.encode(value).decode()

@@ -49,6 +49,7 @@ class Account:
 
 
 def find_account(db: sa.Connection, name: str) -> Account | None:
+    """Reads an account, or None."""
     if not chain.has_table(db):
         return None
     of_account = sa.select(ENTRY.c.body, ENTRY.c.epsilon).where(ENTRY.c.account == name).order_by(ENTRY.c.seq)
@@ -61,6 +62,7 @@ def find_account(db: sa.Connection, name: str) -> Account | None:
 
 
 def known_account(db: sa.Connection, name: str) -> Account:
+    """Reads an account. Raises AccountRefusal if missing."""
     account = find_account(db, name)
     if account is None:
         raise AccountRefusal(f"the ledger has no account {name!r}: run `hatstream init` first")
@@ -78,6 +80,7 @@ def _lower(recorded: Limit, requested: Limit) -> Limit:
 
 
 def check_match(recorded: Account, requested: Account) -> None:
+    """Raises AccountRefusal where an account's terms differ."""
     for name in ("unit", "since", "until", "timezone", "adjacency"):
         if getattr(recorded, name) != getattr(requested, name):
             raise AccountRefusal(

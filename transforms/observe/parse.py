@@ -86,10 +86,12 @@ class RowVerdicts:
         self.code, self._reasons = np.zeros(rows, np.uint8), reasons  # code: index of the reason + 1, else 0
 
     def refuse(self, reason: str, failed: Bools) -> None:
+        """Notes a reason for rows that failed no earlier check."""
         if failed.any():
             self.code[failed & (self.code == 0)] = self._reasons.index(reason) + 1
 
     def refused(self) -> dict[str, int]:
+        """Counts refused rows by reason."""
         if not self.code.any():
             return {}
         counts = np.bincount(self.code, minlength=len(self._reasons) + 1)[1:].tolist()

@@ -31,6 +31,7 @@ class Secret:
     key: bytes = field(repr=False)
 
     def derive(self, purpose: str) -> bytes:
+        """Derives a key for a purpose."""
         return hmac.digest(self.key, b"hatstream/" + purpose.encode(), "sha256")
 
 

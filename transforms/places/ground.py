@@ -56,9 +56,11 @@ class Keys(Sequence[int]):
         return {name.encode(): place for place, name in enumerate(self.names)}
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of `ground.Ground`
+        """Returns the numbers of keys unchanged."""
         return cells
 
     def named(self, cells: Int64s) -> list[str]:
+        """Names keys by number."""
         return [self.names[cell] for cell in cells.tolist()]
 
     def __getitem__(self, place: Any) -> Any:

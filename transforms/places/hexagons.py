@@ -21,6 +21,7 @@ Rings = Sequence[Sequence[Sequence[float]]]
 
 
 def cell_text(cell: int) -> str:
+    """Formats an H3 index as text."""
     return f"{cell:x}"
 
 

@@ -153,6 +153,7 @@ class Shapes(NamedTuple):
     is_directed: NDArray[np.bool_]  # line driven in the order of its positions
 
     def some(self, rows: Int64s) -> "Shapes":
+        """Selects shapes by index."""
         line, area, scale, reach_m, is_directed = self
         return Shapes(line[rows], area[rows], scale[rows], reach_m[rows], is_directed[rows])
 

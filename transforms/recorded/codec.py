@@ -47,11 +47,13 @@ class Spending(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, unit: Unit) -> "Spending":
+        """Reads a unit's spending."""
         return cls(
             unit.key.spec_id, unit.slot_s, column_of(unit.key), str(unit.per_hat), str(unit.spent), _debit_text(unit)
         )
 
     def encoded(self) -> bytes:
+        """Encodes the spending as JSON."""
         return msgspec.json.encode(self)
 
     @property
@@ -84,6 +86,7 @@ class CountedPart(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, text: str) -> "CountedPart":
+        """Decodes the counted part of a unit's text."""
         return msgspec.json.decode(text, type=cls)
 
     @property
@@ -98,6 +101,7 @@ class CountedPart(msgspec.Struct, frozen=True):
 
     @property
     def constants(self) -> int:
+        """Number of HATs that cost nothing."""
         return sum(hat.plan is not None and hat.plan.epsilon == "0" for hat in self.released)
 
 
@@ -109,6 +113,7 @@ class Encoded(NamedTuple):
 
     @classmethod
     def of(cls, unit: "Unit | Encoded") -> "Encoded":
+        """Encodes a unit, unless it is encoded."""
         return unit if isinstance(unit, Encoded) else cls(unit, encode(unit))
 
     @classmethod

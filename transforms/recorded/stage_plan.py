@@ -93,6 +93,7 @@ def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
 
 
 def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
+    """Checks that all stages of a period are recorded."""
     recorded = of_period(entries, period)
     return bool(recorded) and len(recorded) == numbers_of(recorded[0].unit).stages
 

@@ -72,14 +72,17 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def key(self) -> UnitKey:
+        """Key of the unit."""
         return UnitKey(self.spec_id, self.slot_s, self.shard)
 
     @property
     def group(self) -> DebitGroup:
+        """Key of the units that share the debit."""
         return DebitGroup(self.spec_id, self.period, None if self.is_of_whole_period else self.slot_s, False)
 
     @property
     def scope(self) -> UnitScope:
+        """Scope of the debit: a slot or period."""
         return "period" if self.is_of_whole_period else "slot"
 
     @property
@@ -149,10 +152,12 @@ class StageUnit(_VectorUnit, frozen=True, kw_only=True):
 
     @property
     def key(self) -> UnitKey:
+        """Key of the unit."""
         return UnitKey(self.spec_id, self.slot_s, self.stage)
 
     @property
     def group(self) -> DebitGroup:
+        """Key of the units that share the debit."""
         return DebitGroup(self.spec_id, self.period, self.slot_s, False)
 
 
@@ -163,10 +168,12 @@ class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
 
     @property
     def key(self) -> UnitKey:
+        """Key of the unit."""
         return UnitKey(self.spec_id, self.slot_s, None)
 
     @property
     def group(self) -> DebitGroup:
+        """Key of the units that share the debit."""
         return DebitGroup(self.spec_id, self.period, self.slot_s, True)
 
 
@@ -212,6 +219,7 @@ class Debit(NamedTuple):
 
 
 def debit(unit: Unit) -> Debit:
+    """Pairs a unit's key with its debit."""
     return Debit(unit.key, unit.debit)
 
 

@@ -93,7 +93,8 @@ class ReleaseKind(Protocol):
     """A kind of release, made by its class method `of` and registered by name."""
 
     @property
-    def spec_id(self) -> str: ...
+    def spec_id(self) -> str:
+        """Id of the specification."""
 
     @property
     def slots(self) -> Mapping[int, SlotFacts]:

@@ -65,6 +65,7 @@ class Sender:
         self._outbox: Outbox | None = None
 
     def put(self, slot: SlotEstimates) -> None:
+        """Sends a slot's rows. Raises StepError."""
         try:
             self._outbox = self._outbox or Outbox(self._topic)
             self._outbox.put(message_of(row, is_live=slot.is_live) for row in rows_of(slot, self._shape))

@@ -79,10 +79,12 @@ def rows_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> list[Row]:
 
 
 def rows_in(columns: Columns) -> list[Row]:
+    """Converts columns to rows."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns:
+    """Converts rows to columns, in schema order."""
     return {name: [row[name] for row in rows] for name in schema.names}
 
 

@@ -117,6 +117,7 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
         return beats | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
 
     def slots(self) -> Iterator[int]:
+        """Yields slots that are over by the script's watermarks."""
         slot_s = self.timetable.slot_s
         watermarks = [event.new_watermark for event in self.script._events if isinstance(event, WatermarkEvent)]
         promised_s = max((_seconds(time) for time in watermarks if time < MAX_TIMESTAMP), default=0)

@@ -123,6 +123,7 @@ class Partition:
         self._back_s = -math.inf
 
     def close(self) -> None:
+        """Closes the consumer."""
         self._consumer.close()
 
     def poll(self, position: int, max_messages: int = POLL_MESSAGES) -> Poll:

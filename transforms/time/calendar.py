@@ -34,6 +34,7 @@ class FirstDays(NamedTuple):
     times: Fraction  # factor of the usual share
 
     def has(self, day: date) -> bool:
+        """Checks whether a day is one of them."""
         return 0 <= (day - self.since).days < self.days
 
     def weekday(self, number: int) -> Weekday:
@@ -42,6 +43,7 @@ class FirstDays(NamedTuple):
 
     @property
     def weekdays(self) -> set[Weekday]:
+        """Weekdays of the days."""
         return {self.weekday(number) for number in range(min(self.days, len(WEEKDAYS)))}
 
 
@@ -85,6 +87,7 @@ class Timetable:
 
     @property
     def slot_s(self) -> int:
+        """Length of a slot in seconds."""
         return self.slot_minutes * 60
 
     @property
@@ -107,6 +110,7 @@ class Timetable:
         return datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(self.zone))
 
     def period_of(self, day: date) -> str:
+        """Names the period of a local day."""
         if self.unit == "vehicle-day":
             return day.isoformat()
         if self.unit == "vehicle-week":
@@ -212,6 +216,7 @@ class Calendar:
 
     @cached_property
     def periods(self) -> tuple[str, ...]:
+        """Ids of the periods in order."""
         return tuple(dict.fromkeys(slot.period for slot in self.slots))
 
     @cached_property

@@ -136,6 +136,7 @@ class Route:
 
     @property
     def length_m(self) -> float:
+        """Length of the route in metres."""
         return float(self.line_m[-1, 0])
 
     def along(self, odometer_m: Vector) -> Vector:
@@ -185,6 +186,8 @@ def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
 
 
 class Duty(NamedTuple):
+    """Shift of a bus on a route, with its reporting interval."""
+
     bus: int
     route: int
     start_s: float  # since local midnight

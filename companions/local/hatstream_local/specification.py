@@ -25,27 +25,37 @@ GRID_STEPS = 1_000_000
 
 
 class ServiceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Service with its mechanism and epsilon."""
+
     name: str
     mechanism: str
     epsilon: float
 
 
 class FusionSlot(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Slots of reports."""
+
     minutes: int
     timezone: str
 
 
 class FusionCells(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """H3 cells of reports."""
+
     resolution: int
 
 
 class FusionTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Methods of fusion, and their outputs."""
+
     mean: Method = "fixed"
     distribution: Literal["ems", "em", "none"] = "ems"
     buckets: int = 64
 
 
 class TableTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Layout of report files."""
+
     layout: str
     columns: dict[str, str] | None = None
     time_unit: str | None = None
@@ -53,6 +63,8 @@ class TableTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class FusionDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Specification of a fusion, as written."""
+
     name: str
     upper_kmh: float
     service: list[ServiceTable]

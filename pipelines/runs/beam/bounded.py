@@ -77,6 +77,7 @@ class Bounded:
     spells: bool = False
 
     def build(self, p: beam.Pipeline) -> None:
+        """Builds the pipeline of the job."""
         job = self.job
         tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
@@ -117,6 +118,7 @@ class Bounded:
 
     @property
     def in_panes(self) -> bool:
+        """Whether slots are counted in panes."""
         return self.pane_s < self.job.slot_s and not self.job.rules.need_whole_periods
 
 
@@ -225,6 +227,7 @@ def run(
 def finished_job(
     job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
 ) -> Finished:
+    """Runs the job to its end on the engine."""
     name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", rows_about(paths)
     if engine.is_here:
         with Spool() as spool, heard_in(job, about, progress):

@@ -80,10 +80,12 @@ def verdict_on(
 
 
 def written(verdict: Verdict) -> str:
+    """Encodes a verdict as JSON."""
     return msgspec.json.encode(verdict, enc_hook=str, order="deterministic").decode()
 
 
 def read_back(text: str) -> Verdict:
+    """Decodes a verdict from JSON."""
     return msgspec.json.decode(text, type=Verdict, dec_hook=_from_text)
 
 
@@ -150,4 +152,5 @@ def spend_of(
 
 
 def of_counts(counts: Mapping[str, int]) -> KeyedFact:
+    """Encodes counters as a keyed fact."""
     return 0, msgspec.json.encode(CountFact(dict(counts)))

@@ -34,15 +34,19 @@ class FlinkJob:
 
     @property
     def where(self) -> str:
+        """Address of the cluster."""
         return self.cluster.rest
 
     def state(self) -> str | None:
+        """Returns the job's state, None if unknown."""
         return self.cluster.state(self.id)
 
     def counters(self) -> Operator[Mapping[str, int]]:
+        """Returns the job's counters, for the operator alone."""
         return Operator(self.cluster.counters(self.id))
 
     def cancel(self) -> None:
+        """Cancels the job and waits for its end."""
         until = time.monotonic() + CANCEL_S
         is_asked = False
         while True:
@@ -77,6 +81,7 @@ class Flink:
     savepoint: str | None = None
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
+        """Submits the pipeline and returns its job."""
         result = handed_over(build, name, self.options, self.job_server, stop)
         try:
             return answer_of(self.job_server, partial(job_of, result, name, self.rest), SHOWN_S, stop)
@@ -209,6 +214,7 @@ class BoundedFlink:
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
+        """Runs the pipeline to its end, polling its counters."""
         # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
         options = addresses(self.job_server, self.worker_pool, self.parallelism)
         result = handed_over(build, name, options, self.job_server)

@@ -126,6 +126,7 @@ def _end(worker: BaseProcess) -> None:
 
 
 def main() -> None:
+    """Runs a worker pool as a program."""
     parser = argparse.ArgumentParser(description="Beam's Python worker pool, bound to one address.")
     parser.add_argument("--address", required=True, help="host:port to listen on; only the engine should reach it")
     serve(parser.parse_args().address)

@@ -54,6 +54,7 @@ class Metrics:
         return Counter(PREFIX + name, meaning, labels, registry=self.registry)
 
     def __call__(self, line: Summary) -> None:
+        """Updates the metrics from a health line."""
         facts: Mapping[str, Any] = line.whole().opened()
         if "state" in facts:
             self._running.set(facts["state"] == "RUNNING")

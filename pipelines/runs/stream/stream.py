@@ -63,6 +63,7 @@ class Stream:
     later: Later | None = None
 
     def build(self, p: beam.Pipeline) -> None:
+        """Builds the pipeline of the stream."""
         stream(p, self.source, self.heartbeat, self.job, self.identity, self.later)
 
 

@@ -111,9 +111,11 @@ class InWindows:
         return partials | "into slots" >> IntoSlots(job.slot_s, self.start_s + self.more_s)
 
     def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+        """Records units as windows close."""
         return drawn.sealed | "record" >> Record(job.account)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+        """Releases periods in order as their windows close."""
         periods = IntoPeriods(job.release.slots, job.slot_s, self.start_s, self.more_s)
         return tallies | "into periods" >> periods | "period" >> ReleasePeriod(job.account, job.release, in_stream=True)
 

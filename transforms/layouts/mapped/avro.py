@@ -33,6 +33,7 @@ class AvroTable(MappedLayout):
     """Fields of records, by their names; dots lead into records inside, numbers into arrays."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of a file, block by block."""
         data = unpacked(path)
         with open(path, "rb") if data is None else BytesIO(data) as file:
             try:

@@ -36,12 +36,14 @@ class CsvTable(MappedLayout):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        """Creates the layout. Raises ValueError for its options."""
         delimiter = options["delimiter"] or ","
         if delimiter not in DELIMITERS:
             raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
         return cls(units, columns, fields, delimiter, options["header"] is not False)
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of a file, chunk by chunk."""
         header: _Header | None = None
         with opened_text(path) as file:
             for data, too_long in text_lines.read_chunks(file):

@@ -33,6 +33,7 @@ class JsonRecords(MappedLayout):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        """Creates the layout. Raises ValueError for its options."""
         refuse_indexed_objects(fields, columns)
         records: str | None = options["records"]
         if records is not None:
@@ -48,6 +49,7 @@ class JsonRecords(MappedLayout):
         return Paths.dotted(self.columns, self.fields, self.units.decimal)
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of a document, array or lines."""
         is_array = False
         if self.records is None:
             with opened_text(path) as file:
@@ -64,6 +66,7 @@ class JsonRecords(MappedLayout):
                 yield from read_json_lines(file, self._paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        """Yields the batches of messages."""
         if self.records is not None:
             yield from documents_of_messages(payloads, (self.records,), self._paths)
             return

@@ -14,14 +14,17 @@ class JsonLines(MappedLayout):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        """Creates the layout. Raises ValueError for array indices."""
         refuse_indexed_objects(fields, columns)
         return super().of(units, columns, fields, options)
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of lines."""
         with opened_text(path) as file:
             yield from read_json_lines(file, Paths.dotted(self.columns, self.fields, self.units.decimal))
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        """Yields a batch with a row per message."""
         yield table_of_records(payloads, Paths.dotted(self.columns, self.fields, self.units.decimal), {})
 
 

@@ -30,14 +30,17 @@ class ParquetTable(MappedLayout):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
+        """Creates the layout. Raises ValueError for array steps."""
         for field, column in zip(fields, columns, strict=True):
             base.refuse_steps(field, column)
         return super().of(units, columns, fields, options)
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of all row groups."""
         return self.read_share(path, base.WHOLE)
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
+        """Yields the batches of a share of row groups."""
         with _source(path) as file:
             try:
                 parquet = _open(path, file, self.columns, self.units.zone)
@@ -63,6 +66,7 @@ class ParquetFooter:
     units = Units("iso", Fraction(1))
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields a batch with the number of rows."""
         with _source(path) as file:
             yield base.raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, {})
 

@@ -62,6 +62,7 @@ class GtfsRealtime:
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of a feed message."""
         with opened(path) as file:
             data = file.read(FEED_BYTES + 1)
         if len(data) > FEED_BYTES:
@@ -76,6 +77,7 @@ class GtfsRealtime:
             raise UnreadableFile(path, "not a GTFS-realtime feed message") from None
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        """Yields the batches of messages."""
         rows = (row for payload in payloads for row in _rows_of_message(payload, self.columns))
         while part := list(islice(rows, BATCH_ROWS)):
             yield _batch(part, self.fields)

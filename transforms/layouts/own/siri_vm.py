@@ -57,6 +57,7 @@ class SiriVm:
     fields: tuple[str, ...] = FIELDS
 
     def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of a delivery while parsing."""
         feed = _Feed(self)
         try:
             with opened(path) as file:
@@ -67,6 +68,7 @@ class SiriVm:
             raise UnreadableFile(path, "not a SIRI-VM document, or one with a DTD") from None
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        """Yields the batches of messages."""
         for payload in payloads:
             pieces = (payload[index : index + _PIECE_BYTES] for index in range(0, len(payload), _PIECE_BYTES))
             try:

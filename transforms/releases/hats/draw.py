@@ -180,6 +180,7 @@ class SlotHats(NamedTuple):
 
     @classmethod
     def joined(cls, slots: Sequence["SlotHats"]) -> "SlotHats":
+        """Concatenates the HATs of slots."""
         if len(slots) == 1:
             return slots[0]
         hats = [slot.hats for slot in slots]
@@ -191,6 +192,7 @@ class SlotHats(NamedTuple):
         return cls(np.concatenate([slot.cell for slot in slots]), joined, columns)
 
     def with_users(self) -> "SlotHats":
+        """Drops HATs without vehicles."""
         is_occupied = self.hats.users > 0
         return SlotHats(self.cell[is_occupied], self.hats.take(is_occupied), self.columns)
 

@@ -23,6 +23,7 @@ PLAIN = (SUMS, SQUARES)
 
 
 def is_plain(digest: str) -> bool:
+    """Checks for a plain digest, without column names."""
     return ":" not in digest
 
 

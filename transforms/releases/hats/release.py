@@ -36,6 +36,7 @@ class HatRelease(Policy):
 
     @classmethod
     def of(cls, request: Asked) -> "HatRelease":
+        """Creates the release of a specification."""
         names = ("spec_id", "value", "statistics", "allocation", "shards", "region", "digest_key", "slots", "cap")
         return cls(**{name: getattr(request, name) for name in names})
 
@@ -54,9 +55,11 @@ class HatRelease(Policy):
         return replace(self, plain_digests=digest is not None and is_plain(digest))
 
     def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
+        """Returns None: debits depend on counts."""
         return None
 
     def group(self, slot_s: int) -> int:
+        """Returns the first slot planned together with a slot."""
         return self.slots[slot_s].plan[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
@@ -73,6 +76,7 @@ class HatRelease(Policy):
         return [DrawnUnit(*unit) for unit in units]
 
     def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
+        """Yields the estimates of a recorded slot."""
         yield estimates_of(all_of(HatUnit, recorded.units), self.names, self.value.lower)
 
 

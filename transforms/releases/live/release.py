@@ -46,16 +46,20 @@ class LiveRelease(VectorRelease):
         )
 
     def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
+        """Returns None: debits depend on recorded slots."""
         return None
 
     @property
     def columns(self) -> tuple[Column, ...]:
+        """Columns of tallies."""
         return COLUMNS
 
     def group(self, slot_s: int) -> int:
+        """Returns the slot itself: each is drawn alone."""
         return slot_s
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
+        """Draws a live slot that is not recorded yet."""
         (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
         stage = None if history.recorded else self._stage(slot_s, facts, history)

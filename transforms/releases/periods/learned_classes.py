@@ -47,6 +47,7 @@ class TaughtClasses(NamedTuple):
 
     @staticmethod
     def none(cells: int, classes: int) -> "TaughtClasses":
+        """Creates sums of no entry."""
         return TaughtClasses(ClassSums.none(cells, classes), frozenset())
 
 

@@ -45,6 +45,7 @@ class Taught(NamedTuple):
 
     @staticmethod
     def none(places: int) -> "Taught":
+        """Creates sums of no entry."""
         return Taught(PlaceSums.none(places), VehiclesProved.none(places), {})
 
 

@@ -38,6 +38,7 @@ class Product:
 
     @property
     def is_of_places(self) -> bool:
+        """Whether rows are of places."""
         return self.name.startswith("place-")
 
     @property

@@ -45,15 +45,18 @@ class VectorRelease:
 
     @classmethod
     def of(cls, asked: Asked) -> Self:
+        """Creates the release of a specification."""
         policy = asked.options.policy(asked.spec_id, asked.region or (), asked.value, asked.digest_key)
         state_file = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
         return cls(replace(policy, kept=state_file), asked.slots, asked.zone)
 
     @property
     def spec_id(self) -> str:
+        """Id of the specification."""
         return self.policy.spec_id
 
     def continuing(self, _digest: str | None) -> Self:
+        """Returns itself: no older digest matters."""
         return self
 
 
@@ -80,9 +83,11 @@ class PeriodRelease(VectorRelease):
 
     @property
     def columns(self) -> tuple[Column, ...]:
+        """Columns of tallies."""
         return self.policy.columns
 
     def group(self, slot_s: int) -> int:
+        """Returns the first slot of a slot's period."""
         return self.slots[slot_s].plan[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:

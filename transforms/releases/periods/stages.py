@@ -134,6 +134,7 @@ def laid_stage(
 
 
 def first_centres(cells: int, slots: int) -> Int64s:
+    """Creates centres of a first stage."""
     return np.full((cells, slots), FIRST_CENTRE, np.int64)
 
 

@@ -147,6 +147,7 @@ class StateSource:
 
     @staticmethod
     def of(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None) -> "StateSource":
+        """Orders entries by period, without places and classes."""
         by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
         for entry in entries:
             if not (is_of_places(entry.unit) or is_of_classes(entry.unit)):  # they say nothing of means of cells
@@ -157,6 +158,7 @@ class StateSource:
     def of_periods(
         periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None
     ) -> "StateSource":
+        """Computes the digest of periods' entries."""
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
         for entry in (entry for period in periods for entry in period):
@@ -164,6 +166,7 @@ class StateSource:
         return StateSource(digest.hexdigest(), least_recent, periods, policy)
 
     def first(self, periods: int) -> "StateSource":
+        """Restricts the source to its first periods."""
         return StateSource.of_periods(self.periods[:periods], self.policy, self.least_recent)
 
     def days(self, start: int) -> list[DayValues]:
@@ -277,6 +280,7 @@ def _in_units(read: ReleasedStage, unit: float) -> StageValues:
 
 
 def facts_of(fleet: Fleet) -> Facts:
+    """Converts a fleet's profile to the model's facts."""
     profile = fleet.profile
     return Facts(
         vehicles=fleet.vehicles,

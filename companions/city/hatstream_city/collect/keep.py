@@ -10,6 +10,8 @@ from hatstream.api import InputError, write_whole
 
 
 class Keep(Protocol):
+    """Callback for each new message of a feed."""
+
     def __call__(self, message: bytes) -> None:
         """Keeps a message whole, or raises InputError or OSError."""
 

@@ -37,6 +37,7 @@ class Track(NamedTuple):
 
 
 def track_of(time: Any, lat: Any, lon: Any) -> Track:
+    """Converts times and positions of columns to a track."""
     lat_, lon_ = units().numbers(lat), units().longitudes(lon)
     return Track(time.us, lat_.values, lon_.values, time.valid & are_positions(lat_, lon_))
 

@@ -97,6 +97,7 @@ class DraftedFeed:
 
     @property
     def derived(self) -> str:
+        """TOML line of the derived speeds' limits."""
         return f"derived_speed = {{ max_gap_s = {self.max_gap_s}, max_kmh = 120 }}"
 
 

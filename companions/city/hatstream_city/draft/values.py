@@ -73,6 +73,7 @@ class DraftPositions(NamedTuple):
     speed: Floats
 
     def where(self, chosen: NDArray[np.bool_]) -> "DraftPositions":
+        """Selects rows by a mask."""
         return DraftPositions(
             self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen]
         )
@@ -308,12 +309,15 @@ def _fits(array: Any, form: str) -> bool:
 
 
 def is_time(array: Any) -> bool:
+    """Checks whether values look like times."""
     return bool(len(array)) and (time_unit_of(array) is not None or bool(time_formats(array)))
 
 
 def is_plain(array: Any) -> bool:
+    """Checks for a type other than booleans and nested ones."""
     return not (pa.types.is_boolean(array.type) or pa.types.is_nested(array.type))
 
 
 def is_text(array: Any) -> bool:
+    """Checks for text or binary values."""
     return bool(pa.types.is_string(array.type) or pa.types.is_binary(array.type))

@@ -99,6 +99,7 @@ class Gtfs:
 
     @property
     def zone(self) -> str:
+        """The first agency's time zone, or an empty text."""
         return self.tables["agency"]["agency_timezone"][0].as_py() or ""
 
     def numbers(self, table: str, column: str) -> Floats:

@@ -40,6 +40,7 @@ class Middle(NamedTuple):
     far_m: float
 
     def holds(self, lat: Floats, lon: Floats) -> NDArray[np.bool_]:
+        """Marks positions within the radius of the middle."""
         near: NDArray[np.bool_] = np.linalg.norm(_xyz(lat, lon) - self.xyz, axis=1) <= self.far_m
         return are_somewhere(lat, lon) & near
 

@@ -37,6 +37,7 @@ class Segment(NamedTuple):
 
     @property
     def length_m(self) -> float:
+        """Length of the polyline in metres."""
         return float(_along_m(self.xy)[-1])
 
 

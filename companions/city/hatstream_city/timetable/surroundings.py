@@ -114,6 +114,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def route_names(feed: Gtfs) -> list[str]:
+    """Names routes by short name, long name or id."""
     routes = feed.tables["routes"]
     names: list[str] = pc.coalesce(
         routes["route_short_name"], routes["route_long_name"], routes["route_id"]

@@ -88,6 +88,7 @@ class Results:
             out.print(part, soft_wrap=isinstance(part, str))
 
     def draw(self, pictures: Callable[[Table, Path], Sequence[Path]], table: Table) -> None:
+        """Draws a table's pictures into the output folder, if any."""
         if self.output is not None:
             click.echo(f"wrote {len(pictures(table, self.output))} pictures to {self.output}", err=True)
 
@@ -103,6 +104,7 @@ processes_option = click.option("--processes", type=click.IntRange(1), default=2
 
 
 def runs_option(number: int) -> Callable[[Any], Any]:
+    """Creates the option --runs with its default."""
     return click.option("--runs", type=click.IntRange(1), default=number, show_default=True)
 
 
@@ -120,6 +122,7 @@ def _epsilons_of(_context: click.Context, parameter: click.Parameter, text: str)
 
 
 def epsilons_option(name: str, default: str, help: str) -> Callable[[Any], Any]:
+    """Creates an option of comma-separated epsilons."""
     return click.option(name, default=default, show_default=True, callback=_epsilons_of, help=help)
 
 

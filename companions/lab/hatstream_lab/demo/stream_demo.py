@@ -181,6 +181,7 @@ def _timed(label: str) -> Iterator[None]:
 
 
 def write_specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -> Path:
+    """Writes the demonstration's specification and returns its path."""
     path = folder / "stream-demo.toml"
     text = files("hatstream_lab.demo").joinpath("stream-demo.toml").read_text()
     path.write_text(text.replace("\nminutes = 1\n", f"\nminutes = {slot_minutes}\n").replace(ZONE, zone))
@@ -235,6 +236,7 @@ def _counted(facts: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
+    """Runs the demonstration as a program; returns the exit code."""
     try:
         return int(demo.main(standalone_mode=False) or 0)
     except click.ClickException as error:

@@ -38,10 +38,12 @@ class Days:
 
     @property
     def step_kmh(self) -> float:
+        """Step of the speed grid, in km/h."""
         return float(self.tables["speed"].get("grid_kmh", Decimal("0.01")))
 
     @property
     def upper_kmh(self) -> float:
+        """Upper bound of speeds, in km/h."""
         return float(self.tables["speed"]["upper_kmh"])
 
     @property
@@ -51,11 +53,13 @@ class Days:
 
     @property
     def region(self) -> Sequence[str]:
+        """Sorted cells of the region, or the counted ones."""
         region = self.tables["cells"]["region"]
         return sorted(set(self.counted["cell"].to_pylist())) if isinstance(region, str) else region
 
     @cached_property
     def names(self) -> list[str]:
+        """Sorted names of the counted periods."""
         return sorted(set(self.counted["period"].to_pylist()))
 
     @property

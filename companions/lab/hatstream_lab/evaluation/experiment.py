@@ -44,6 +44,7 @@ class Mean(NamedTuple):
 
     @property
     def value(self) -> float | None:
+        """Weighted mean, or None without weight."""
         return self.total / self.weight if self.weight else None
 
 

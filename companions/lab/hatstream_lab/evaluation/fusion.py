@@ -171,6 +171,7 @@ def judge(table: Table) -> Table:
 
 
 def reference_of(row: Mapping[str, Any]) -> float | None:
+    """Reads the reference's figures for a row, if any."""
     figures = _REFERENCE.get((row["table"], row["data"], row["config"]), ())
     return dict(zip(_REFERENCE_COLUMNS[row["table"]], figures, strict=False)).get(row["column"])
 

@@ -25,6 +25,7 @@ class Silent(Noise):
     """Noise that adds nothing to queries; for comparisons alone."""
 
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
+        """Returns zeros in place of Laplace noise."""
         return np.zeros(len(scales), np.int64)
 
 
@@ -40,6 +41,7 @@ class TrueHats(NamedTuple):
 
     @property
     def mean_kmh(self) -> float:
+        """True mean speed over all reports, in km/h."""
         return float(self.truth @ self.reports / self.reports.sum())
 
 

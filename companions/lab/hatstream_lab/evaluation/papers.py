@@ -142,6 +142,7 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
 
 
 def reference_of(row: Mapping[str, Any]) -> float | None:
+    """Reads the reference's error for a row, or None."""
     return REFERENCE.get(row["data"], {}).get(row["mechanism"], {}).get(row["epsilon"])
 
 

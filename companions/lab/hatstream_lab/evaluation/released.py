@@ -50,9 +50,11 @@ class Variation(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str | int | None]:
+        """Columns that identify the variation in result rows."""
         return {"total": self.total, "delta": None if self.delta is None else str(float(self.delta))}
 
     def release(self, days: Days, run: int, **estimates: bool) -> dict[str, pa.Table]:
+        """Releases days under the variation, seeded by the run."""
         return release_days(days.spec(*self), days.counted, seed=run, **estimates)
 
 

@@ -72,6 +72,7 @@ class JobServer:
 
     @property
     def address(self) -> str:
+        """The job server's `host:port`."""
         return f"{LOOPBACK}:{self._port}"
 
     def __enter__(self) -> "JobServer":
@@ -142,6 +143,7 @@ class WorkerPool:
 
     @property
     def address(self) -> str:
+        """The worker pool's `host:port`."""
         return f"{LOOPBACK}:{self._port}"
 
     def __enter__(self) -> "WorkerPool":

@@ -48,6 +48,7 @@ class Kafka:
 
     @property
     def brokers(self) -> str:
+        """Kafka's bootstrap server as `host:port`."""
         return f"{LOOPBACK}:{self._port}"
 
     def __enter__(self) -> "Kafka":
@@ -82,6 +83,7 @@ class Kafka:
             self._server = None
 
     def make_topic(self, name: str, partitions: int, settings: dict[str, str] | None = None) -> None:
+        """Creates a topic and waits for it."""
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings or {})
         self.admin.create_topics([topic])[name].result()
 

@@ -38,6 +38,7 @@ class Postgres:
         rules.write_text(f"host all {GUARDED} {LOOPBACK}/32 scram-sha-256\n{rules.read_text()}")
 
     def url(self, database: str = "postgres") -> str:
+        """Returns the URL of a database."""
         return f"postgresql://postgres@{LOOPBACK}:{self.port}/{database}"
 
     def new_database(self) -> str:
@@ -47,6 +48,7 @@ class Postgres:
         return self.url(name)
 
     def execute(self, statement: str) -> None:
+        """Runs a statement outside of a transaction."""
         with psycopg.connect(self.url(), autocommit=True) as db:
             db.execute(statement)
 

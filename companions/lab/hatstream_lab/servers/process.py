@@ -31,6 +31,7 @@ class Server:
 
     @property
     def pid(self) -> int:
+        """Process id of the server."""
         return self._process.pid
 
     def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:

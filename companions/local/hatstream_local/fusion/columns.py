@@ -94,14 +94,17 @@ class Reported(NamedTuple):
     report: Float64s
 
     def take(self, chosen: "Bools | Int64s") -> "Reported":
+        """Selects entries by mask or index."""
         user, slot_s, cell, service, event_us = (column[chosen] for column in self[:5])
         return Reported(user, slot_s, cell, service, event_us, self.report[chosen])
 
     def packed(self) -> bytes:
+        """Packs the columns as 8-byte values."""
         return np.stack([*self[:5], self.report.view(np.int64)]).tobytes()
 
     @classmethod
     def unpacked(cls, data: bytes) -> "Reported":
+        """Restores columns from `packed` bytes."""
         user, slot_s, cell, service, event_us, report = np.frombuffer(data, np.int64).reshape(6, -1)
         return cls(user, slot_s, cell, service, event_us, report.view(np.float64))
 

@@ -225,6 +225,7 @@ class Fused:
 
     @property
     def accepted(self) -> int:
+        """Number of accepted rows."""
         return self.read - sum(self.refused.values())
 
 

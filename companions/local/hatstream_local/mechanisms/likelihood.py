@@ -34,6 +34,7 @@ class Evaluation:
 
     @property
     def gap(self) -> float:
+        """Largest gradient less 1, at least 0."""
         return max(float(self.gradient.max()) - 1, 0.0)
 
 
@@ -54,10 +55,12 @@ class ReportRows:
 
     @property
     def buckets(self) -> int:
+        """Number of buckets."""
         return int(self.curves.shape[1])
 
     @property
     def users(self) -> int:
+        """Number of users."""
         return int(self.counts.sum())
 
     def evaluate(self, shares: Float64s) -> Evaluation:

@@ -38,11 +38,16 @@ class LocalMechanism(Protocol):
     name: ClassVar[str]
 
     @property
-    def epsilon(self) -> float: ...
+    def epsilon(self) -> float:
+        """Epsilon of one report."""
+
     @property
-    def low(self) -> float: ...
+    def low(self) -> float:
+        """Lower bound of raw reports."""
+
     @property
-    def high(self) -> float: ...
+    def high(self) -> float:
+        """Upper bound of raw reports."""
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
         """Computes the log density (or probability) of raw reports given values."""
@@ -69,6 +74,7 @@ class LocalMechanism(Protocol):
 
 
 def check_epsilon(epsilon: float) -> None:
+    """Checks an epsilon's range. Raises ValueError."""
     if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
         raise ValueError(f"the epsilon of a local report must be from {LEAST_EPSILON:g} to {MOST_EPSILON:g}")
 
@@ -126,6 +132,7 @@ class Reports:
 
     @property
     def users(self) -> int:
+        """Number of users."""
         return int(self.values.shape[1])
 
     def of(self, first: int, last: int) -> "Reports":

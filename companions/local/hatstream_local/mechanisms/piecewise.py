@@ -20,4 +20,5 @@ class Piecewise(Window):
     name: ClassVar[str] = "pm"
 
     def exact_width(self) -> Decimal:
+        """Computes the relative width e^(-epsilon / 2)."""
         return EXACT.exp(EXACT.divide(Decimal(self.epsilon), -2))

@@ -46,10 +46,12 @@ class StochasticRounding:
 
     @property
     def low(self) -> float:
+        """Lower report, -C."""
         return -self.bound
 
     @property
     def high(self) -> float:
+        """Upper report, C."""
         return self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
@@ -59,6 +61,7 @@ class StochasticRounding:
         return np.log(((1 + toward) + (1 - toward) * rare) / (2 * (1 + rare)))
 
     def unbiased(self, reports: Float64s) -> Float64s:
+        """Returns reports unchanged: they are unbiased."""
         return reports
 
     def variance(self, values: Float64s) -> Float64s:
@@ -66,6 +69,7 @@ class StochasticRounding:
         return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
+        """Draws the rounded sign of each value, times C."""
         steps = to_steps(values)
         words = noise.words(steps.size)  # the first bits are a uniform step, the last one is a fair coin
         truthful = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)
@@ -73,6 +77,7 @@ class StochasticRounding:
         return np.where(np.where(flip(self._keep(), steps.size, noise), truthful, fair), self.high, self.low)
 
     def real_epsilon(self) -> float:
+        """Computes the sampler's exact epsilon."""
         keep, coins = Decimal(self._keep()), Decimal(1 << COIN_BITS)
         return float(EXACT.ln(EXACT.divide(coins + keep, coins - keep)))
 

@@ -20,6 +20,7 @@ class SquareWave(Window):
     name: ClassVar[str] = "sw"
 
     def exact_width(self) -> Decimal:
+        """Computes the relative width 2 b."""
         grown, epsilon = exp(self.epsilon), Decimal(self.epsilon)
         top = EXACT.add(EXACT.multiply(EXACT.subtract(epsilon, 1), grown), 1)
         bottom = EXACT.multiply(grown, EXACT.subtract(EXACT.subtract(grown, 1), epsilon))
@@ -27,9 +28,10 @@ class SquareWave(Window):
 
     @property
     def raw_slope(self) -> float:
-        """o - 1/2 = v / 2, shrunk by `keep`."""
+        """Slope of raw reports by value: o - 1/2 = v / 2, shrunk by `keep`."""
         return self.keep / 2
 
     @property
     def raw_middle(self) -> float:
+        """Middle of the raw reports' range."""
         return 0.5

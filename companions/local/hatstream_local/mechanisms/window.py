@@ -66,6 +66,7 @@ class Window(ABC):
 
     @property
     def raw_middle(self) -> float:
+        """Middle of the raw reports' range."""
         return 0.0
 
     @property
@@ -75,10 +76,12 @@ class Window(ABC):
 
     @property
     def low(self) -> float:
+        """Lower bound of raw reports."""
         return self.raw_middle - self.raw_slope * self.bound
 
     @property
     def high(self) -> float:
+        """Upper bound of raw reports."""
         return self.raw_middle + self.raw_slope * self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
@@ -92,19 +95,23 @@ class Window(ABC):
         return self.unbiased(reports) * self.keep
 
     def unbiased(self, reports: Float64s) -> Float64s:
+        """Converts raw reports to unbiased ones."""
         return (reports - self.raw_middle) / self.raw_slope
 
     def variance(self, values: Float64s) -> Float64s:
+        """Computes the variance of unbiased reports at values."""
         level = (self.uniform * (1 + self.width) ** 2 + self.keep * self.width**2) / (3 * self.keep**2)
         return np.asarray(level + values**2 * (self.uniform / self.keep))
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
+        """Draws a window's cell or any other per value."""
         keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
         middle = (STEPS + self._cells() - 1) / 2
         unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))
         return np.asarray(self.raw_middle + self.raw_slope * unbiased)
 
     def real_epsilon(self) -> float:
+        """Computes the sampler's exact epsilon."""
         coin, cells = Decimal(self._coin()), Decimal(self._cells())
         lift = EXACT.divide(EXACT.multiply(coin, STEPS + cells), EXACT.multiply(cells, Decimal(1 << COIN_BITS) - coin))
         return float(EXACT.ln(EXACT.add(1, lift)))

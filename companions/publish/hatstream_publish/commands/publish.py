@@ -124,6 +124,7 @@ def publish(
     as_json: bool,
     **texts: Any,
 ) -> int:
+    """Publishes a folder of results."""
     spec, folder = loaded(spec_path, quiet=as_json), output.absolute()
     site = asked_site(spec, spec_path, place, pattern, folder, texts, follows=follows)
     settings = texts | {name: texts[name] and texts[name].absolute() for name in ("places_path", "ground_path")}

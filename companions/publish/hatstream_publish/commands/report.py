@@ -38,6 +38,7 @@ def report(
     output: Path,
     as_json: bool,
 ) -> int:
+    """Writes an account's report."""
     from hatstream.api import AccountReport
     from hatstream_publish.pages.report import draw_report
     from hatstream_publish.pages.rows import check_origin, read_results

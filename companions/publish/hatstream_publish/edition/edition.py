@@ -94,6 +94,7 @@ class Edition:
 
     @property
     def spec(self) -> Specification:
+        """Specification of the releases."""
         return self.account.spec
 
     @property
@@ -114,6 +115,7 @@ class Edition:
 
     @property
     def hides_driving(self) -> bool:
+        """Whether the adjacency hides a vehicle's presence."""
         return self.spec.account.adjacency == "add-remove"
 
     @property

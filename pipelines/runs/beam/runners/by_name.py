@@ -68,11 +68,13 @@ class ByName:
 
     @property
     def is_here(self) -> bool:
+        """Whether steps run in this process."""
         return False
 
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
+        """Runs the pipeline, polling its counters."""
         p = self.pipeline(build, name)
         try:
             result = self.submitted(p)

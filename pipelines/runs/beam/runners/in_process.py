@@ -20,6 +20,7 @@ class ParsedOptions(PipelineOptions):
     """Pipeline options with cached views: Beam requests a few views 350 times."""
 
     def view_as(self, cls: type[View]) -> View:
+        """Caches views of the options by class."""
         views: dict[type[PipelineOptions], Any] = self.__dict__.setdefault("_views", {})
         if cls not in views:
             views[cls] = super().view_as(cls)
@@ -44,9 +45,11 @@ class InProcess(ByName):
 
     @property
     def is_here(self) -> bool:
+        """Whether steps run in this process."""
         return True
 
     def beam_options(self) -> tuple[str, ...]:
+        """Returns the options without type checks of pipelines."""
         return ("--no_pipeline_type_check", *self.options)  # a tenth of what a small release takes; tests check types
 
     def submitted(self, p: beam.Pipeline) -> PipelineResult:
@@ -54,6 +57,7 @@ class InProcess(ByName):
         return p.run()
 
     def runner(self) -> Any:
+        """Creates the runner."""
         return FnApiRunner()
 
     def unknown(self, error: Exception) -> Exception:

@@ -24,6 +24,7 @@ class Prism(ByName):
     """Prism runner from `--prism_location` or the PATH, else by Beam's download from GitHub."""
 
     def beam_options(self) -> tuple[str, ...]:
+        """Returns the options with the local Prism program."""
         text = " ".join(self.options)
         program = shutil.which(PROGRAM)
         extra = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in text else []
@@ -32,9 +33,11 @@ class Prism(ByName):
         return (*self.options, *extra)
 
     def runner(self) -> Any:
+        """Creates the runner."""
         return PrismRunner()
 
     def submitted(self, p: beam.Pipeline) -> PipelineResult:
+        """Submits the pipeline; a missing program is an EngineError."""
         try:
             return super().submitted(p)
         except EngineError as error:
