@@ -1,91 +1,139 @@
-"""Command line options that choose the engine: those of all engines."""
+"""Command line options that choose the engine: Apache Flink for streams; for closed ranges also Beam's runners."""
 
 import importlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import tempfile
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
-from pipelines.commands.options import packed
-from pipelines.engines import EngineOptions, Option, engines_with
+from pipelines.commands.options import address, packed
+from pipelines.companions import extension
 from pipelines.errors import UsageError
+from pipelines.option_types import FiniteRange
 from pipelines.runs.beam.runners import RUNNERS, SAID
 
 if TYPE_CHECKING:
-    from pipelines.engine import BoundedEngine
+    from pipelines.engine import BoundedEngine, Engine
 
-LOCAL = "local"
-
-
-def chosen_of(engines: Mapping[str, EngineOptions], chosen: str, option: str, values: Mapping[str, Any]) -> Any:
-    """Makes the chosen engine from its options' values; None for an unknown name.
-
-    Raises UsageError where an option of another engine was set. option: the one that names the engine.
-    """
-    parameters = engines[chosen].by_parameter if chosen in engines else {}
-    source_of = click.get_current_context().get_parameter_source
-    for name, engine in engines.items():
-        others = [parameter for parameter in engine.by_parameter if parameter not in parameters]
-        if any(source_of(parameter) is not ParameterSource.DEFAULT for parameter in others):
-            flags = [f"--{parameter.replace('_', '-')}" for parameter in others]
-            listed = " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
-            raise UsageError(f"{listed} {'go' if flags[1:] else 'goes'} with {option} {name}")
-    return engines[chosen].made_by(**{parameter: values[parameter] for parameter in parameters}) if parameters else None
+LOCAL, FLINK = "local", "flink"
 
 
-def options_of(engines: Mapping[str, EngineOptions]) -> dict[str, Option]:
-    """Collects all engines' options by parameter; the first engine wins for shared ones."""
-    options: dict[str, Option] = {}
-    for engine in engines.values():
-        options |= {parameter: option for parameter, option in engine.by_parameter.items() if parameter not in options}
-    return options
+@dataclass(frozen=True)
+class FlinkStarter:
+    """Options of a Flink cluster; `local` starts one for the command. Raises UsageError."""
+
+    local: bool
+    job_server: str | None
+    worker_pool: str | None
+    rest: str | None
+    parallelism: int
+    checkpoint_s: float
+    restarts: int
+    savepoint: str | None
+
+    def __post_init__(self) -> None:
+        addresses = self.job_server, self.worker_pool, self.rest
+        if self.local == any(addresses) or any(addresses) != all(addresses):
+            raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
+        if self.local and self.savepoint:
+            raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
+
+    def start(self, stack: ExitStack) -> "Engine":
+        """Starts the engine; the stack closes its servers. Raises MissingTool or ServerError."""
+        from pipelines.runs.flink.engine import Flink  # and Beam with it
+
+        settings = asdict(self)
+        if settings.pop("local"):
+            state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
+            servers = extension("local-flink", "lab")
+            flink, pool = stack.enter_context(servers(state, self.parallelism))
+            settings |= {"job_server": flink.address, "worker_pool": pool.address, "rest": flink.rest}
+        return Flink(**settings)
 
 
-def _of_range(runner: str, beam_options: tuple[str, ...], **values: Any) -> "BoundedEngine | None":
+def _bounded(
+    runner: str,
+    beam_options: tuple[str, ...],
+    job_server: str | None,
+    worker_pool: str | None,
+    rest: str | None,
+    parallelism: int | None,
+) -> "BoundedEngine | None":
     """Makes the engine of a closed range; None for this process. Raises UsageError."""
     if beam_options and not beam_options[0].startswith("--"):
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
     if beam_options and runner not in RUNNERS:
         raise UsageError(f"{beam_options[0]} stands behind --, as options of Beam's runners do, with --runner {runner}")
-    engine: BoundedEngine | None = chosen_of(_BOUNDED, runner, "--runner", values)
-    if runner in RUNNERS:
-        if runner in SAID:
-            click.echo(SAID[runner], err=True)
-        module, _, name = RUNNERS[runner].partition(":")
-        engine = beam_engine = getattr(importlib.import_module(module), name)(runner, beam_options)
-        for option in beam_engine.handed_on:
-            click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
-    return engine
+    if runner == FLINK:
+        if not (job_server and worker_pool and rest):
+            raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
+        from pipelines.runs.flink.engine import BoundedFlink
+
+        return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
+    if job_server or worker_pool or rest or parallelism:
+        raise UsageError("--job-server, --worker-pool, --rest and --parallelism go with --runner flink")
+    if runner == LOCAL:
+        return None
+    if runner in SAID:
+        click.echo(SAID[runner], err=True)
+    module, _, name = RUNNERS[runner].partition(":")
+    engine = getattr(importlib.import_module(module), name)(runner, beam_options)
+    for option in engine.handed_on:
+        click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
+    bounded: BoundedEngine = engine
+    return bounded
 
 
-_STREAM, _BOUNDED = engines_with("STREAM"), engines_with("BOUNDED")
-_STREAM_OPTIONS, _BOUNDED_OPTIONS = options_of(_STREAM), options_of(_BOUNDED)
-_USUAL = next(iter(_STREAM))
-_SEVERAL = (click.option("--engine", "named", type=click.Choice(list(_STREAM)), default=_USUAL, show_default=True),)
+_ADDRESSES = (
+    click.option("--job-server", metavar="HOST:PORT", callback=address, help="Beam's Flink job server."),
+    click.option(
+        "--worker-pool",
+        metavar="HOST:PORT",
+        callback=address,
+        help="The worker pool, as every task manager reaches its own.",
+    ),
+    click.option(
+        "--rest",
+        metavar="HOST:PORT",
+        callback=address,
+        help="The REST of the Flink cluster, to watch and to end the job.",
+    ),
+)
 
 engine_options = packed(
     "engine",
-    lambda named=_USUAL, **values: chosen_of(_STREAM, named, "--engine", values),
-    *(_SEVERAL if len(_STREAM) > 1 else ()),
-    *_STREAM_OPTIONS.values(),
-    takes=("named", *_STREAM_OPTIONS),
+    FlinkStarter,
+    click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
+    *_ADDRESSES,
+    click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
+    click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True),
+    click.option(
+        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set."
+    ),
+    click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
 )
-"""Give `engine`, the EngineStarter that --engine names; that option is there where there are several."""
+"""Give `engine`, the FlinkStarter of a stream."""
 
 runner_options = packed(
     "engine",
-    _of_range,
+    _bounded,
     click.option(
         "--runner",
-        type=click.Choice([LOCAL, *_BOUNDED, *RUNNERS]),
+        type=click.Choice([LOCAL, FLINK, *RUNNERS]),
         default=LOCAL,
         show_default=True,
         help="local: this process. flink: a cluster, by the options below. The others are Beam's own runners, with "
         "Beam's own options behind --.",
     ),
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
-    *_BOUNDED_OPTIONS.values(),
-    takes=("runner", "beam_options", *_BOUNDED_OPTIONS),
+    *_ADDRESSES,
+    click.option(
+        "--parallelism",
+        type=click.IntRange(min=1),
+        help="Of a job on a cluster: how many read and count. [default: 1]",
+    ),
 )
 """Give `engine`, the BoundedEngine that --runner names; None for this process."""

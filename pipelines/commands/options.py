@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce, wraps
 from pathlib import Path
@@ -27,14 +27,9 @@ if TYPE_CHECKING:
 Command = Callable[..., Any]
 
 
-def packed(
-    name: str, made_by: Command, *options: Callable[[Command], Command], takes: Sequence[str] = ()
-) -> Callable[[Command], Command]:
-    """Decorates commands to receive these options as one value, `name`.
-
-    takes: names of the options, where they are not the parameters of `made_by`.
-    """
-    names = takes or tuple(inspect.signature(made_by).parameters)
+def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Decorates commands to receive these options, the parameters of `made_by`, as one value, `name`."""
+    names = tuple(inspect.signature(made_by).parameters)
 
     def decorate(command: Command) -> Command:
         @wraps(command)
@@ -59,6 +54,13 @@ def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns:
     if len(patterns) > 1:
         raise click.BadParameter(f"one folder or quoted pattern, not {len(patterns)}: such as 'feed/*.csv'")
     return patterns[0] if patterns else None
+
+
+def address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Checks an option's value that must be like host:8081."""
+    if value is not None and re.fullmatch(r"[^\s/@]+:\d{1,5}", value) is None:
+        raise click.BadParameter(f"{value!r} is not like host:8081")
+    return value
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.engine_options import engine_options
+from pipelines.commands.engine_options import FlinkStarter, engine_options
 from pipelines.commands.options import (
     OutputsFor,
     account_options,
+    address,
     json_option,
     kept_current,
     outputs_options,
@@ -23,13 +24,11 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.commands.terminal import asked_to_stop, note
-from pipelines.engines import address
 from pipelines.errors import DONE, UsageError
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.build import Source
-    from pipelines.engines import EngineStarter
     from pipelines.runs.stream.health import Say
     from pipelines.specification import Specification
     from transforms.public import Summary
@@ -158,7 +157,7 @@ def stream(
     start: str | None,
     outputs_for: OutputsFor,
     place: AccountLocation,
-    engine: EngineStarter,
+    engine: FlinkStarter,
     vehicle_shards: int | None,
     site: Path | None,
     health: HealthOptions,

@@ -44,6 +44,3 @@ class Prism(ByName):
             if any(words in str(error) for words in _NO_PROGRAM):
                 raise EngineError(_NEEDS_PROGRAM) from None
             raise
-
-
-RUNNER = Prism
