@@ -93,12 +93,6 @@ def observe(
     return ObservedOutputs(assigned.events, refused)
 
 
-def with_beats(tallies: PCollection[KeyedTally], job: Job) -> PCollection[KeyedTally]:
-    """Adds to the tallies of a closed range the heartbeats of all its plans."""
-    create = beam.Create(beats_of(job), reshuffle=False).with_output_types(KeyedTally)
-    return (tallies, tallies.pipeline | "heartbeat" >> create) | "with heartbeat" >> beam.Flatten()
-
-
 def beats_of(job: Job) -> list[KeyedTally]:
     """Lists the heartbeats of all plans of a closed range."""
     plans = dict.fromkeys(map(job.release.group, job.slots))

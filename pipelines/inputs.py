@@ -37,15 +37,13 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
     if not paths and (matching or not or_none):
         others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
-    return [name for path in paths for name in _files_in(path)] if inside else paths
-
-
-def _files_in(path: str) -> list[str]:
+    if not inside:
+        return paths
     from transforms.layouts.base import UnreadableFile
     from transforms.layouts.open_file import files_in
 
     try:
-        return files_in(path)
+        return [name for path in paths for name in files_in(path)]
     except (UnreadableFile, OSError) as error:
         raise InputError(str(error)) from None
 

@@ -1,6 +1,6 @@
 """Outcome of a scheduled job: rows, duplicates, refusals, recorded units, debits and spending."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -87,17 +87,3 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
             if name.startswith(prefix):
                 key = name.removeprefix(prefix)
                 numbers[key] = numbers.get(key, 0) + number
-
-
-def is_refused(outcome: Outcome, files: int, needed: Collection[str] | None, having: Collection[str]) -> bool:
-    """Checks whether to refuse an input, and records the needed periods without rows.
-
-    files: number of input files; if all were left out, nothing is known of any vehicle. having: periods with rows.
-    """
-    if outcome.left_out and len(outcome.left_out) >= files:
-        outcome.is_unreadable = True
-        return True
-    if needed is None:
-        return False
-    outcome.periods_empty = [period for period in needed if period not in having]
-    return bool(outcome.periods_empty) or outcome.unusable

@@ -84,13 +84,6 @@ class Backup(NamedTuple):
         return f"of {newest['spec_id']}, period {newest['period']}, slot {start}"
 
 
-class Evidence(NamedTuple):
-    """Evidence of no release since a backup: all result folders, or the operator's word."""
-
-    results: Sequence[Path]
-    is_answered_for: bool
-
-
 def write_backup(place: AccountLocation, path: Path) -> Backup:
     """Writes a backup atomically with mode 600. Raises AccountRefusal, LedgerError, OSError."""
     if path.exists():
@@ -111,9 +104,12 @@ def write_backup(place: AccountLocation, path: Path) -> Backup:
     return backup
 
 
-def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Backup, list[str]]:
+def restore(
+    place: AccountLocation, path: Path, results: Sequence[Path], *, nothing_since: bool
+) -> tuple[Backup, list[str]]:
     """Restores and lists missing parts of ledger, key and head; existing parts must match.
 
+    results, nothing_since: evidence of no release since: all result folders, or the operator's word.
     Raises AccountRefusal where released days could be drawn again, LedgerError for a damaged file or ledger.
     """
     backup = read_backup(path)
@@ -133,7 +129,7 @@ def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Bac
         if first and book.hash_of(backup.last["seq"]) != backup.last["hash"]:
             raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
         now = backup.with_entries(list(book.entries())) if first else backup
-        _check_nothing_since(place, now, evidence)
+        _check_nothing_since(place, now, results, nothing_since=nothing_since)
         if not first:
             book.create()
             try:
@@ -149,7 +145,9 @@ def restore(place: AccountLocation, path: Path, evidence: Evidence) -> tuple[Bac
     return backup, [name for name, is_there in there.items() if not is_there]
 
 
-def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evidence) -> None:
+def _check_nothing_since(
+    place: AccountLocation, backup: Backup, results: Sequence[Path], *, nothing_since: bool
+) -> None:
     """Refuses a ledger that lacks releases, which would be drawn again. backup: with entries."""
     if place.head.exists():
         head = Head(place.head, backup.signature)
@@ -172,9 +170,9 @@ def _check_nothing_since(place: AccountLocation, backup: Backup, evidence: Evide
         newest = backup.last["seq"], backup.last["hash"]
         if remembered is not None and (remembered["sequence"], remembered["hash"]) == newest:
             return
-    if evidence.results:
-        _check_results(backup, evidence.results)
-    elif not evidence.is_answered_for:
+    if results:
+        _check_results(backup, results)
+    elif not nothing_since:
         raise AccountRefusal(
             f"the backup is of {backup.header.made}, its newest release {backup.newest_said}, and no head file says "
             "that nothing was released since: that would be released again with fresh noise, a second look. Name all "

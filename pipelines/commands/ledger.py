@@ -233,9 +233,9 @@ def restore(
     Example:
       hatstream ledger restore --from /backup/austin.backup --ledger austin.sqlite --results out
     """
-    from pipelines.account.backup import Evidence, restore
+    from pipelines.account.backup import restore
 
-    copy, put_back = restore(place, path, Evidence(results, nothing_since))
+    copy, put_back = restore(place, path, results, nothing_since=nothing_since)
     document = {"restored": put_back, "made": copy.header.made, "newest": copy.newest_said}
     report = f"restored from the backup of {copy.header.made}: {' and '.join(put_back)}"
     answer(

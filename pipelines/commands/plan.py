@@ -7,7 +7,7 @@ from datetime import date
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from pipelines.commands.options import console, json_option, loaded, option, packed, progress_bars, spec_option
 from pipelines.commands.terminal import table_of
+from pipelines.companions import extension
 from pipelines.errors import Report, UsageError
 from pipelines.option_types import FiniteRange
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     Given = tuple[sources.SampleCounts, Recount | None] | None
     """Counts, and how to count again in other cells and slots."""
 
+Plan = tuple[msgspec.Struct, Callable[[Console], None]]
+"""A plan, and what shows its tables."""
 _MOST_CHOSEN = 3
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
@@ -51,7 +54,7 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
             return feed.counts(spec), feed.counts
         if not synthetic:
             return None
-        sample = sources.sample_day(spec)
+        sample = extension("made-up-day", "lab")(spec.timetable.zone)
         return sources.sample_counts(sample, spec), partial(sources.sample_counts, sample)
 
     return counts_of
@@ -111,24 +114,17 @@ def plan(
 
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
-        result: Made = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
+        planned, shown = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
     beware = list(foreseen(spec, date.today()))
     if as_json:
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(result.planned), "beware": beware}).decode())
+        click.echo(msgspec.json.encode({**msgspec.to_builtins(planned), "beware": beware}).decode())
         return
     out = console()
-    result.show(out)
+    shown(out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
 
 
-class Made(NamedTuple):
-    """A plan. show: its tables."""
-
-    planned: msgspec.Struct
-    show: Callable[[Console], None]
-
-
-def plan_hats(spec: Specification, within: float, source: Given, report: Report) -> Made:
+def plan_hats(spec: Specification, within: float, source: Given, report: Report) -> Plan:
     """Plans a release of each HAT by itself. source: None for typical counts."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
@@ -138,15 +134,15 @@ def plan_hats(spec: Specification, within: float, source: Given, report: Report)
     planned = plan(spec, counts, recount, report, within)
     needs = needs_of(spec, within, Fraction(planned.composed.epsilon_per_hat_least))
     planned = msgspec.structs.replace(planned, needs=needs)
-    return Made(planned, partial(show, planned))
+    return planned, partial(show, planned)
 
 
-def plan_levels(spec: Specification, within: float, source: Given, _: Report) -> Made:
+def plan_levels(spec: Specification, within: float, source: Given, _: Report) -> Plan:
     """Plans a release by `levels`. source: counts, which only the operator sees."""
     from pipelines.plan import levels
 
     planned = levels.plan_levels(spec, within, source[0] if source else None)
-    return Made(planned, partial(show_levels, planned))
+    return planned, partial(show_levels, planned)
 
 
 # --- where counts are public ------------------------------------------------------------------------------------------

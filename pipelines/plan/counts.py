@@ -17,7 +17,6 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from dpops.types import Int64s
-from pipelines.companions import extension
 from pipelines.errors import InputError, Report
 from pipelines.inputs import input_paths
 from pipelines.plan.needs import TYPICAL_COUNTS
@@ -88,28 +87,13 @@ def typical_counts() -> SampleCounts:
     return SampleCounts.unnamed(spreads, origin)
 
 
-class SampleDay(NamedTuple):
-    """One local day of reports: columns vehicle, time, lat, lon, speed."""
+def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
+    """Counts the simulated day in a specification's cells and slots, ignoring its region.
 
-    table: pa.Table
-    day: date
-    vehicles: int
-
-
-def sample_day(spec: Specification) -> SampleDay:
-    """Simulates a day of the lab's fleet in the specification's time zone.
-
-    Raises:
-        MissingExtra: The companion that simulates is not installed.
+    sample: reports of a local day, and its number of vehicles.
     """
-    return SampleDay(*extension("made-up-day", "lab")(spec.timetable.zone))
-
-
-def sample_counts(sample: SampleDay, spec: Specification) -> SampleCounts:
-    """Counts the simulated day in a specification's cells and slots, ignoring its region."""
-    timetable = spec.timetable
-    end = timetable.midnight(sample.day + timedelta(days=1))
-    slots = calendar(timetable, timetable.midnight(sample.day), end)
+    (table, day, vehicles), timetable = sample, spec.timetable
+    slots = calendar(timetable, timetable.midnight(day), timetable.midnight(day + timedelta(days=1)))
     rules = Rules(
         grid=spec.value.grid,
         units=Units("us", PER_UNIT["km/h"]),
@@ -117,13 +101,13 @@ def sample_counts(sample: SampleDay, spec: Specification) -> SampleCounts:
         calendar=slots,
         vehicle_key=b"made-up vehicles have no secrets",
     )
-    reports = sample.table.rename_columns([*FIELDS]).combine_chunks()
+    reports = table.rename_columns([*FIELDS]).combine_chunks()
     parts = []
     for slot_s, packed in events_of(reports.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
         parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
-    return tallied(wire.joined(parts), f"one day of {sample.vehicles} made-up buses in a made-up town", 1)
+    return tallied(wire.joined(parts), f"one day of {vehicles} made-up buses in a made-up town", 1)
 
 
 def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
@@ -197,7 +181,15 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
             f"{path} needs rows with the column `count`, and `hat` or else `slot` and `cell`; "
             f"it has {', '.join(name for name in COLUMNS if name in names) or 'none of them'}"
         )
-    count = _whole_numbers(path, table.column("count"))
+    try:
+        if pa.types.is_boolean(table.column("count").type):
+            raise pa.ArrowInvalid("no numbers")
+        count: Int64s = pc.cast(table.column("count"), pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
+    except pa.ArrowException:
+        raise InputError(f"{path}: every count must be {_RULE}") from None
+    wrong = np.flatnonzero((count < 1) | (count > MOST_SAMPLES))
+    if wrong.size:
+        raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_RULE}")
     slot = _codes(path, table, "slot") if "slot" in names else np.zeros(count.size, np.int64)
     place = _codes(path, table, "hat" if "hat" in names else "cell")
     vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)
@@ -238,19 +230,6 @@ def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
             return None
         days.append((name if name.tzinfo is None else name.astimezone(zone)).date())
     return days
-
-
-def _whole_numbers(path: Path, column: Any) -> Int64s:
-    try:
-        if pa.types.is_boolean(column.type):
-            raise pa.ArrowInvalid("no numbers")
-        values: Int64s = pc.cast(column, pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
-    except pa.ArrowException:
-        raise InputError(f"{path}: every count must be {_RULE}") from None
-    wrong = np.flatnonzero((values < 1) | (values > MOST_SAMPLES))
-    if wrong.size:
-        raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_RULE}")
-    return values
 
 
 def _codes(path: Path, table: pa.Table, name: str) -> Int64s:

@@ -80,16 +80,11 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
 
 
 def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
-    counts, grid = typical_hat(vehicles), spec.value.grid
-    plan = mechanism.plan(counts, grid, epsilon)
-    return min(plan.half_width(MISS), float(grid.upper))
-
-
-def typical_hat(vehicles: int) -> CountsKnown:
-    """Creates a HAT of vehicles with 2 to 40 reports, spread geometrically."""
+    """Computes half-width of a HAT of vehicles with 2 to 40 reports, spread geometrically."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
-    return CountsKnown.all_of(counts)
+    plan = mechanism.plan(CountsKnown.all_of(counts), spec.value.grid, epsilon)
+    return min(plan.half_width(MISS), float(spec.value.grid.upper))
 
 
 def _fewest(half: "partial[float]", within: float) -> int | None:

@@ -22,7 +22,7 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import ClassesAsked
 from pipelines.specification.span_total import SpanTotal
-from transforms.releases.periods.learned_classes import edges_in_units, weight_of_one
+from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.time.calendar import WEEKDAYS
 from transforms.value import Value
 

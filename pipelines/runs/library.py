@@ -11,7 +11,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PCollection
 
 from pipelines.account import location
-from pipelines.build import PANE_S, HexagonOutputs, observe, road, with_beats
+from pipelines.build import PANE_S, HexagonOutputs, beats_of, observe, road
 from pipelines.errors import UsageError
 from pipelines.inputs import closed_range
 from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, ledger_account_of
@@ -258,7 +258,9 @@ class ContributionsPerUser(beam.PTransform[Any, PCollection[KeyedTally]]):
             return packed.key, packed.data
 
         events = assigned.events | "by shard" >> beam.Map(keyed).with_output_types(KeyedEvents)
-        return with_beats(events | "by vehicle" >> ByVehicle(self.hats.job.release), self.hats.job)
+        tallies = events | "by vehicle" >> ByVehicle(self.hats.job.release)
+        create = beam.Create(beats_of(self.hats.job), reshuffle=False).with_output_types(KeyedTally)
+        return (tallies, tallies.pipeline | "heartbeat" >> create) | "with heartbeat" >> beam.Flatten()
 
 
 @dataclass

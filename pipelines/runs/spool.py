@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,11 +16,8 @@ _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 
 
-class ByteRange(NamedTuple):
-    """Where some bytes lie."""
-
-    start: int
-    size: int
+ByteRange = tuple[int, int]
+"""Start and size."""
 
 
 class Spool:
@@ -74,10 +70,11 @@ class Spool:
         if written != len(data):
             raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
         self._end += written
-        return ByteRange(self._end - written, written)
+        return self._end - written, written
 
     def _read(self, place: ByteRange) -> bytes:
-        return os.pread(self._file.fileno(), place.size, place.start)
+        start, size = place
+        return os.pread(self._file.fileno(), size, start)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles a spool as its number, which steps carry: it cannot leave the process."""

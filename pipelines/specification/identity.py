@@ -1,6 +1,5 @@
 """Content that a specification's id is the hash of."""
 
-import hashlib
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,6 @@ from transforms.value import NAME
 
 if TYPE_CHECKING:
     from pipelines.specification.values import Specification
-
-
-def spec_id_of(text: str) -> str:
-    """Hashes a specification's text to 16 hex digits."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def decisive_text(spec: "Specification") -> str:

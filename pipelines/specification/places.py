@@ -3,7 +3,7 @@
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -13,12 +13,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from dpops.levels.class_stage import class_edges
 from dpops.levels.defaults import Fleet, Profile
 from dpops.levels.stages import EXPONENT
-from dpops.types import Grid
 from pipelines.errors import Report, unheard
-from pipelines.specification.toml_types import about, from_toml
+from pipelines.specification.toml_types import about
 from transforms.places.ground import Keys, Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
 from transforms.recorded.units import VECTOR
@@ -256,13 +254,3 @@ class ClassesAsked:
         """Returns what decides the release, as plain values."""
         plain = {"share": str(self.share), "edges": list(self.edges)}
         return {"name": STATISTIC, "mechanism": VECTOR, **plain}
-
-
-def classes_asked(options: Mapping[str, Any], grid: Grid) -> ClassesAsked:
-    """Raises ValueError or msgspec.ValidationError, which name the option."""
-    written = msgspec.convert(dict(options), ClassOptions, dec_hook=from_toml)
-    if not 0 < written.share < 1:
-        raise ValueError(f"share must be above 0 and below 1; it is {float(written.share):g}")
-    if not 6 <= written.classes <= 10:
-        raise ValueError(f"classes must be 6 to 10; it is {written.classes}")
-    return ClassesAsked(written.share, class_edges(written.classes, grid))

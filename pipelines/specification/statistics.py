@@ -10,6 +10,7 @@ import msgspec
 from dpops import statistics as registry
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
+from dpops.levels.class_stage import class_edges
 from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.statistics import COUNT, RequestedStatistic, check_outputs
@@ -17,7 +18,7 @@ from dpops.types import Grid
 from pipelines.specification.document import Document
 from pipelines.specification.errors import SpecificationError, need
 from pipelines.specification.levels import LevelsRelease, levels_release
-from pipelines.specification.places import STATISTIC, ClassesAsked, ClassOptions, CountOptions, Options, classes_asked
+from pipelines.specification.places import STATISTIC, ClassesAsked, ClassOptions, CountOptions, Options
 from pipelines.specification.span_total import SpanTotal
 from pipelines.specification.toml_types import from_toml, hint
 from transforms.errors import did_you_mean
@@ -154,11 +155,13 @@ def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAs
     need(document.live is None, field, "goes without [live]: classes are counted once a period is over", "both")
     options = _options_of(table)
     try:
-        classes = classes_asked(options, grid)
-    except (msgspec.ValidationError, ValueError) as error:
+        written = msgspec.convert(options, ClassOptions, dec_hook=from_toml)
+    except msgspec.ValidationError as error:
         raise SpecificationError(f"{field}: {error}{hint(options, ClassOptions, Document)}") from None
-    need(classes.share + of_places < 1, field, "must leave the mean a part of the total beside places", classes.share)
-    return classes
+    need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
+    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
+    need(written.share + of_places < 1, field, "must leave the mean a part of the total beside places", written.share)
+    return ClassesAsked(written.share, class_edges(written.classes, grid))
 
 
 def _options_of(table: dict[str, Any]) -> dict[str, Any]:

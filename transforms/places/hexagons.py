@@ -9,7 +9,7 @@ import h3
 import h3.api.numpy_int as h3_int
 import numpy as np
 
-from dpops.types import Float64s, Int64s
+from dpops.types import Float64s
 
 MOST_CELLS, MOST_KM2 = 5_000_000, 20_000_000  # of a region: more would not fit into memory
 MOST_LOOKS = 3 * 10**10  # cells times positions of the polygons that they are looked for in: H3 takes 3 ns for each
@@ -23,11 +23,6 @@ Rings = Sequence[Sequence[Sequence[float]]]
 def cell_text(cell: int) -> str:
     """Formats an H3 index as text."""
     return f"{cell:x}"
-
-
-def cell_texts(cells: Int64s) -> list[str]:
-    """Writes each as `cell_text` does."""
-    return list(map("%x".__mod__, cells.tolist()))
 
 
 _HEX_DIGITS, _DECIMAL_DIGITS = 16, 20

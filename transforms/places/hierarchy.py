@@ -11,7 +11,7 @@ import numpy as np
 from dpops.levels.stages import PublicHats
 from dpops.types import Int64s
 from transforms.places.ground import Keys, Places
-from transforms.places.hexagons import cell_text, cell_texts
+from transforms.places.hexagons import cell_text
 
 if TYPE_CHECKING:
     from dpops.learning import Design
@@ -57,7 +57,7 @@ def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[
     """Names some of a region's cells or keys, or all."""
     if isinstance(region, Keys):
         return list(region.names) if cells is None else region.named(cells)
-    return cell_texts(np.array(region, np.int64) if cells is None else cells)
+    return list(map("%x".__mod__, region or () if cells is None else cells.tolist()))
 
 
 def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:

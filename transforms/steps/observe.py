@@ -1,39 +1,19 @@
 """Steps from files to events by slot and vehicle shard."""
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
-from transforms import counters, tasks, wire
-from transforms.errors import StepError
+from transforms import counters, wire
 from transforms.failpoints import failpoint
-from transforms.layouts import Layout, UnreadableFile
 from transforms.layouts.base import RawBatch
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.records import REFUSED, Observations, PackedEvents, Refused
 from transforms.steps.metrics import Parting, Refusal, count, dead_letters
-
-
-@dataclass
-class Read(Parting[PCollection[bytes]]):
-    """PCollection[path, as the file system has it] -> main: RawBatch; refused: Refused."""
-
-    layout: Layout
-
-    def expand(self, paths: PCollection[bytes]) -> DoOutputsTuple:
-        return paths | "read files" >> beam.FlatMap(self.read).with_outputs(REFUSED, main="batches")
-
-    def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
-        """Yields the batches of a file, and what was refused of it."""
-        try:
-            yield from counted(tasks.read(self.layout, os.fsdecode(path)))
-        except UnreadableFile as error:
-            raise StepError(str(error)) from None
 
 
 def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:

@@ -120,7 +120,7 @@ class Timetable:
 
     def day_slots(self, day: date) -> list[int]:
         """Lists starts of a day's slots of service. Raises CalendarError at clock changes."""
-        if not self.serves(day):
+        if WEEKDAYS[day.weekday()] not in self.weekdays:
             return []
         minutes = self._cut(day, self.slot_minutes)
         if minutes is None:
@@ -145,10 +145,6 @@ class Timetable:
                 except CalendarError as error:
                     return f"{error}; that day, and what is planned with it, cannot be released"
         return None
-
-    def serves(self, day: date) -> bool:
-        """Checks whether a day's weekday is one of service."""
-        return WEEKDAYS[day.weekday()] in self.weekdays
 
     def most_served(self, days: int) -> int:
         """Counts the most service days among `days` consecutive ones."""

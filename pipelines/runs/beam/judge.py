@@ -15,7 +15,7 @@ from apache_beam.pvalue import PCollection
 
 from dpops.accountant import Accountant
 from dpops.claims import claim_of
-from pipelines.outcome import Outcome, Spend, count_in, is_refused
+from pipelines.outcome import Outcome, Spend, count_in
 from transforms import counters
 from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.codec import Spending
@@ -73,8 +73,14 @@ def verdict_on(
     count_in(outcome, counts)
     unreadable = sorted(name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE))
     having = {name.removeprefix(OF_PERIOD) for name in counts if name.startswith(OF_PERIOD)}
-    if unreadable or is_refused(outcome, files, needed, having):
+    outcome.is_unreadable = (
+        bool(outcome.left_out) and len(outcome.left_out) >= files
+    )  # then nothing is known of any vehicle
+    if unreadable or outcome.is_unreadable:
         return Verdict(outcome, unreadable)
+    outcome.periods_empty = [period for period in needed or () if period not in having]
+    if needed is not None and (outcome.periods_empty or outcome.unusable):
+        return Verdict(outcome)
     outcome.periods_refused = excess(wanted)
     return Verdict(outcome, consents=not outcome.periods_refused)
 

@@ -42,10 +42,6 @@ class _Fault(msgspec.Struct):
     stacktrace: str
 
 
-class _Jobs(msgspec.Struct):
-    jobs: list[_Job]
-
-
 class Cluster:
     """rest: `host:port`. Raises OSError where nobody answers."""
 

@@ -100,7 +100,7 @@ class InWindows:
             both = (self.in_slots(timely.in_time, job), late) | "with late ones" >> beam.Flatten()
             slots = both | "by vehicle" >> ByVehicle(job.release, in_panes=True)
         else:
-            _ = timely[BEHIND] | "count late" >> beam.Map(_count_late)
+            _ = timely[BEHIND] | "count late" >> beam.Map(lambda packed: count(counters.LATE_FOR_LIVE, packed.rows))
             slots = timely.in_time | "by vehicle" >> _Tallied(self, job)
         return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
 
@@ -129,7 +129,3 @@ class _Tallied(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedTally
 
     def expand(self, events: PCollection[PackedEvents]) -> PCollection[KeyedTally]:
         return self.windows.in_slots(events, self.job) | "tally" >> ByVehicle(self.job.release, in_panes=True)
-
-
-def _count_late(packed: PackedEvents) -> None:
-    count(counters.LATE_FOR_LIVE, packed.rows)

@@ -14,8 +14,9 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.types import CountsKnown
+from pipelines.companions import extension
 from pipelines.plan.composed import lay_out
-from pipelines.plan.counts import read_counts, sample_counts, sample_day
+from pipelines.plan.counts import read_counts, sample_counts
 from pipelines.plan.forecast import label
 from pipelines.specification import load
 from tests import city
@@ -192,7 +193,9 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     names = ["resolution 6", "resolution 8", "30-minute slots", "120-minute slots"]
     assert list(by_name)[-4:] == names
     spec = load(tmp_path / "spec.toml")
-    counts = sample_counts(sample_day(spec), replace(spec, cells=replace(spec.cells, resolution=8)))
+    counts = sample_counts(
+        extension("made-up-day", "lab")(spec.timetable.zone), replace(spec, cells=replace(spec.cells, resolution=8))
+    )
     assert by_name["resolution 8"]["hats"] == len(set(zip(counts.slot.tolist(), counts.place.tolist(), strict=True)))
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 

@@ -29,7 +29,7 @@ from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.learned_classes import (
+from transforms.releases.periods.classes import (
     TaughtClasses,
     distributions,
     edges_in_units,
@@ -37,12 +37,11 @@ from transforms.releases.periods.learned_classes import (
     notes_of,
     taught_classes,
 )
-from transforms.releases.periods.learned_places import Taught, learned_places, taught_by
-from transforms.releases.periods.place_products import place_product
+from transforms.releases.periods.places import Taught, learned_places, place_product, taught_by
 from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
-from transforms.releases.periods.states import learned_from, slot_values
+from transforms.releases.periods.states import learned_from, stage_values
 from transforms.time.days_off import recorded_hours
 
 
@@ -144,7 +143,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
         for unit, read in zip(units, released, strict=True)
     ]
     hours = np.array([hour for (hour,) in values], np.int64)
-    slots = {index: slot_values(read, policy.fleet) for index, read in enumerate(released)}
+    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
     live_field = today(learned_from(stages, policy), hours, slots)
     return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans)).slot(-1)
 

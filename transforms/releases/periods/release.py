@@ -20,7 +20,7 @@ from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
 from transforms.releases.base import Asked, Before, DrawnUnit, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
-from transforms.releases.periods.learned_places import learned_differences
+from transforms.releases.periods.places import learned_differences
 from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, read_unit, seal_stage
 from transforms.releases.periods.states import StateFile
@@ -94,8 +94,13 @@ class PeriodRelease(VectorRelease):
         """Draws a period's next stage. Raises MustStop after one with few vehicles."""
         (((first_s, _), tallies),) = groups.items()
         number = len(before.recorded)
-        if number and self._is_last(all_of(StageUnit, before.recorded[-1].units)[0], before):
-            return []
+        if number:
+            unit = all_of(StageUnit, before.recorded[-1].units)[0]
+            stage = numbers_of(unit)
+            if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
+                before.stop_once(unit, self.run)
+            if stage.number + 1 == stage.stages:
+                return []
         slots = self.slots[first_s].plan
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = before.stages(self.policy.spec_id)
@@ -105,12 +110,6 @@ class PeriodRelease(VectorRelease):
         unit = seal_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
         return [DrawnUnit(unit)]
-
-    def _is_last(self, unit: StageUnit, before: Before) -> bool:
-        stage = numbers_of(unit)
-        if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
-            before.stop_once(unit, self.run)
-        return stage.number + 1 == stage.stages
 
     def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
         """Reads a period by its last recorded stage and what stands before it."""

@@ -176,17 +176,13 @@ class StateSource:
 
 @lru_cache(maxsize=2)
 def _fitted(released: StateSource) -> Learned:
-    return learned(state_after(released))
-
-
-def state_after(released: StateSource) -> State:
-    """Computes the state after all periods, adding those since the last fold."""
+    """Infers from all periods, adding those since the last fold."""
     periods, minimum = len(released.periods), released.least_recent
     folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
     state = _folded(released.first(folded)) if folded else _new(released)
     for day in released.days(folded):
         state = taken_in(state, day)
-    return state
+    return learned(state)
 
 
 def _new(released: StateSource) -> State:
@@ -250,19 +246,13 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
     return DayValues(hours=hours, stages=tuple(stage_values(read, policy.fleet) for read in stages))
 
 
-def stage_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """Reads a stage in units of a typical vehicle-day's weight, comparable across levels."""
-    is_whole = read.stage.counts_public or read.stage.counts_vehicles
-    retained = 1.0 if is_whole else kept_more(read.stage.bound_kmh)
-    return _in_units(read, vehicle_weight(read.stage, fleet) * retained)
-
-
-def slot_values(read: ReleasedStage, fleet: Fleet) -> StageValues:
-    """Reads a live slot in the same units, as its profile makes them."""
-    return _in_units(read, slot_weight(read.stage, fleet.profile))
-
-
-def _in_units(read: ReleasedStage, unit: float) -> StageValues:
+def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
+    """Reads a stage or live slot in units of a typical vehicle-day's weight, comparable across levels."""
+    if is_live:
+        unit = slot_weight(read.stage, fleet.profile)
+    else:
+        is_whole = read.stage.counts_public or read.stage.counts_vehicles
+        unit = vehicle_weight(read.stage, fleet) * (1.0 if is_whole else kept_more(read.stage.bound_kmh))
     levels = []
     for level in read.levels:
         groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)

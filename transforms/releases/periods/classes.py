@@ -43,7 +43,10 @@ class TaughtClasses(NamedTuple):
 
     def after(self, read: ReleasedStage, hours: Sequence[int]) -> "TaughtClasses":
         """Takes in one more day."""
-        return TaughtClasses(self.sums.after(class_day(read)), self.hours | set(hours))
+        (level,), classes = read.levels, len(read.stage.classes) + 1
+        times = times_of(classes) / MOVING  # as if moving reports counted once too
+        day = ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
+        return TaughtClasses(self.sums.after(day), self.hours | set(hours))
 
     @staticmethod
     def none(cells: int, classes: int) -> "TaughtClasses":
@@ -74,13 +77,6 @@ def taught_classes(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taugh
 def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
     """Lists the edges of all classes in km/h. edges: those between them, in steps."""
     return np.array([0, *edges, grid.upper_steps]) * float(grid.step)
-
-
-def class_day(read: ReleasedStage) -> ClassDay:
-    """Reads a class stage, undoing the MOVING-fold weight of moving reports."""
-    (level,), classes = read.levels, len(read.stage.classes) + 1
-    times = times_of(classes) / MOVING
-    return ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
 
 
 def learned_classes(

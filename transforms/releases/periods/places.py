@@ -1,0 +1,218 @@
+"""Inference of places' differences from their cells from recorded place stages, and products of places."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dpops import fitted
+from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
+from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
+from dpops.learning.field import STATUS_NAMES, Z95, rounded
+from dpops.learning.places import (
+    AT_LEAST,
+    Around,
+    PlaceBelief,
+    PlaceDay,
+    PlaceSums,
+    VehiclesProved,
+    learn_places,
+    whole_weight,
+)
+from dpops.levels.bounded import ReleasedStage
+from dpops.levels.defaults import Fleet, weight_at_places
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Kind
+from dpops.spread import TYPICAL
+from dpops.types import Float64s, Int64s
+from transforms.places.ground import Pieces
+from transforms.places.hierarchy import texts_of
+from transforms.places.near import fine_cells_of
+from transforms.recorded.stage_plan import is_of_places
+from transforms.recorded.units import StageEntry
+from transforms.records import SlotEstimates
+from transforms.releases import SlotFacts
+from transforms.releases.periods.products import Product, ProductGroups, slot_groups
+from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_product
+from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
+from transforms.releases.periods.states import learned_from
+from transforms.time.days_off import recorded_hours
+
+
+class Taught(NamedTuple):
+    """Recorded sums of places."""
+
+    sums: PlaceSums
+    vehicles: VehiclesProved
+    hours: Mapping[int, int]  # slots per hour, see `Design`
+
+    def after(self, read: ReleasedStage, hours: Sequence[int]) -> "Taught":
+        """Takes in one more day."""
+        day = place_day(read)
+        sums = self.sums.after(day)
+        return Taught(sums, self.vehicles.after(day, sums, read.stage.kind), Counter(self.hours) + Counter(hours))
+
+    @staticmethod
+    def none(places: int) -> "Taught":
+        """Creates sums of no entry."""
+        return Taught(PlaceSums.none(places), VehiclesProved.none(places), {})
+
+
+class LearnedPlaces(NamedTuple):
+    """Posterior of places, with their cells' means and proved vehicles."""
+
+    places: PlaceBelief
+    cells: Float64s  # mean of each place's cell in the same hours, km/h
+    vehicles: VehiclesProved  # at least four proved
+
+    @property
+    def differences(self) -> Float64s:
+        """How far places lie from their cells, km/h."""
+        return self.places.values - self.cells
+
+
+def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
+    """Infers differences from cells that the next place stage centres on.
+
+    entries: with the day's other stages last. Raises ValueError if the policy has no places.
+    """
+    models, pieces = learned_from(entries, policy), _pieces(policy)
+    taught = taught_by(entries, policy)
+    far = np.zeros(pieces.places.cell.size)
+    if taught.sums.days:
+        far = learned_places(taught, models, pieces, policy.fleet, policy.kind).differences
+    by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
+    return Differences(
+        cell=pieces.places.cell,
+        steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
+        lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
+        highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
+        slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),
+    )
+
+
+def taught_by(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught:
+    """Reads all entries that are about places."""
+    places = _pieces(policy).places
+    result = Taught.none(places.cell.size)
+    for entry in entries:
+        if is_of_places(entry.unit):
+            read, unit = read_unit(entry.unit, policy.region, places), entry.unit
+            result = result.after(read, recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+    return result
+
+
+def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet, kind: Kind) -> LearnedPlaces:
+    """Learns from what was released of places, and of their cells."""
+    hours = np.array(sorted(taught.hours), np.int64)
+    belief, times = models.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
+    weights = belief.weights * times
+    cell = pieces.places.cell
+    means = np.sum(weights * belief.values, axis=1) / weights.sum(axis=1)
+    of_hours = np.sum(weights * (belief.values - means[:, None]) ** 2, axis=1) / weights.sum(axis=1)
+    cells = means[cell]
+    traffic = np.array(pieces.places.visits, np.float64)
+    if not traffic.size:  # before any release a place weighs as much as others of its cell
+        traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
+    in_a_cell = cell.size / np.unique(cell).size
+    fleet_weight = whole_weight(
+        taught.sums, fitted.RETAINED * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell)
+    )
+    around = Around(
+        values=cells,
+        of_hours=of_hours[cell],
+        expected=fleet_weight * traffic / traffic.sum(),
+        sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
+    )
+    return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)
+
+
+def place_day(read: ReleasedStage) -> PlaceDay:
+    """Reads a place stage, with centres averaged over slots by expected traffic."""
+    (level,), around = read.levels, read.stage.laid
+    if around.differences is None:
+        raise ValueError("the stage is not about places")
+    slots = np.array(around.differences.slot_weights, np.float64)
+    return PlaceDay(
+        weights=level.weights,
+        speeds=level.speeds,
+        centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),
+        weight_variance=level.weight_sd**2,
+        speed_variance=level.speed_sd**2,
+        day_weight=around.differences.day_weight,
+        is_laplace=read.stage.kind == "laplace",
+    )
+
+
+def _pieces(policy: LevelsPolicy) -> Pieces:
+    if policy.places is None:
+        raise ValueError("the policy has no places")
+    return policy.places
+
+
+def place_product(
+    product: Product,
+    places: LearnedPlaces,
+    models: Learned,
+    belief: Field,
+    slots: Sequence[SlotFacts],
+    policy: LevelsPolicy,
+) -> SlotEstimates:
+    """Estimates every place and time of a period, given its cells' posterior."""
+    named, of_slot, spans = _pieces(policy).places, *slot_groups(product, [facts.start for facts in slots])
+    bound, cell = float(policy.value.standard.upper), named.cell
+    groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
+    of_cells = coarser(models, belief, groups)
+    shown = published(of_cells, bound)
+    shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
+    if product.name == "place-standing":
+        values, variances = places.places.values[:, None], places.places.variances[:, None]
+        copies = places.cells[:, None]
+        far = copies - shown.values  # the cell's standing value has an interval as wide as its day's
+        value, lower, upper = (
+            rounded(np.clip(part, 0, bound)) for part in (copies, shown.lower95 + far, shown.upper95 + far)
+        )
+        shown = replace(shown, values=value, lower95=lower, upper95=upper)
+    else:
+        values = shown.values + places.differences[:, None]
+        variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
+    result = _estimates(values, variances, places, shown, bound)
+    cells = np.array(texts_of(policy.region))[cell]
+    whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
+    parents = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
+    result = result._replace(parent=whose, beside=(parents[0], parents[1], parents[2]))
+    proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
+    of_period = len({facts.start.partition("T")[0] for facts in slots})  # a week has several days
+    behind = Behind(models.state.days * of_period, proved, named.geometries)
+    grouped = ProductGroups(groups, list(named.names), spans)
+    return estimates_of_product(result, product.name, grouped, slots, policy, behind)
+
+
+def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
+    """Sums variances of a place's mean, its cell, and its deviation that time."""
+    deviations = places.places.own[:, None]
+    if not is_of_day:
+        there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
+        share = places.places.weights / np.maximum(there[cell], 1e-9)
+        deviations = np.maximum(
+            deviations, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05))
+        )
+    return places.places.variances[:, None] + of_cells.variances[cell] + deviations
+
+
+def _estimates(
+    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
+) -> HatEstimates:
+    """Bounds values, and withholds those whose cell is withheld, (places, times)."""
+    sd = np.sqrt(variances)
+    half = Z95 * sd
+    belief = places.places
+    is_visited = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    ok = (half < MOST_HALF_WIDTH_KMH) & is_visited[:, None]
+    fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
+    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))
+    is_told = status != Status.HELD_BACK
+    value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
+    value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])
