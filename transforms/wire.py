@@ -220,9 +220,9 @@ def _by_name(columns: Events | Samples | Heard) -> dict[str, Int64s]:
     return {NAME if field == "value" else field: column for field, column in columns._asdict().items()}
 
 
-def _packed(columns: Mapping[str, Int64s], packing: pa.ipc.IpcWriteOptions = DENSE) -> bytes:
+def _packed(columns: Mapping[str, Int64s]) -> bytes:
     """Writes the columns as one Arrow stream, integers as narrow as they fit."""
-    return _written({name: _array(column) for name, column in columns.items()}, packing)
+    return _written({name: _array(column) for name, column in columns.items()}, DENSE)
 
 
 def _written(columns: Mapping[str, pa.Array], packing: pa.ipc.IpcWriteOptions) -> bytes:

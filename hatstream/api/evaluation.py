@@ -283,7 +283,7 @@ def count_days(
     tables = []
     for period, slots in periods.items():
         if rules.need_whole_periods:
-            slots = derived_events(slots, rules, spec.ground).ordered.by_slot()
+            slots = derived_events(slots, rules, spec.ground)[0].by_slot()
         for slot_s, events in slots.items():
             counted = tally(events, slot_s, release.cap, _columns_of(spec, release, bins)).tally
             tables.append(_rows_of(spec, period, numbers[slot_s], counted))

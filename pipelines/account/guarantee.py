@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
-from functools import reduce
 from typing import NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit
@@ -75,10 +74,6 @@ class Loss(NamedTuple):
         but = f", but for a chance of {said(self.chance)} under the noise that is drawn" if self.delta else ""
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
 
-    def covering(self, loss: "Loss") -> "Loss":
-        """Returns the elementwise maximum of both, a bound of either."""
-        return Loss(max(self.epsilon, loss.epsilon), max(self.delta, loss.delta), max(self.chance, loss.chance))
-
     def definition(self, neighbour: str) -> str:
         """Returns the (epsilon, delta) definition as a sentence, if any. neighbour: adjacent input."""
         if not self.delta:
@@ -121,7 +116,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
                 terms = span.limit if span.limit.adds_up(spent) else limit
                 loss = loss_of(spent, terms, steered=span.days > 1)
                 over[first] = loss._replace(epsilon=Fraction(math.ceil(100 * loss.epsilon), 100))
-        largest = reduce(Loss.covering, over.values(), _most_loss(span.limit))
+        largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
         is_dated = over and max(over) != "ever"
         since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
         bounds.append(SpanBound(span.days, span.limit, largest, over, since))

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from dpops.accountant import Accountant
 from dpops.allocation import Allocation
-from dpops.mechanism import Mechanism, Plan, forecast_of_one
-from dpops.mechanisms.auto import Auto
+from dpops.mechanism import Mechanism, forecast_of_one
+from dpops.mechanisms.auto import Auto, RankedPlan
 from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED
@@ -100,22 +100,14 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     needs: MechanismNeeds | None = None
 
 
-class Candidate(NamedTuple):
-    """A mechanism for a HAT with its plan and forecast error."""
-
-    label: str
-    plan: Plan
-    error: float
-
-
 class Forecaster:
     """Ranks mechanisms for HATs; equal counts share the answer."""
 
     def __init__(self, spec: Specification) -> None:
         self._grid, self._prior = spec.value.grid, spec.prior
-        self._known: dict[tuple[str, Fraction, int, bytes], list[Candidate]] = {}
+        self._known: dict[tuple[str, Fraction, int, bytes], list[RankedPlan]] = {}
 
-    def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[Candidate]:
+    def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[RankedPlan]:
         """Ranks candidates, the best forecast first; only `auto` has more than one."""
         epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
         key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())
@@ -124,12 +116,11 @@ class Forecaster:
         counts = CountsKnown(hat.samples, hat.reported)
         try:
             if isinstance(mechanism, Auto):
-                ranking = mechanism.ranking(counts, grid, epsilon)
-                ranked = [Candidate(label(entry.mechanism), entry.plan, entry.error) for entry in ranking]
+                ranked = mechanism.ranking(counts, grid, epsilon)
             else:
                 plan = mechanism.plan(counts, grid, epsilon)
                 error = plan.error() if prior is None else forecast_of_one(mechanism, counts, grid, epsilon, prior)
-                ranked = [Candidate(label(mechanism), plan, error)]
+                ranked = [RankedPlan(error, mechanism, plan)]
         except ValueError as error:
             raise InputError(f"{stat.name}: a HAT cannot be planned: {error}") from None
         return self._known.setdefault(key, ranked)
@@ -231,11 +222,11 @@ def _evenly(hats: list[PlannedHat], number: int) -> list[PlannedHat]:
     return [ordered[place] for place in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 
 
-def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Candidate]]) -> HatClass:
+def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[RankedPlan]]) -> HatClass:
     low, high = bounds
     best = [ranked[0] for ranked in planned]
     lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]
-    chosen = Counter(candidate.label for candidate in best).most_common()
+    chosen = Counter(label(candidate.mechanism) for candidate in best).most_common()
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
@@ -249,7 +240,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Can
     )
 
 
-def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[dict[str, Any]]:
+def _runners_up(winner: str, planned: list[list[RankedPlan]]) -> list[dict[str, Any]]:
     """Lists the next best mechanisms for the class, by median forecast error.
 
     Variants of one mechanism with equal forecasts for every HAT count once.
@@ -257,7 +248,7 @@ def _runners_up(winner: str, planned: list[list[Candidate]]) -> list[dict[str, A
     by_label: dict[str, list[float]] = {}
     for ranked in planned:
         for candidate in ranked:
-            by_label.setdefault(candidate.label, []).append(candidate.error)
+            by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
     seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
     others = []
     for name, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):

@@ -24,7 +24,7 @@ from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.places import PlannedPlaces, plan_places
 from pipelines.plan.spans import SpanWorth, first_days, of_distributions, worth_of_spans
 from pipelines.plan.usable import DAY_NUMBERS as USABLE_DAYS
-from pipelines.plan.usable import OtherHats, UsableDay, UsablePart, answer, choices_of_hats, usable_parts
+from pipelines.plan.usable import UsableDay, UsablePart, answer, choices_of_hats, usable_parts
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.span_total import ONE
@@ -105,8 +105,8 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     ]
     spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
     usable = [
-        _usable(spec, levels, other, spans if other.bounds is bounds else None)
-        for other in choices_of_hats(spec, bounds)
+        _usable(spec, levels, choice, other, spans if other is bounds else None)
+        for choice, other in choices_of_hats(spec, bounds)
     ]
     is_open = levels.free.bounds or levels.free.levels
     ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
@@ -145,10 +145,9 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
 
 
 def _usable(
-    spec: Specification, levels: LevelsRelease, hats: OtherHats, spans: Sequence[SpanWorth] | None
+    spec: Specification, levels: LevelsRelease, choice: str, bounds: BoundsOnly, spans: Sequence[SpanWorth] | None
 ) -> UsablePart:
     """Forecasts usable parts with some HATs; spans are of the specification's cells."""
-    bounds = hats.bounds
     worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
     published = next(span.first_published for span in worth if span.as_specified)
     days = []
@@ -157,7 +156,7 @@ def _usable(
         rows, reports = usable_parts(kind.stage(levels, bounds, Fraction(1)), bounds, number)
         is_held = published is None or number < published
         days.append(UsableDay(day=number, rows=0.0 if is_held else rows, reports=0.0 if is_held else reports))
-    return UsablePart(choice=hats.choice, days=days)
+    return UsablePart(choice=choice, days=days)
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
@@ -317,6 +316,3 @@ def _counted(counts: SampleCounts) -> CountedFleet:
         slots_of_a_vehicle=mean_number(counts.slot),
         hats=classes,
     )
-
-
-# --- the operator's counts ----------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import NamedTuple
 
 import h3.api.basic_int as h3_int
 import msgspec
@@ -40,16 +39,9 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     days: list[UsableDay]
 
 
-class OtherHats(NamedTuple):
-    """Partition of the same reports into HATs; empty `choice` for the specification's."""
-
-    choice: str
-    bounds: BoundsOnly
-
-
-def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[OtherHats]:
-    """Lists the specification's HATs, coarser cells' and twice as long slots'."""
-    yield OtherHats("", bounds)
+def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly]]:
+    """Lists the specification's HATs (named ""), coarser cells' and twice as long slots'."""
+    yield "", bounds
     table, profile, fleet = spec.timetable, bounds.fleet.profile, bounds.fleet
     if spec.keys is None and spec.cells.resolution:
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
@@ -57,13 +49,13 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[OtherHa
         touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
         coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
-        yield OtherHats(f"cells.resolution {spec.cells.resolution - 1}", coarser)
+        yield f"cells.resolution {spec.cells.resolution - 1}", coarser
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
         slots = profile.hours * 60 / table.slot_minutes
         met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
         fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
         hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
-        yield OtherHats(f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)))
+        yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
 
 
 def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:

@@ -88,7 +88,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
     units: list[StageUnit] = []
     for stage in range(len(how.first)):
         entries = [Sequenced(number + 1, unit) for number, unit in enumerate(units)]
-        plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2)).stage
+        plan = plan_for(entries, "day", stage, [8, 9], how, lambda *_: first_centres(len(REGION), 2))[0]
         units.append(_one_stage(tally, plan, how))
     return units, _alone(kind, how)
 

@@ -203,21 +203,14 @@ class Ordered(NamedTuple):
         return {slot_s: self.events.take(self.slot_s == slot_s) for slot_s in np.unique(self.slot_s).tolist()}
 
 
-class WithSpeeds(NamedTuple):
-    """Events with a derived speed, and numbers of those without, by reason."""
-
-    ordered: Ordered
-    without: dict[str, int]
-
-
-def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> WithSpeeds:
-    """Derives missing speeds and headings of a period's events, by start of slot."""
+def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
+    """Derives missing speeds and headings; counts events without a speed, by reason."""
     ordered = in_order(slots)
     if rules.turning is not None:
         ordered = with_derived_headings(ordered, rules.turning, ground)
     if rules.derived is not None:
         return with_derived_speeds(ordered, rules.derived, rules.grid)
-    return WithSpeeds(ordered, {})
+    return ordered, {}
 
 
 def in_order(slots: Mapping[int, Events]) -> Ordered:
@@ -242,8 +235,8 @@ def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Groun
     return ordered._replace(events=events._replace(cell=pieces))
 
 
-def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> WithSpeeds:
+def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> tuple[Ordered, dict[str, int]]:
     """Replaces values by speeds derived from positions; drops events without one."""
     speeds = derived_speeds(ordered.positions, limits, grid)
     moving = ordered.events.take(speeds.rows)._replace(value=speeds.steps)
-    return WithSpeeds(ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without)
+    return ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without

@@ -17,7 +17,7 @@ from transforms.ledger import chain
 from transforms.ledger.chain import ENTRY, text_of
 from transforms.ledger.head import LedgerError
 from transforms.recorded.codec import key_of
-from transforms.recorded.units import Debit, SpecSlot, Unit, debits_by_slot
+from transforms.recorded.units import Debit, Unit, debits_by_slot
 
 
 class AccountRefusal(Exception):
@@ -210,11 +210,6 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
     return dict(zip(every, sums_over([sums.get(day, Accountant()) for day in every], days), strict=False))
 
 
-def _slot_debits(db: sa.Connection, account: str, period: str) -> dict[SpecSlot, Accountant]:
-    """Adds up a period's debits by specification and slot; a slot's shards share one."""
-    return debits_by_slot(_debits_of(db, account, [period])[period])
-
-
 def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
     """Adds up what every specification was debited, by period, sorted."""
     query = sa.select(ENTRY.c.period).where(ENTRY.c.kind == "release", ENTRY.c.account == account).distinct()
@@ -250,7 +245,8 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
         query = query.where(ENTRY.c.period == period)
     spent = []
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
-        debits = [debit for (spec, *_), debit in _slot_debits(db, account, of_period).items() if spec == spec_id]
+        by_slot = debits_by_slot(_debits_of(db, account, [of_period])[of_period])
+        debits = [debit for (spec, *_), debit in by_slot.items() if spec == spec_id]
         total, spec = sum(debits, Accountant()), specs[spec_id]
         slots = max(len(debits), _slots_of_newest(db, account, of_period, spec_id, spec))
         spent.append(Spent(of_period, spec_id, spec.name, slots, len(debits), total, first_at, last_at))
@@ -289,7 +285,7 @@ def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
     unit = units[0]
     if unit.total is None:
         return
-    debits = _slot_debits(db, account, unit.period)
+    debits = debits_by_slot(_debits_of(db, account, [unit.period])[unit.period])
     spent = sum((debit for (spec_id, *_), debit in debits.items() if spec_id == unit.spec_id), Accountant())
     if not Accountant().compose([unit.total]).covers(spent):
         raise LedgerError(f"period {unit.period}: the slots would spend more than the total that the plan divides")

@@ -41,9 +41,9 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     )
 
 
-def without_part(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M) -> list[str]:
+def without_part(document: Any, region: Sequence[int]) -> list[str]:
     """Names places that `shape_pieces` refuses, since others take all their cells."""
-    _, names, _, main = _parts(document, region, buffer_m)
+    _, names, _, main = _parts(document, region, BUFFER_M)
     return _lacking(names, main)
 
 

@@ -257,8 +257,8 @@ def test_a_period_that_waits_for_its_second_stage_is_no_forecast_of_another_one(
         return np.full((3, len(hours)), 2_000)
 
     waiting = Sequenced(1, day_unit(how, 0, first=True))
-    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of).stage
+    plan = plan_for([waiting], "day 2", 0, HOURS[:3], how, centres_of)[0]
     assert (plan.stages, plan.laid.rests_on, asked) == (2, 0, [])
-    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of).stage.laid.rests_on == 1
+    assert plan_for([waiting], "day 1", 1, HOURS, how, centres_of)[0].laid.rests_on == 1
     done = Sequenced(3, day_unit(how, 1, first=True))
-    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of).stage.laid.rests_on == 3
+    assert plan_for([waiting, done], "day 2", 0, HOURS[:3], how, centres_of)[0].laid.rests_on == 3

@@ -61,11 +61,8 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
 class TaughtBeside(NamedTuple):
     """Place and class sums read from the ledger; None where unused."""
 
-    places: Taught | None = None
-    classes: TaughtClasses | None = None
-
-
-NOTHING = TaughtBeside()
+    places: Taught | None
+    classes: TaughtClasses | None
 
 
 def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtBeside:
@@ -81,7 +78,7 @@ def day_estimates(
     models: Learned,
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
-    taught: TaughtBeside = NOTHING,
+    taught: TaughtBeside,
     days_back: int = 0,
 ) -> HatEstimates:
     """Estimates the last day, or one `days_back`, with parents' values for unknown HATs."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Self
 
 from dpops.levels.count_check import is_too_few
 from dpops.levels.stages import Stage
@@ -122,13 +122,6 @@ class PeriodRelease(VectorRelease):
         yield from estimates.products
 
 
-class PlannedStage(NamedTuple):
-    """A stage laid on its period."""
-
-    stage: Stage
-    is_first: bool  # no other period was recorded earlier
-
-
 def plan_for(
     entries: Sequence[StageEntry],
     period: str,
@@ -136,12 +129,12 @@ def plan_for(
     hours: Sequence[int],
     policy: LevelsPolicy,
     centres_of: CentresOf,
-) -> PlannedStage:
+) -> tuple[Stage, bool]:
     """Plans a period's stage from entries in ledger order, or reads the recorded one.
 
-    A period's first recorded stage fixes its stages. Without a complete earlier period they are a first day's; else
-    vehicles are counted first if the last period did so. A waiting period's later stage takes its own entries in ledger
-    order.
+    Also returns if no other period was recorded earlier. A period's first recorded stage fixes its stages. Without a
+    complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A waiting
+    period's later stage takes its own entries in ledger order.
     """
     recorded = of_period(entries, period)
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
@@ -149,7 +142,7 @@ def plan_for(
     counts = counts_vehicles(before) if before else policy.count is not None
     is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
-        return PlannedStage(stage_of(recorded[number].unit, policy.region, policy.public_places), is_first)
+        return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
     taught_by = (
         earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
@@ -159,4 +152,4 @@ def plan_for(
     else:
         centres, rests_on = centres_of(taught_by, policy, hours), taught_by[-1].sequence
     differences = learned_differences(taught_by, policy) if stages[number].is_of_places else None
-    return PlannedStage(laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first)
+    return laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first
