@@ -156,12 +156,13 @@ def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAs
     options = _options_of(table)
     try:
         written = msgspec.convert(options, ClassOptions, dec_hook=from_toml)
-    except msgspec.ValidationError as error:
+        need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
+        need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
+        edges = class_edges(written.classes, grid)
+    except (msgspec.ValidationError, ValueError) as error:
         raise SpecificationError(f"{field}: {error}{hint(options, ClassOptions, Document)}") from None
-    need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
-    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
     need(written.share + of_places < 1, field, "must leave the mean a part of the total beside places", written.share)
-    return ClassesAsked(written.share, class_edges(written.classes, grid))
+    return ClassesAsked(written.share, edges)
 
 
 def _options_of(table: dict[str, Any]) -> dict[str, Any]:

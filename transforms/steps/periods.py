@@ -12,14 +12,12 @@ from apache_beam.transforms.window import TimestampedValue
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.recording import LedgerAccount
-from transforms.observe.parse import Rules
-from transforms.places.ground import Ground
 from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, KeyedUnit, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases import SlotFacts
 from transforms.releases.base import ReleaseKind, Stopped, release_group
 from transforms.steps.lateness import windows
-from transforms.steps.metrics import Shelf, count, passed
+from transforms.steps.metrics import Shelf, count
 from transforms.steps.release import beyond_the_limit, is_over
 from transforms.tasks import recorded
 from transforms.wire import unpack_tally
@@ -95,21 +93,6 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 PartOfAll = tuple[int, tuple[SlotShard, bytes]]
 """One key; the first slot of a period, a shard of its vehicles, and a part of their tally, or what fetches it."""
 _CONSENT_S = -1  # stands in the place of a first slot
-
-
-@dataclass(frozen=True)
-class Derive:
-    """Tallies of periods' events by (first slot, vehicle shard), with derived values."""
-
-    rules: Rules
-    ground: Ground
-    release: ReleaseKind
-
-    def tally(self, shard: int, slots: Mapping[int, Iterable[bytes]]) -> Iterator[KeyedTally]:
-        """Tallies a shard's vehicles in a period from packed events by slot."""
-        for plan_s, table in tasks.derived(slots, self.rules, self.ground, self.release, count):
-            passed("counted", plan_s)
-            yield (plan_s, shard), wire.pack_tally(table)
 
 
 @dataclass

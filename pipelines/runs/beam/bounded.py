@@ -30,7 +30,7 @@ from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, read_back
 from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, pieces_of, rows_about
 from pipelines.runs.spool import Spool
-from transforms import counters
+from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.records import (
     SEALED,
@@ -45,10 +45,9 @@ from transforms.records import (
 )
 from transforms.releases.base import Before
 from transforms.steps.count import ByVehicle, InPanes
-from transforms.steps.metrics import Phase, heard_by
-from transforms.steps.periods import Derive, ReleaseInOrder
+from transforms.steps.metrics import Phase, count, heard_by, passed
+from transforms.steps.periods import ReleaseInOrder
 from transforms.steps.release import Record
-from transforms.wire import WirePart
 
 COUNTED: Final = "counted"
 BEATS: Final = "beats"
@@ -101,7 +100,7 @@ class Bounded:
         observe = Observe(self.job, self.pane_s, self.keyed, dense=self.spool is None, spelled=spelled)
         return listed | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
 
-    def keyed(self, part: WirePart) -> KeyedPart:
+    def keyed(self, part: wire.WirePart) -> KeyedPart:
         """Keys packed events by their tally: a pane, a slot, or a whole period."""
         data = part.data if self.spool is None else EventBytes(self.spool.put(part.data))
         if self.job.rules.need_whole_periods:
@@ -128,21 +127,23 @@ class _Tally(beam.DoFn):
     def __init__(self, bounded: Bounded) -> None:
         self._bounded, job = bounded, bounded.job
         fetch = None if bounded.spool is None else bounded.spool.get
-        self._derive = Derive(job.rules, job.ground, job.release)
         self._in_panes = InPanes(job.release, fetch, may_be_late=False)
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
 
     def process(self, group: Group) -> Iterator[KeyedTally | KeyedPartial | CountedFact | Beat]:
-        (key, _), parts = group
+        ((key, _), parts), job = group, self._bounded.job
         if key[0] == NO_SLOT:
             for fact in parts:
                 counted: CountedFact = TaggedOutput(COUNTED, fact)
                 yield counted
-            for beat in beats_of(self._bounded.job):
+            for beat in beats_of(job):
                 tagged: Beat = TaggedOutput(BEATS, beat)
                 yield tagged if self._bounded.in_panes else beat
-        elif self._bounded.job.rules.need_whole_periods:
-            yield from self._derive.tally(key[1], self._bounded.by_slot(parts))
+        elif job.rules.need_whole_periods:
+            slots = self._bounded.by_slot(parts)
+            for plan_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
+                passed("counted", plan_s)
+                yield (plan_s, key[1]), wire.pack_tally(table)
         elif self._bounded.in_panes:
             yield self._in_panes.tally(((key, 0), [data for _, data in parts]))
         else:

@@ -111,24 +111,18 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
     def expand(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
         grouped = facts | "all facts" >> beam.GroupByKey()
-        consents: PCollection[KeyedUnit] = grouped | "verdict" >> beam.ParDo(_Judge(self)).with_output_types(KeyedUnit)
-        return consents
+        return grouped | "verdict" >> beam.FlatMap(self._consents).with_output_types(KeyedUnit)
 
-
-class _Judge(beam.DoFn):
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-
-    def process(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
-        account = self._judge.account
+    def _consents(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
+        account = self.account
 
         def excess(wanted: Wanted) -> list[str]:
             return account.open().excess(account.name, account.limit, wanted)
 
-        verdict = verdict_on(group[1], self._judge.files, self._judge.needed, excess)
+        verdict = verdict_on(group[1], self.files, self.needed, excess)
         Metrics.string_set(counters.NAMESPACE, VERDICT).add(written(verdict))
         if verdict.consents:
-            yield from ((period, CONSENT) for period in self._judge.periods)
+            yield from ((period, CONSENT) for period in self.periods)
 
 
 def asked_of(
