@@ -87,3 +87,8 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
             if name.startswith(prefix):
                 key = name.removeprefix(prefix)
                 numbers[key] = numbers.get(key, 0) + number
+
+
+def hundredths(part: float) -> str:
+    """Writes a part of 100, in words where it is too small for a number."""
+    return "under 1" if 0 < part < 0.005 else f"{100 * part:.0f}"

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
+
 from dpops.accountant import DeltaLimit, Limit
 from pipelines.account import location
 from pipelines.account.guarantee import (
@@ -22,7 +24,7 @@ from pipelines.account.location import AccountLocation
 from pipelines.account.record import Gap, LedgerRecord, gaps, walked
 from pipelines.inputs import range_of
 from pipelines.outputs import value_meaning
-from pipelines.plan.usable import answer_afterwards
+from pipelines.runs.estimates import answer_afterwards
 from pipelines.specification import Specification
 from transforms.sinks.columns import COLUMNS, ResultColumn
 
@@ -53,6 +55,7 @@ class AccountReport:
     """
 
     spec: Specification
+    place: AccountLocation
     guarantee: str
     spent: Mapping[str, Loss]
     limit: Limit
@@ -73,9 +76,9 @@ class AccountReport:
         """Whether a limit has a delta."""
         return any(isinstance(bound.limit, DeltaLimit) for bound in self.bounds)
 
-    def usable(self, hats: Sequence[str], days: Sequence[str]) -> str:
-        """Describes which rows are usable, from statuses of HATs and of places' days."""
-        return answer_afterwards(hats, days, len(self.spec.timetable.service_minutes))
+    def usable(self, hats: pa.Table, days: pa.Table) -> str:
+        """Describes which rows of HATs and of places' days are usable."""
+        return answer_afterwards(self.spec, self.place, hats, days)
 
     @classmethod
     def read(
@@ -106,6 +109,7 @@ class AccountReport:
         most, now_s = max(spent.values(), default=Loss()), int(datetime.now(UTC).timestamp())
         return cls(
             spec=spec,
+            place=place,
             guarantee=sentence(spec, bounds, spec.privacy.allocation.epsilon, most),
             spent=spent,
             limit=limit,

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
+import pyarrow as pa
 from rich.console import Console
 
 from dpops.levels.count_check import MOST_TIMES
@@ -15,7 +16,7 @@ from pipelines.commands.options import console
 from pipelines.commands.terminal import table_of
 from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome
-from pipelines.plan.usable import answer_afterwards
+from pipelines.runs.estimates import answer_afterwards
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from transforms.public import EntryNumber, Fact, Operator, Summary
@@ -87,14 +88,14 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
     }
 
 
-def _usable(run: FinishedRun, slots: int) -> str:
-    """Describes which rows of the result files are usable. slots: per day."""
-    hats, days = list[str](), list[str]()
+def _usable(spec: Specification, run: FinishedRun, place: AccountLocation) -> str:
+    """Describes which rows of the result files are usable."""
+    tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}
     for path in run.files:
-        if path.suffix == run.files[0].suffix and path.name.startswith((HATS, "days")):
-            statuses = READERS[path.suffix[1:]](path)["status"].to_pylist()
-            (hats if path.name.startswith(HATS) else days).extend(statuses)
-    return answer_afterwards(hats, days, slots)
+        name = path.name.partition("-")[0]
+        if path.suffix == run.files[0].suffix and name in tables:
+            tables[name].append(READERS[path.suffix[1:]](path).select(["cell", "slot_start", "status"]))
+    return answer_afterwards(spec, place, *map(pa.concat_tables, tables.values())) if all(tables.values()) else ""
 
 
 def _where(run: FinishedRun) -> dict[str, Fact]:
@@ -209,7 +210,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
         ],
         "stages_new": run.new,
         "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
-        "usable": _usable(run, len(spec.timetable.service_minutes)),
+        "usable": _usable(spec, run, place),
         **_where(run),
     }
     secret: dict[str, Fact] = {

@@ -159,6 +159,23 @@ def _usable(
     return UsablePart(choice=choice, days=days)
 
 
+def expected_reports(spec: Specification) -> dict[int, float]:
+    """Expects which part of reports lies in usable rows, from public facts.
+
+    Args:
+        spec: Specification by `levels`.
+
+    Returns:
+        The part, 0 to 1, by number of released days; 0 of days that are held back.
+
+    >>> from pipelines.specification import load
+    >>> sorted(expected_reports(load("docs/austin.toml")))
+    [1, 7, 28]
+    """
+    hats = OtherHats("", known_of(spec, spec.by_levels))
+    return {day.day: day.reports for day in _usable(spec, spec.by_levels, hats, None).days}
+
+
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
     """Gathers the public HATs of a day and the fleet."""
     table = spec.timetable

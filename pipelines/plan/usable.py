@@ -1,8 +1,7 @@
 """Expected usable shares of rows and reports by released day, from public facts."""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -15,6 +14,7 @@ from dpops.learning.expected import weight_log_variances
 from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, numbers_of
 from dpops.levels.defaults import BoundsOnly
 from dpops.levels.stages import Stage
+from pipelines.outcome import hundredths
 from pipelines.specification import Specification
 from transforms.places.hierarchy import hats_of
 from transforms.time.calendar import DAY_MINUTES
@@ -77,40 +77,16 @@ def answer(parts: Sequence[UsablePart]) -> str:
     own, *others = parts
     last = DAY_NUMBERS[-1]
     said = [
-        f"on day {day.day} {_hundredths(day.rows)} of 100 rows, which hold {_hundredths(day.reports)} of 100 reports"
+        f"on day {day.day} {hundredths(day.rows)} of 100 rows, which hold {hundredths(day.reports)} of 100 reports"
         if day.reports
         else f"on day {day.day} none, it is expected to be held back"
         for day in own.days
     ]
     instead = [
-        f"{other.choice}: {_hundredths(day.rows)} and {_hundredths(day.reports)}"
+        f"{other.choice}: {hundredths(day.rows)} and {hundredths(day.reports)}"
         for other in others
         for day in other.days
         if day.day == last
     ]
     tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
     return f"Expected to be usable by themselves: {'; '.join(said)}.{tail}"
-
-
-def answer_afterwards(hats: Iterable[str], days: Iterable[str], slots: int) -> str:
-    """Says which part of released rows is usable; empty without a released day.
-
-    Args:
-        hats: Statuses of HATs' rows; those of no row are unknown.
-        days: Statuses of places' whole days.
-        slots: Number a day.
-    """
-    rows, places = Counter(hats), Counter(days)
-    released = places.total() - places["forecast"]
-    if not released:
-        return ""
-    row_part, area_part = rows["ok"] / released / slots, rows["parent"] / released / slots
-    day_part = places["ok"] / released
-    return (
-        f"Of 100 rows, a place in a slot each, {_hundredths(row_part)} are usable by themselves and "
-        f"{_hundredths(area_part)} by the area around; of 100 places' whole days {_hundredths(day_part)} are."
-    )
-
-
-def _hundredths(part: float) -> str:
-    return "under 1" if 0 < part < 0.005 else f"{100 * part:.0f}"

@@ -1,5 +1,6 @@
 """Repeated or future estimates from the ledger alone, without data or spending."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
@@ -7,17 +8,20 @@ from itertools import groupby
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dpops.learning import Learned
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, asked_of, ledger_account_of, slot_facts
+from pipelines.outcome import hundredths
 from pipelines.outputs import make_writable
 from pipelines.specification import Specification
 from transforms.atomic_files import write_whole
-from transforms.ledger import AccountRefusal
 from transforms.observe.vehicle_ids import Secret
+from transforms.places.hierarchy import texts_of
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
@@ -49,7 +53,12 @@ class RecordedStages:
     @property
     def periods(self) -> set[str]:
         """Periods with all of their stages recorded."""
-        return {entry.unit.period for entry in self.entries if is_complete(self.entries, entry.unit.period)}
+        return {period for period in period_order(self.entries) if is_complete(self.entries, period)}
+
+    def until(self, period: str) -> list[StageEntry]:
+        """Lists the entries up to a period's last one."""
+        last = max(entry.sequence for entry in self.entries if entry.unit.period == period)
+        return [entry for entry in self.entries if entry.sequence <= last]
 
 
 def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> RecordedStages:
@@ -59,15 +68,14 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
             "estimates are learned from statistics by mechanism = 'levels'; rows of others are made again by "
             "`hatstream release`, which spends nothing on released days"
         )
-    if not location.ledger.exists():
-        raise AccountRefusal(f"there is no ledger at {location.shown}: name it with --ledger")
-    account = replace(ledger_account_of(spec, location, signs=False), signature=location.signature)
+    book = location.read()
+    account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
     policy = PeriodRelease.of(asked_of(spec, {}, Secret(b""), account)).policy  # nothing is recorded: no digest is made
     if policy.places is None and any(product.is_of_places for product in products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))
-    return RecordedStages(spec, policy, location.ledger.stages(spec.account.name, spec.spec_id))
+    return RecordedStages(spec, policy, book.stages(spec.account.name, spec.spec_id))
 
 
 def estimate_again(
@@ -94,8 +102,7 @@ def estimate_again(
             missing.append(period)
             continue
         if everything is None:
-            last = max(entry.sequence for entry in recorded.entries if entry.unit.period == period)
-            entries = [entry for entry in recorded.entries if entry.sequence <= last]
+            entries = recorded.until(period)
             estimates = day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
         else:
             estimates = whole_of(recorded, everything, period, slots)
@@ -104,6 +111,52 @@ def estimate_again(
             written += _sums(recorded, period, slots, outputs)
     progress("periods estimated", len(calendar.periods), len(calendar.periods))
     return written, missing
+
+
+def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> tuple[str, float] | None:
+    """Estimates which part of the newest period's reports its HATs among these hold, by released weights alone.
+
+    Args:
+        hats: Cell and start of each.
+
+    Returns:
+        The period, and the part; None where no period of these is recorded.
+    """
+    table, dates = recorded.spec.timetable, {start[:10] for _, start in hats}
+    periods = {table.period_of(date.fromisoformat(day)) for day in dates} & recorded.periods
+    if not periods:
+        return None
+    period = max(periods)
+    *_, newest = entries = recorded.until(period)
+    weights = learned_from(entries, recorded.policy).estimate().weights
+    cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
+    starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
+    slots = {start: column for column, start in enumerate(starts)}
+    weight = sum(weights[cells[cell], slots[start]] for cell, start in hats if start in slots)
+    return period, float(weight / weights.sum())
+
+
+def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Table, days: pa.Table) -> str:
+    """Says which part of released rows is usable, and of reports in these; empty without a released day.
+
+    Args:
+        hats: Rows of HATs; those of no row are unknown.
+        days: Rows of places' whole days.
+    """
+    rows, places = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
+    released = places.total() - places["forecast"]
+    if not released:
+        return ""
+    slots, usable = len(spec.timetable.service_minutes), hats.filter(pc.equal(hats["status"], "ok"))
+    row_part, area_part, day_part = rows["ok"] / slots, rows["parent"] / slots, places["ok"]
+    keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
+    share = share_of_reports(recorded(spec, account), list(keys))
+    reports = share and f" (those of {share[0]} hold {hundredths(share[1])} of 100 reports, by released weights)"
+    return (
+        f"Of 100 rows, a place in a slot each, {hundredths(row_part / released)} are usable by themselves"
+        f"{reports or ''} and {hundredths(area_part / released)} by the area around; of 100 places' whole days "
+        f"{hundredths(day_part / released)} are."
+    )
 
 
 def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:

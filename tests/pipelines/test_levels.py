@@ -1,5 +1,6 @@
 """A release of levels by the command line: every key whatever the input, one value per stage, centres as recorded."""
 
+import html
 import json
 import math
 import re
@@ -18,6 +19,7 @@ from dpops.levels.count_check import count_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT
 from pipelines.account import location
 from pipelines.outputs import value_meaning
+from pipelines.runs import estimates
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.identity import decisive_text
 from tests import city, levels_city
@@ -98,6 +100,34 @@ def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object,
     assert hatstream("estimate", *where, *days, "--released", "--formats", "csv")[0] == 0
     (sums,) = (folder / "s").glob("released-*.csv")
     return period["stages"], summary["operator_only"].get("entries"), rows_of(sums)  # type: ignore[index]
+
+
+def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, hatstream: Run) -> None:
+    """At a total that hides nothing, of 10, 20 and 30 buses in three cells. No report is read for it."""
+    spec = levels_city.SPEC.replace("2.64", "2000").replace("vehicles = 50", "vehicles = 60")
+    lines = [
+        f"PLATE{bus},{day}T{hour:02}:{13 * i}:00+05:30,{21.17 + 0.02 * cell},72.83,{5 + 20 * cell + bus % 4}\n"
+        for day in DAYS
+        for hour in range(8, 12)
+        for bus, cell in enumerate([0] * 10 + [1] * 20 + [2] * 30)
+        for i in range(1, 5)
+    ]
+    folder = made(tmp_path, hatstream, spec=spec, lines=lines)
+    said = str(released(folder, hatstream)["usable"])
+    place = ("--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite")
+    rows = [row for path in (folder / "out").glob("hats-*.csv") for row in rows_of(path)]
+    usable = {row["cell"] for row in rows if row["status"] == "ok" and row["slot_start"].startswith(DAYS[-1])}
+    (folder / "feed.csv").unlink()
+    stages = estimates.recorded(load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None))
+    starts, parts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
+    for cell in CELLS:
+        period, parts[cell] = estimates.share_of_reports(stages, [(cell, start) for start in starts]) or ("", 0)
+        assert period == DAYS[-1]
+    assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.03)
+    assert f"(those of {DAYS[-1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
+    assert estimates.share_of_reports(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) is None
+    assert hatstream("report", *place, "--input", folder / "out", "--output", folder / "report.html")[0] == 0
+    assert said in html.unescape((folder / "report.html").read_text())
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ class Ledger:
         signature: by the account's key; None neither signs nor verifies. read_only: neither writes nor waits for
         writers.
         """
-        self.url, self._signature = url, signature
+        self.url, self.signature = url, signature
         self._head = Head(head, signature)
         self._database = databases.database_of(url)
         self._engine = self._database.engine(read_only=read_only)
@@ -88,26 +88,26 @@ class Ledger:
             if chain.genesis(db) is not None:
                 raise LedgerError(f"the ledger {self._database.shown} has entries already")
             chain.put_back(db, entries)
-            return chain.walk(db, self._signature)
+            return chain.walk(db, self.signature)
 
     def open_account(self, account: Account) -> str:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
 
         def open_or_lower(db: sa.Connection) -> str:
-            if not self._compare_with_head(db) and witness.must_know(db, self._signature):
+            if not self._compare_with_head(db) and witness.must_know(db, self.signature):
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)
             recorded = spending.find_account(db, account.name)
             if recorded is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
-                body |= chain.HEAD_IS_SIGNED if self._signature else {}
-                chain.append(db, self._signature, {"kind": "account", "account": account.name, "body": json_of(body)})
+                body |= chain.HEAD_IS_SIGNED if self.signature else {}
+                chain.append(db, self.signature, {"kind": "account", "account": account.name, "body": json_of(body)})
                 return "created"
             spending.check_match(recorded, account)
             if limit_of(account.limit) == limit_of(recorded.limit):
                 return "unchanged"
             lowered = {"kind": "limit", "account": account.name, "epsilon": account.limit, "body": "{}"}
-            chain.append(db, self._signature, lowered)
+            chain.append(db, self.signature, lowered)
             return "limit lowered"
 
         return self._write(account.name, open_or_lower)
@@ -183,7 +183,7 @@ class Ledger:
             in_force = spending.limit_in_force(db, account, limit)
             if spending.periods_over(db, account, in_force, {period: list(map(debit, units))}):
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
-            recorded = seal_missing(db, self._signature, account, period, spec_id, spec_name, spec_text, encoded)
+            recorded = seal_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)
             spending.check_total(db, account, units)
             failpoint("before-commit")
             return recorded
@@ -195,21 +195,21 @@ class Ledger:
     def note(self, account: str, spec_id: str, period: str, notes: Mapping[str, str]) -> None:
         """Keeps what a run knew of a period when it recorded it."""
         entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(notes)}
-        self._write(account, lambda db: chain.append(db, self._signature, entry))
+        self._write(account, lambda db: chain.append(db, self.signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
         """Records a run's stop at a period; True only for the first run."""
-        return self._write(account, lambda db: stopped_by(db, self._signature, account, spec_id, period, run))
+        return self._write(account, lambda db: stopped_by(db, self.signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
         """Reads what was kept of a period, the newest of it."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-        rows = self._run(lambda db: chain.checked(db, self._signature, ENTRY.c.kind == "note", *of_period))
+        rows = self._run(lambda db: chain.checked(db, self.signature, ENTRY.c.kind == "note", *of_period))
         return msgspec.json.decode(rows[-1]["body"], type=dict[str, str]) if rows else None
 
     def released(self, spec_id: str, period: str) -> list[Unit]:
         """Lists all that a specification has released in a period, by slot and shard."""
-        stored = self._run(lambda db: stored_units(db, self._signature, spec_id, period))
+        stored = self._run(lambda db: stored_units(db, self.signature, spec_id, period))
         return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
     def counted(self, spec_id: str, period: str) -> list[CountedPart]:
@@ -222,7 +222,7 @@ class Ledger:
 
     def _read(self, read: Callable[[str], Found], *which: sa.ColumnElement[bool]) -> list[Found]:
         of_release = ENTRY.c.kind == "release", *which
-        return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self._signature, *of_release)])
+        return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self.signature, *of_release)])
 
     def stages(self, account: str, spec_id: str) -> list[StageEntry]:
         """Lists a specification's recorded stages with sequence numbers, in order of the chain."""
@@ -250,7 +250,7 @@ class Ledger:
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:
             spending.known_account(db, account)
-            return chain.checked(db, self._signature, *of_spec, *which)
+            return chain.checked(db, self.signature, *of_spec, *which)
 
         rows = self._run(find)
         units = all_of(kind, (decode(entry["body"]) for entry in rows))
@@ -303,7 +303,7 @@ class Ledger:
 
     def verify_chain(self) -> Walked:
         """Walks the chain. Raises LedgerError at the first entry that does not fit."""
-        return self._run(lambda db: chain.walk(db, self._signature))
+        return self._run(lambda db: chain.walk(db, self.signature))
 
     def check_head(self) -> None:
         """Refuses a database unknown to the head file or without its remembered entry."""
@@ -312,11 +312,11 @@ class Ledger:
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
         """Checks whether the head file knows this ledger; refuses one without its remembered entry."""
-        return witness.fits(db, self._head, self._signature)
+        return witness.fits(db, self._head, self.signature)
 
     def head_said(self) -> str:
         """Formats the head file's entry for people; raises LedgerError if it does not fit."""
-        return self._run(lambda db: witness.said(db, self._head, self._signature))
+        return self._run(lambda db: witness.said(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
         """Returns this ledger's genesis if the head file lists the account."""
@@ -331,7 +331,7 @@ class Ledger:
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
         """Runs `work` in one transaction, then updates and signs the head file."""
-        is_old = self._signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
+        is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
         if is_old and self._run(lambda db: witness.is_unsigned(db, self._head)):
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")

@@ -10,7 +10,6 @@ import pytest
 from hatstream_publish.pages.report import GUESSES, odds, reliability
 from hatstream_publish.pages.rows import read_rows
 from pipelines.account import location
-from pipelines.plan.usable import answer_afterwards
 from pipelines.specification import load
 from tests import city, levels_city
 from tests.browser import browser
@@ -68,12 +67,6 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     assert '<td class="number">50 %</td><td class="number">93.3 %</td><td class="number">6.66 %</td>' in text
     assert f'<td>{first}</td><td class="number">2.64</td>' in text
     assert "an epsilon of 2.64 at delta 1e-06 may be spent" in text
-
-
-def test_rows_that_are_usable_are_those_of_released_days_alone():
-    said = answer_afterwards(["ok"] * 6 + ["parent"] * 2 + ["forecast"] * 9, ["ok"] * 4 + ["forecast"] * 4, 5)
-    assert said.startswith("Of 100 rows, a place in a slot each, 30 are usable by themselves and 10 by the area around")
-    assert said.endswith("of 100 places' whole days 100 are.")
 
 
 def test_the_report_ends_in_a_record_to_sign(released, hatstream):

@@ -1,14 +1,16 @@
 """Renders a drafted specification: TOML with comments on decisions, and findings."""
 
 import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from hatstream.api import InputError, own_layouts
+from hatstream.api import InputError, expected_reports, load, own_layouts
 from hatstream_city.draft.candidates import OPEN, Column
 from hatstream_city.draft.feed import (
     MOST_TOO_FAST,
@@ -116,7 +118,9 @@ def _toml(
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
-    return _TEMPLATES.get_template("specification.toml").render(
+    vehicles = town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
+    fill = partial(
+        _TEMPLATES.get_template("specification.toml").render,
         name=name,
         origins=origins,
         stem=stem,
@@ -129,10 +133,25 @@ def _toml(
         zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
         resolution=RESOLUTION,
         span_vehicles=SPAN_VEHICLES,
-        vehicles=town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0,
+        vehicles=vehicles,
         profile=_inline(town.service.profile if town else USUAL_PROFILE),
         **({} if feed is None else _columns(feed, headed=streets)),
     )
+    if not secret or vehicles >= SPAN_VEHICLES:
+        return fill(has_month=secret)
+    choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
+    is_unplanned = streets or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
+    return fill(has_month=False, price="" if is_unplanned else _price(choices, town.cells if town else None))
+
+
+def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
+    """Says what a month's limit costs of usable reports. choices: draft without it, and with it."""
+    documents = [tomllib.loads(choice) for choice in choices]
+    for document in documents if region else ():
+        document["cells"]["region"] = sorted(region or ())
+    without, limited = (expected_reports(load(document)) for document in documents)
+    parts = (f"{100 * part:.0f} -> {100 * limited[day]:.0f} on day {day}" for day, part in without.items())
+    return ", ".join(parts)
 
 
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:

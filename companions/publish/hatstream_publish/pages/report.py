@@ -94,7 +94,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
         "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
         "statuses": _statuses(rows.values()),
-        "usable": report.usable(*(table_of(rows, name)["status"].to_pylist() for name in (HATS, DAYS))) if rows else "",
+        "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
         "channels": CHANNELS,
         "wide": WIDE_KMH,
         "region": _region(spec),
