@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hatstream.own_packages import loaded
 
 if TYPE_CHECKING:
-    from hatstream.api.account import AccountReport, find_account, result_columns
+    from hatstream.api.account import AccountReport, result_columns
     from hatstream.api.evaluation import count_days, release_days
     from hatstream.api.inputs import (
         open_input,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from transforms.places.hexagons import cut_at_antimeridian
 
 _NAMES = {
-    "hatstream.api.account": "AccountReport find_account result_columns",
+    "hatstream.api.account": "AccountReport result_columns",
     "hatstream.api.evaluation": "count_days release_days",
     "hatstream.api.inputs": "open_input own_layouts places_outside read_batches read_positions read_tables write_rows",
     "hatstream.api.results": "read_results",
@@ -51,7 +51,7 @@ _NAMES = {
 # fmt: off
 __all__ = [
     "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
-    "asked_to_stop", "console", "count_days", "cut_at_antimeridian", "expected_reports", "find_account", "input_paths",
+    "asked_to_stop", "console", "count_days", "cut_at_antimeridian", "expected_reports", "input_paths",
     "layout", "load", "note", "open_input", "option", "own_layouts", "packed", "places_outside", "progress_bars",
     "read_batches", "read_positions", "read_results", "read_tables", "release_days", "result_columns",
     "vehicle_ids", "write_rows", "write_whole",

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -27,22 +26,6 @@ from pipelines.outputs import value_meaning
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.specification import Specification
 from transforms.sinks.columns import COLUMNS, ResultColumn
-
-
-def find_account(ledger: str | None = None, key: Path | None = None) -> AccountLocation:
-    """Locates an account's ledger and key, as the commands' options do.
-
-    Args:
-        ledger: A path, or an sqlite:/// or postgresql:// URL; by default from the environment, or the state folder.
-        key: The account's key file; the default path if None.
-
-    Returns:
-        The argument `place` of `AccountReport.read` and of commands with the option `account`.
-
-    >>> find_account("build/no.sqlite").key.name
-    'no.key'
-    """
-    return location.find(ledger, key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +67,7 @@ class AccountReport:
     def read(
         cls,
         spec: Specification,
-        place: AccountLocation,
+        place: AccountLocation | str,
         dates: tuple[str, str] | None = None,
         days: Sequence[int] = DAYS,
     ) -> "AccountReport":
@@ -92,7 +75,7 @@ class AccountReport:
 
         Args:
             spec: Specification of the releases.
-            place: Location of the account, from `find_account` or the option `account`.
+            place: Location of the account, from the option `account`; or its ledger, with the key beside it.
             dates: First and last local date of the slots to check, or ISO times on slot edges.
             days: Lengths of runs of consecutive days whose costs are reported.
 
@@ -101,6 +84,7 @@ class AccountReport:
             LedgerError: The ledger is missing or not intact.
         """
         when = range_of(spec.timetable, *dates) if dates else None
+        place = location.find(place, None) if isinstance(place, str) else place
         book = place.read()
         record = walked(book, spec)
         limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)

@@ -46,7 +46,7 @@ def demo(output: Path, as_json: bool) -> None:
     Example:
       hatstream demo --output build/demo
     """
-    from hatstream.api import AccountReport, count_days, find_account, load
+    from hatstream.api import AccountReport, count_days, load
     from hatstream_lab.demo import steps
     from hatstream_lab.evaluation.days import Days, tables_of
     from hatstream_publish.pages.rows import HATS, STANDING, read_results, table_of
@@ -61,7 +61,7 @@ def demo(output: Path, as_json: bool) -> None:
     note(f"releasing {len(fleets)} days, and the first one again ...")
     first = steps.release(path, ledger, pattern, (str(fleets[0].day), str(fleets[-1].day)), output / "hats")
     again = steps.release_again(path, ledger, output / SAMPLE, first, output / "hats-again")
-    results, account = read_results(first["files"]), AccountReport.read(spec, find_account(ledger))
+    results, account = read_results(first["files"]), AccountReport.read(spec, ledger)
     with progress_bars(quiet=False) as report:
         days = Days(tables_of(path), count_days(spec, pattern, report=report))
     classes = steps.compare_hexagons(days, table_of(results, HATS))
