@@ -169,7 +169,7 @@ def expected_reports(spec: Specification) -> dict[int, float]:
         The part, 0 to 1, by number of released days; 0 of days that are held back.
 
     >>> from pipelines.specification import load
-    >>> sorted(expected_reports(load("docs/austin.toml")))
+    >>> sorted(expected_reports(load("examples/town.toml")))
     [1, 7, 28]
     """
     hats = OtherHats("", known_of(spec, spec.by_levels))
