@@ -172,8 +172,8 @@ def expected_reports(spec: Specification) -> dict[int, float]:
     >>> sorted(expected_reports(load("examples/town.toml")))
     [1, 7, 28]
     """
-    hats = OtherHats("", known_of(spec, spec.by_levels))
-    return {day.day: day.reports for day in _usable(spec, spec.by_levels, hats, None).days}
+    levels = spec.by_levels
+    return {day.day: day.reports for day in _usable(spec, levels, "", known_of(spec, levels), None).days}
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
