@@ -44,7 +44,6 @@ from hatstream_lab.servers.kafka import Kafka
 from hatstream_lab.servers.postgres import postgres_server
 from pipelines.account import location
 from pipelines.cli import main
-from pipelines.engine import Engine
 from pipelines.job import Outputs
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.flink.rest import Cluster
@@ -314,7 +313,7 @@ def sustained(
 
 
 def stream(
-    spec: Specification, start_s: int, to_s: int, topic: Topic, place: location.AccountLocation, engine: Engine
+    spec: Specification, start_s: int, to_s: int, topic: Topic, place: location.AccountLocation, engine: Flink
 ) -> None:
     """Runs the stream until the last slot before `to_s` is recorded, or CATCH_UP_S seconds too late."""
     source = streaming.kafka_source(spec, topic, start_s)

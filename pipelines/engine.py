@@ -1,11 +1,9 @@
-"""Interfaces of engines for streams and bounded jobs, such as pipelines/runs/flink."""
+"""Interface of engines for bounded jobs, such as pipelines/runs/flink, and what engines share."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
-
-from transforms.public import Operator
 
 if TYPE_CHECKING:  # Beam takes seconds to import
     import apache_beam as beam
@@ -16,41 +14,6 @@ ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 class EngineError(Exception):
     """Error of an engine that refused or lost a job, or does not answer."""
-
-
-class StreamJob(Protocol):
-    """A job that an engine has taken."""
-
-    @property
-    def id(self) -> str:
-        """Job's id in the engine."""
-
-    @property
-    def where(self) -> str:
-        """The address at which people can look at it."""
-
-    def state(self) -> str | None:
-        """Returns ENDED, RUNNING or an engine's word; None without an answer in seconds."""
-
-    def counters(self) -> Operator[Mapping[str, int]]:
-        """Reads our counters since the last (re)start; `_` may replace spaces. Raises OSError."""
-
-    def cancel(self) -> None:
-        """Cancels the job and waits for its end. Raises EngineError if that is unconfirmed."""
-
-
-class Engine(Protocol):
-    """Engine of unbounded pipelines.
-
-    A source's watermark must be the minimum over all its restrictions, also those that wait for their next poll. Beyond
-    it the engine drops unread rows as late, uncounted, and seals slots without them (tests/stream/test_engines.py).
-    """
-
-    def submit(self, build: "Callable[[beam.Pipeline], None]", name: str, stop: threading.Event) -> StreamJob:
-        """Submits the pipeline that `build` makes, under a unique name.
-
-        Raises EngineError, also after minutes without acceptance, or seconds once `stop` is set.
-        """
 
 
 class Finished(NamedTuple):

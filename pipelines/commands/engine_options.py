@@ -16,7 +16,8 @@ from pipelines.option_types import FiniteRange
 from pipelines.runs.beam.runners import RUNNERS, SAID
 
 if TYPE_CHECKING:
-    from pipelines.engine import BoundedEngine, Engine
+    from pipelines.engine import BoundedEngine
+    from pipelines.runs.flink.engine import Flink
 
 LOCAL, FLINK = "local", "flink"
 
@@ -41,7 +42,7 @@ class FlinkStarter:
         if self.local and self.savepoint:
             raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
 
-    def start(self, stack: ExitStack) -> "Engine":
+    def start(self, stack: ExitStack) -> "Flink":
         """Starts the engine; the stack closes its servers. Raises MissingTool or ServerError."""
         from pipelines.runs.flink.engine import Flink  # and Beam with it
 

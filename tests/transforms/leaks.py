@@ -1,6 +1,6 @@
 """What mypy must refuse: each line that says `leak` puts what is for the operator alone where everybody looks."""
 
-from pipelines.engine import StreamJob
+from pipelines.runs.flink.engine import FlinkJob
 from pipelines.runs.release import FinishedRun
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import rests_on
@@ -37,7 +37,7 @@ def an_operators_number_in_a_file(number: Operator[int]) -> Columns:
     return {"sequence": [number]}  # leak
 
 
-def counted_rows_in_a_health_line(job: StreamJob) -> Summary:
+def counted_rows_in_a_health_line(job: FlinkJob) -> Summary:
     return Summary({"rows": job.counters()})  # leak
 
 

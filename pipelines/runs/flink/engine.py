@@ -27,7 +27,7 @@ _LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
 
 @dataclass(frozen=True)
 class FlinkJob:
-    """A job of a cluster, as `StreamJob` asks for it."""
+    """Stream that a cluster has taken; `where` is for people."""
 
     cluster: Cluster
     id: str
@@ -38,15 +38,15 @@ class FlinkJob:
         return self.cluster.rest
 
     def state(self) -> str | None:
-        """Returns the job's state, None if unknown."""
+        """Returns ENDED, RUNNING or another word of Flink's; None without an answer in seconds."""
         return self.cluster.state(self.id)
 
     def counters(self) -> Operator[Mapping[str, int]]:
-        """Returns the job's counters, for the operator alone."""
+        """Reads our counters since the last (re)start; `_` may replace spaces. Raises OSError."""
         return Operator(self.cluster.counters(self.id))
 
     def cancel(self) -> None:
-        """Cancels the job and waits for its end."""
+        """Cancels the job and waits for its end. Raises EngineError if that is unconfirmed."""
         until = time.monotonic() + CANCEL_S
         is_asked = False
         while True:
@@ -69,7 +69,9 @@ class FlinkJob:
 class Flink:
     """Flink stream engine; addresses are `host:port`. savepoint: starting point, or None.
 
-    restarts: limit for a failed job; -1 for the cluster's setting.
+    restarts: limit for a failed job; -1 for the cluster's setting. A source's watermark must be the minimum over all
+    its restrictions, also those that wait for their next poll. Beyond it Flink drops unread rows as late, uncounted,
+    and seals slots without them (tests/stream/test_engines.py).
     """
 
     job_server: str
@@ -81,7 +83,10 @@ class Flink:
     savepoint: str | None = None
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
-        """Submits the pipeline and returns its job."""
+        """Submits the pipeline that `build` makes, under a unique name.
+
+        Raises EngineError, also after minutes without acceptance, or seconds once `stop` is set.
+        """
         result = handed_over(build, name, self.options, self.job_server, stop)
         try:
             return answer_of(self.job_server, partial(job_of, result, name, self.rest), SHOWN_S, stop)

@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 
 from dpops.levels.count_check import is_too_few
 from pipelines.account.record import is_due
-from pipelines.engine import ENDED, EngineError, StreamJob
+from pipelines.engine import ENDED, EngineError
+from pipelines.runs.flink.engine import FlinkJob
 from pipelines.specification import Specification
 from transforms import counters
 from transforms.ledger import Ledger
@@ -47,7 +48,7 @@ def attend(
     spec: Specification,
     life_s: tuple[int, int],
     ledger: Ledger,
-    job: StreamJob,
+    job: FlinkJob,
     stop: threading.Event,
     say: Say,
 ) -> None:
@@ -75,7 +76,7 @@ def attend(
 class _Watch:
     """Health monitor of a stream; remembers the reported slots and periods."""
 
-    def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: StreamJob) -> None:
+    def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob) -> None:
         self._spec, self._ledger, self._job = spec, ledger, job
         self._from_s, self._to_s = life_s
         self._said: set[int] = set()

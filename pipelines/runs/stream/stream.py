@@ -14,7 +14,7 @@ import apache_beam as beam
 from pipelines import outputs as output_folder
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.build import Source
-from pipelines.engine import Engine, EngineError
+from pipelines.engine import EngineError
 from pipelines.errors import InputError, UsageError
 from pipelines.inputs import instant_of
 from pipelines.job import (
@@ -28,6 +28,7 @@ from pipelines.job import (
     facts_of,
     ledger_account_of,
 )
+from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream.health import Say, attend
 from pipelines.runs.stream.windows import Later, stream
 from pipelines.specification import Specification, SpecificationError
@@ -153,7 +154,7 @@ def run(
     spec: Specification,
     pipeline: Stream,
     place: AccountLocation,
-    engine: Engine,
+    engine: Flink,
     stop: threading.Event,
     say: Say,
 ) -> None:
