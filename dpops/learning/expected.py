@@ -14,16 +14,7 @@ from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, NODES, Z95, numbers_o
 from dpops.learning.weights import TOTAL_PRECISION
 from dpops.levels.defaults import BoundsOnly, Recipe, vehicle_weight
 from dpops.levels.stages import UNIT, Level, Stage, level, scaled
-from dpops.levels.strategy import (
-    CITY,
-    PARTS,
-    Part,
-    busyness,
-    left_of,
-    squared_error,
-    told_by,
-    weight_told,
-)
+from dpops.levels.strategy import CITY, PARTS, Part, busyness, left_of, squared_error, told_by, weight_told
 from dpops.spread import TYPICAL, TYPICAL_KMH, VehicleSpread
 from dpops.types import Float64s
 

@@ -16,13 +16,7 @@ from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import Report, shortened
-from pipelines.specification.document import (
-    AccountTable,
-    CellsTable,
-    Document,
-    PrivacyTable,
-    SpeedTable,
-)
+from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
 from pipelines.specification.errors import SpecificationError, check_name, need
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked

@@ -14,14 +14,7 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.tree import BestTree
-from dpops.statistics import (
-    SQUARES,
-    SUMS,
-    Histogram,
-    RequestedStatistic,
-    binned,
-    check_outputs,
-)
+from dpops.statistics import SQUARES, SUMS, Histogram, RequestedStatistic, binned, check_outputs
 from dpops.types import Grid
 
 GRID = Grid(step=Fraction(1), upper_steps=50)

@@ -26,17 +26,7 @@ from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, s
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
 from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
-from transforms.recorded.units import (
-    Debit,
-    LiveEntry,
-    LiveUnit,
-    Sequenced,
-    StageEntry,
-    StageUnit,
-    Unit,
-    all_of,
-    debit,
-)
+from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of, debit
 
 Found = TypeVar("Found")
 _Kind = TypeVar("_Kind", bound=Unit)

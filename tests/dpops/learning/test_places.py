@@ -7,15 +7,7 @@ import pytest
 
 from dpops import fitted
 from dpops.learning import places
-from dpops.learning.places import (
-    Around,
-    PlaceBelief,
-    PlaceDay,
-    PlaceSums,
-    learn_places,
-    learned_traffic,
-    whole_weight,
-)
+from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, learned_traffic, whole_weight
 
 PLACES, CELL_KMH = 600, 20.0
 WEIGHT_SD, SPEED_SD = 8.0, 25.0

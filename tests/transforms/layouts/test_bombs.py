@@ -7,14 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.faults.processes import captured
-from tests.transforms.inputs import (
-    FIELDS,
-    mapped,
-    parse,
-    rules,
-    run,
-    write_parquet,
-)
+from tests.transforms.inputs import FIELDS, mapped, parse, rules, run, write_parquet
 from tests.transforms.layouts.hostile_files import (
     WRITERS,
     avro_file,

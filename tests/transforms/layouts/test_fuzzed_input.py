@@ -9,14 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.transforms.inputs import (
-    FIELDS,
-    mapped,
-    rules,
-    run,
-    write_avro,
-    write_parquet,
-)
+from tests.transforms.inputs import FIELDS, mapped, rules, run, write_avro, write_parquet
 from tests.transforms.layouts.hostile_files import NAMES, WRITERS, places, read, row
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.lines import LINE_BYTES

@@ -7,15 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning import Field, Groups, Learned, coarser, published
-from dpops.learning.classes import (
-    ClassBelief,
-    ClassDay,
-    ClassSums,
-    OfCells,
-    learn_classes,
-    quantiles,
-    tilted,
-)
+from dpops.learning.classes import ClassBelief, ClassDay, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.field import LEAST_VEHICLES, STATUS_NAMES, rounded
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.class_stage import MOVING, times_of

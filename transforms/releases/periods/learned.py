@@ -9,16 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.learning import (
-    Field,
-    Learned,
-    PublishedNumbers,
-    Status,
-    around_day,
-    coarser,
-    published,
-    with_coarser,
-)
+from dpops.learning import Field, Learned, PublishedNumbers, Status, around_day, coarser, published, with_coarser
 from dpops.learning import live as today
 from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
 from dpops.levels.defaults import Profile
