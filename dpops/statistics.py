@@ -157,17 +157,10 @@ class Statistic:
 _ALL = (
     Statistic(name="mean", needs=moments(SUMS), outputs=(Output("mean"),)),
     Statistic(
-        name="mean-of-vehicles",
-        needs=moments(SUMS),
-        outputs=(Output("mean"),),
-        default="baseline",
-        takes_caps=False,
+        name="mean-of-vehicles", needs=moments(SUMS), outputs=(Output("mean"),), default="baseline", takes_caps=False
     ),
     Statistic(
-        name="variance",
-        needs=moments(SUMS, SQUARES),
-        outputs=(Output("variance", SQUARED),),
-        weighs_as="variance",
+        name="variance", needs=moments(SUMS, SQUARES), outputs=(Output("variance", SQUARED),), weighs_as="variance"
     ),
     Statistic(
         name="distribution",

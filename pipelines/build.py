@@ -76,10 +76,7 @@ def road(
 
 
 def observe(
-    read: DoOutputsTuple,
-    job: Job,
-    pane_s: int | None = None,
-    lateness: RefuseLate | None = None,
+    read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
 ) -> ObservedOutputs:
     """Turns batches into accepted observations by (slot, vehicle shard), and counts refused rows.
 

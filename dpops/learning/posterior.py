@@ -86,10 +86,7 @@ class Posterior:
         self._solved_pulls = self._factor.solve(self._pulls)
         wide_at_border = (wide.hourly @ wide.incidence + wide.regressed).toarray()
         corner = np.block(
-            [
-                [prior.border + narrow.border_square(), wide_at_border.T],
-                [wide_at_border, -np.eye(len(wide_at_border))],
-            ]
+            [[prior.border + narrow.border_square(), wide_at_border.T], [wide_at_border, -np.eye(len(wide_at_border))]]
         )
         inner = self._pulls.T @ self._solved_pulls
         self._schur: Float64s = np.linalg.inv(corner - self._coefficients.T @ inner @ self._coefficients)

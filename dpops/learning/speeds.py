@@ -58,13 +58,7 @@ class SpeedField:
         posterior: of the last round.
     """
 
-    def __init__(
-        self,
-        layout: EffectLayout,
-        days: Sequence[DayValues],
-        hat_weight: float,
-        start: Start | None,
-    ) -> None:
+    def __init__(self, layout: EffectLayout, days: Sequence[DayValues], hat_weight: float, start: Start | None) -> None:
         self.layout, self.days, self.one_weight = layout, tuple(days), hat_weight
         self._hat_weight = hat_weight
         self._counts = [day.count for day in days]

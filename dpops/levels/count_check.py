@@ -45,13 +45,7 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
         return None
     parts = alike((("city", Fraction(1)),))
     return replace(
-        like,
-        parts=parts,
-        share=rounded,
-        bound_kmh=BOUND_KMH,
-        alpha=ALPHA,
-        least_norm=0,
-        counts_vehicles=True,
+        like, parts=parts, share=rounded, bound_kmh=BOUND_KMH, alpha=ALPHA, least_norm=0, counts_vehicles=True
     )
 
 

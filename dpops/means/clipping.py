@@ -19,12 +19,7 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 
 def private_quantiles(
-    values: Int64s,
-    first: Int64s,
-    upper: Int64s,
-    ranks: Sequence[Fraction],
-    epsilons: Sequence[Fraction],
-    noise: Noise,
+    values: Int64s, first: Int64s, upper: Int64s, ranks: Sequence[Fraction], epsilons: Sequence[Fraction], noise: Noise
 ) -> Int64s:
     """Draws an integer per HAT whose rank is near the target.
 

@@ -104,13 +104,7 @@ def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
 
 
 def tree_plan(
-    mechanism: str,
-    hat: CountsKnown,
-    grid: Grid,
-    epsilon: Fraction,
-    bins: int,
-    masses: Int64s,
-    facts: Mapping[str, int],
+    mechanism: str, hat: CountsKnown, grid: Grid, epsilon: Fraction, bins: int, masses: Int64s, facts: Mapping[str, int]
 ) -> TreePlan:
     """Plans a tree for users' masses; level sensitivity is 2 max(masses).
 

@@ -44,12 +44,7 @@ from transforms.time.calendar import Calendar
 
 
 def release_days(
-    spec: Specification,
-    counted: pa.Table,
-    *,
-    seed: int | None = None,
-    whole: bool = False,
-    forecasts: bool = False,
+    spec: Specification, counted: pa.Table, *, seed: int | None = None, whole: bool = False, forecasts: bool = False
 ) -> dict[str, pa.Table]:
     """Releases counted days, oldest first, on an in-memory account: for tests and evaluations only.
 
@@ -239,12 +234,7 @@ def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.T
 
 
 def count_days(
-    spec: Specification,
-    pattern: str,
-    dates: tuple[str, str] | None = None,
-    *,
-    bins: int = 0,
-    report: Report = unheard,
+    spec: Specification, pattern: str, dates: tuple[str, str] | None = None, *, bins: int = 0, report: Report = unheard
 ) -> pa.Table:
     """Counts each vehicle's reports as a release reads them; the counts are not private.
 

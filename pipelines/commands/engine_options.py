@@ -132,9 +132,7 @@ runner_options = packed(
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
     *_ADDRESSES,
     click.option(
-        "--parallelism",
-        type=click.IntRange(min=1),
-        help="Of a job on a cluster: how many read and count. [default: 1]",
+        "--parallelism", type=click.IntRange(min=1), help="Of a job on a cluster: how many read and count. [default: 1]"
     ),
 )
 """Give `engine`, the BoundedEngine that --runner names; None for this process."""

@@ -217,13 +217,7 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
 @click.option("--nothing-since", is_flag=True, help="Answer for it that nothing was released since the backup.")
 @account_options
 @json_option
-def restore(
-    path: Path,
-    results: tuple[Path, ...],
-    nothing_since: bool,
-    place: AccountLocation,
-    as_json: bool,
-) -> None:
+def restore(path: Path, results: tuple[Path, ...], nothing_since: bool, place: AccountLocation, as_json: bool) -> None:
     """Put back what is lost of ledger, key and head; refuse what would release days again with fresh noise.
 
     What is there stays, and must fit the backup. A head that is there says whether the backup is new enough; else the

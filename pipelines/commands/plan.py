@@ -92,12 +92,7 @@ counts_options = packed(
     help="Say how many vehicles an interval of so much to either side needs, in the value's unit.",
 )
 @json_option
-def plan(
-    spec_path: Path,
-    counts_of: Callable[[Specification, Report], Given],
-    within: float,
-    as_json: bool,
-) -> None:
+def plan(spec_path: Path, counts_of: Callable[[Specification, Report], Given], within: float, as_json: bool) -> None:
     """Forecast noise, bias, error and composed total, and how many vehicles an interval of ±2 needs.
 
     It spends nothing, needs no ledger and no key, and no speed decides anything: counts, U, epsilon and speed.prior do;

@@ -99,10 +99,7 @@ def _usable(spec: Specification, run: FinishedRun, place: AccountLocation) -> st
 
 
 def _where(run: FinishedRun) -> dict[str, Fact]:
-    return {
-        "files": [str(path) for path in run.files],
-        "kafka": None if run.topic is None else str(run.topic),
-    }
+    return {"files": [str(path) for path in run.files], "kafka": None if run.topic is None else str(run.topic)}
 
 
 def show_hats(summary: dict[str, Any], out: Console) -> None:

@@ -79,13 +79,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
 
 
 def estimate_again(
-    recorded: RecordedStages,
-    calendar: Calendar,
-    outputs: Outputs,
-    progress: Report,
-    *,
-    whole: bool,
-    sums: bool = False,
+    recorded: RecordedStages, calendar: Calendar, outputs: Outputs, progress: Report, *, whole: bool, sums: bool = False
 ) -> tuple[list[Path], list[str]]:
     """Writes estimates of a range's released periods; returns files, and periods not released.
 

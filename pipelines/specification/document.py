@@ -253,9 +253,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
     vehicle_form: Annotated[
         VehicleForm,
-        about(
-            "which spellings are one vehicle's: with integer 0100, 100.0 and 100, with casefold BUS-1 and bus-1",
-        ),
+        about("which spellings are one vehicle's: with integer 0100, 100.0 and 100, with casefold BUS-1 and bus-1"),
     ] = "text"
 
 
@@ -271,8 +269,7 @@ class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         ),
     ]
     parts: Annotated[
-        list[str],
-        about("with cell-part and place-part: local times, such as 06:00-10:00; on slots, none overlap"),
+        list[str], about("with cell-part and place-part: local times, such as 06:00-10:00; on slots, none overlap")
     ] = []
 
 

@@ -91,8 +91,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         privacy=replace(privacy, allocation=allocation, levels=levels),
         statistics=statistics,
         input=input_of(
-            document,
-            headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed,
+            document, headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed
         ),
         publisher=document.publisher,
     )

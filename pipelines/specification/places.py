@@ -94,8 +94,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     first_levels: Annotated[dict[str, Fraction] | None, about("the same of the first look at the first day")] = None
     first_share: Annotated[Fraction | None, about("of the budget, for the first look")] = None
     bound_kmh: Annotated[
-        tuple[Fraction, Fraction] | None,
-        about("clip of a vehicle's residual speeds: first day, later days"),
+        tuple[Fraction, Fraction] | None, about("clip of a vehicle's residual speeds: first day, later days")
     ] = None
     alpha: Annotated[
         tuple[Fraction, Fraction, Fraction] | None,
@@ -176,11 +175,7 @@ class PlacesAsked:
 
 
 def places_asked(
-    table: PlacesTable,
-    region: Sequence[int],
-    document: Any,
-    visits: str | None = None,
-    progress: Report = unheard,
+    table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None, progress: Report = unheard
 ) -> PlacesAsked:
     """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
     if not 0 < table.share < 1:

@@ -16,16 +16,7 @@ from transforms.layouts.open_file import FILE, ByFile
 from transforms.layouts.time_format import TimeFormat
 from transforms.value import PER_UNIT, UNIT
 
-__all__ = [
-    "FIXED",
-    "MAPPED",
-    "Layout",
-    "MessageLayout",
-    "Units",
-    "UnreadableFile",
-    "layout",
-    "message_layout",
-]
+__all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
 
 T = TypeVar("T")
 Column = str | Sequence[str]  # the name of a column, or those of several that hold a field together

@@ -123,10 +123,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     refused = []
     for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}
-        increased = {
-            **debits,
-            period: debits[period] + [debit for debit in period_debits if debit.unit not in debited],
-        }
+        increased = {**debits, period: debits[period] + [debit for debit in period_debits if debit.unit not in debited]}
         if _sum(increased[period]) != _sum(debits[period]) and not _fits(increased, limit, period):
             refused.append(period)
         else:

@@ -83,10 +83,7 @@ class MergedIds(NamedTuple):
     @property
     def advice(self) -> list[str]:
         """Lists sentences on ids that another form would merge."""
-        forms = {
-            ("case", "casefold"): self.by_case,
-            ("zeros in front, a plus or .0", "integer"): self.by_zeros,
-        }
+        forms = {("case", "casefold"): self.by_case, ("zeros in front, a plus or .0", "integer"): self.by_zeros}
         return [
             f"{number:,} of {self.ids:,} vehicle ids differ from another one by {difference} alone: if they are one "
             f'vehicle, write input.vehicle_form = "{form}"'

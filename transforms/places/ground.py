@@ -132,12 +132,7 @@ class Pieces:
 
     @staticmethod
     def cut(
-        region: Sequence[int],
-        resolution: int,
-        fine: Int64s,
-        place: Int64s,
-        places: Places,
-        turns: Turns | None = None,
+        region: Sequence[int], resolution: int, fine: Int64s, place: Int64s, places: Places, turns: Turns | None = None
     ) -> "Pieces":
         """Cuts a sorted region by fine cells' places, dropping cells outside of it.
 

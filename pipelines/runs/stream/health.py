@@ -45,12 +45,7 @@ Say = Callable[[Summary], None]
 
 
 def attend(
-    spec: Specification,
-    life_s: tuple[int, int],
-    ledger: Ledger,
-    job: FlinkJob,
-    stop: threading.Event,
-    say: Say,
+    spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob, stop: threading.Event, say: Say
 ) -> None:
     """Reports job status until `stop` is set. Raises EngineError on its end or silence."""
     watch = _Watch(spec, life_s, ledger, job)

@@ -151,12 +151,7 @@ def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
 
 
 def run(
-    spec: Specification,
-    pipeline: Stream,
-    place: AccountLocation,
-    engine: Flink,
-    stop: threading.Event,
-    say: Say,
+    spec: Specification, pipeline: Stream, place: AccountLocation, engine: Flink, stop: threading.Event, say: Say
 ) -> None:
     """Runs a stream until `stop` is set, then cancels it. Raises EngineError on failure."""
     start_s = pipeline.heartbeat.start_s

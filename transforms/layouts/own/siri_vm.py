@@ -83,10 +83,7 @@ LAYOUT = OwnLayout(
     SiriVm(),
     SiriVm(columns=HEADED, fields=with_heading(FIELDS)),
     form="xml",
-    choices={
-        "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
-        "time": ("RecordedAtTime", _RESPONSE),
-    },
+    choices={"vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"), "time": ("RecordedAtTime", _RESPONSE)},
 )
 
 

@@ -66,11 +66,7 @@ def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtBesi
 
 
 def day_estimates(
-    models: Learned,
-    policy: LevelsPolicy,
-    slots: Sequence[SlotFacts],
-    taught: TaughtBeside,
-    days_back: int = 0,
+    models: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], taught: TaughtBeside, days_back: int = 0
 ) -> HatEstimates:
     """Estimates the last day, or one `days_back`, with parents' values for unknown HATs."""
     belief = models.estimate(days_back)
