@@ -102,58 +102,29 @@ OTHERS = 2.0
 average HAT of its cell."""
 
 # Places inside cells (measurements/streets.md).
-PLACE_SDS_KMH = 0.5, 3.0, 6.0, 9.0, 12.0
-"""Guessed: standard deviations of places around their cell, an even mixture with heavy tails; 7 km/h together."""
-MOST_UNVISITED = 0.95
-"""Guessed: largest part of unvisited places. All parts up to it count by their likelihood."""
-PLACE_TRAFFIC_SDS = 0.3, 3.4
-"""Guessed: range of standard deviations of other places' log weights around the expected ones, which count likewise."""
-MOST_SLOWED, PLACE_SLOWED_RATIOS = 0.8, (0.33, 3.0)
-"""Guessed: slow segments of streets have more reports. One that weighs r times what is expected is slower than its cell
-by r to a power up to the first, the likeliest; r is clipped to the others."""
-PLACE_EVIDENCE = 6.0
-"""Made-up: log likelihood ratio, of places that differ from their cells to places that do not, from which on any is
-published. In cities without differences it stays below 5."""
-PLACE_OTHER_HOURS, LEAST_PLACE_FLOOR = 0.3, 0.5
-"""Made-up: variance of a place that no day shows, as it has its reports in other hours than its cell: this part of the
-variance of its cell's hours, and at least the second, (km/h)^2."""
-PLACE_OTHERWISE = 0.5
-"""Made-up: part of a day's residual variance in a map of the same days, where only vehicles' weights differ."""
-PLACE_OWN, PLACE_COMMON, LEAST_PLACE_WEIGHT = 60.0, 3.0, 0.15
-"""Real: variances of a vehicle's mean at a place on a day, and of the part common to all, (km/h)^2; no place counts as
-fewer vehicles than the third. Learning the first two from squares of sums changes nothing."""
-SURE = 5.0
-"""Numerical: a weight this many standard deviations above 0 has its grid near the measured value."""
-PLACE_WIDTH_KMH, PLACE_VEHICLES, PLACE_CAUTION = 8.0, 1.0, 1.64
-"""Chosen: a place is `ok` where half its interval is narrower, and its weight less so many standard errors exceeds this
-number of vehicle-days a day: a place of a single vehicle never is."""
-FOUR_VEHICLES_DOUBT = 0.05
-"""Chosen: chance that any place, on any day, is published with at least four vehicles and had fewer."""
+PLACE_SLOWED_RATIO = 3.0
+"""Guessed: of segments that vehicles pass, one that weighs so many times what is expected, or more, is slower than its
+cell as one that weighs as much."""
+PLACE_EVIDENCE = 5.0
+"""Kass and Raftery's (1995) "very strong": so much likelier, as a logarithm, releases must be if places differ from
+their cells than if none does, before any is published otherwise. In cities where none does it stayed below 5."""
+PLACE_WIDTH_KMH, PLACE_VEHICLES = 8.0, 1.0
+"""Chosen: a place is `ok` where half its interval is narrower, and its weight exceeds this number of vehicle-days a day
+by 95 % of what is believed: a place of a single vehicle never is."""
 SPREAD_PLACES, FEW_PLACES = 1.5, 2.6
 """Real, for plans: standard deviation of places' log busyness, where traffic is spread over places, and where few have
 most of it. Of 500 taxis 2 of 100 places have three quarters of all reports."""
 EVEN_PLACES = 0.5
 """Made-up (one town of lines; judged on another), for plans: likewise of segments of streets, which all of a line's
 buses pass: they differ far less than hexagons."""
-PLANNED_PLACE_FLOOR = 1.5
-"""Guessed, for plans: variance of a place's value that no day shows, (km/h)^2."""
-PLACES_APART, LEAST_APART, QUIET_PLACES = 32.0, 16.0, 2.4
-"""Real, for plans: variance of places around their cell's mean by reports, per factor seven in places, and its least
-(in five feeds 20 to 45 at a cell's seven parts, 45 to 110 at its forty-nine); factor of it for quiet places, which the
-learner allows all."""
 FIRST_CELL_SD_KMH = 5.0
 """Guessed, for plans: standard error of a cell's value after the first released day; after n days an n-th of it."""
 
 # Distributions of cells (measurements/distributions.md).
-CLASS_TILT, CLASS_STANDING, CLASS_OTHERWISE, CLASSES_ALIKE = 2.0, 0.7, 0.5, 1.5
+CLASS_TILT, CLASS_OTHERWISE, CLASSES_ALIKE = 2.0, 0.5, 1.5
 """Real and made-up: standard deviations of cells around the city: of the multiple of the speed in log shares, where the
-upper bound is 1; of log standing weight; of that of any class. And the distance in classes at which these correlate by
-e^-1/2. Twice or half of them changes errors by 3 % at most, and learning them gains nothing."""
-STANDING_SHARE, CLASS_SD = 0.3, 1.0
-"""Guessed: prior share of standing reports, the others lie in all classes alike, and standard deviation of
-logarithms."""
-CLASS_MEAN_FLOOR = 1.0
-"""Guessed: variance of the classes' mean around that of reports, (km/h)^2."""
+upper bound is 1; of log weights of any class. And the distance in classes at which these correlate by e^-1/2. Twice or
+half of them changes errors by 3 % at most, and learning them gains nothing."""
 CLASS_VISITS = 0.5
 """Three made-up cities (seeds 210, 222, 228): part of the variance that a share below a speed would have if all reports
 of a visit were alike. They are not."""

@@ -1,7 +1,7 @@
 """Speed classes: posterior of cells' distributions, and quantiles at given means.
 
 The logarithm of a cell's weight in a class is normal around the city's, which is learned from all cells. Cells differ
-in weight, by a tilt (e to a multiple of the speed, which changes the mean), in standing, and smoothly otherwise. The
+in weight, by a tilt (e to a multiple of the speed, which changes the mean), and smoothly otherwise. The
 cell's mean from coarser levels is one more observation. Source: docs/released.md, "Under a small total". Linear cost.
 """
 
@@ -112,7 +112,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
     sharp: Float64s = _inverted(spread)
     city_sharp: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
-    prior_mean = np.log(whole) + np.log(prior_shares(classes))
+    prior_mean = np.full(classes, np.log(whole / classes))
     city, logs = prior_mean, prior_mean + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
@@ -134,19 +134,11 @@ def prior_covariance(edges: Float64s) -> Float64s:
     result: Float64s = (
         fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + fitted.FLEET_SD**2 + fitted.CLASS_OTHERWISE**2 * smooth
     )
-    result[0, 0] += fitted.CLASS_STANDING**2
     return result
 
 
 def _city_covariance(classes: int) -> Float64s:
-    return fitted.CLASS_SD**2 * np.eye(classes) + fitted.FLEET_SD**2
-
-
-def prior_shares(classes: int) -> Float64s:
-    """Gives the prior shares of a city."""
-    result = np.full(classes, (1 - fitted.STANDING_SHARE) / (classes - 1))
-    result[0] = fitted.STANDING_SHARE
-    return result
+    return fitted.FLEET_SD**2 * (np.eye(classes) + 1)
 
 
 def _told(
@@ -155,7 +147,7 @@ def _told(
     """Computes gradient and Gauss-Newton information of cells' logarithms."""
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
-    of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.CLASS_MEAN_FLOOR)
+    of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.FLOOR_VARIANCE)
     slope = (observed - weights) * weights * precisions + of_mean * ((cells.means - means) * sharp)[:, None]
     information = of_mean[:, :, None] * of_mean[:, None, :] * sharp[:, None, None]
     index = np.arange(speeds.size)

@@ -14,16 +14,18 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.expected import speed_noise, weight_noise
 from dpops.learning.field import Z95
+from dpops.learning.places import own_variance
 from dpops.levels.defaults import Fleet, weight_at_places
 from dpops.levels.stages import Stage
 from dpops.types import Float64s
 
-MOST_HALF_WIDTH_KMH, LEAST_VEHICLES, CAUTIOUS = fitted.PLACE_WIDTH_KMH, fitted.PLACE_VEHICLES, fitted.PLACE_CAUTION
+MOST_HALF_WIDTH_KMH, LEAST_VEHICLES = fitted.PLACE_WIDTH_KMH, fitted.PLACE_VEHICLES
+Z90 = 1.645
+"""A normal law exceeds its mean by fewer standard deviations with a probability of 95 %."""
 SPREAD, CONCENTRATED = fitted.SPREAD_PLACES, fitted.FEW_PLACES
 """Spreads of traffic over hexagons. Buses' stops and lines lie between both."""
 EVEN = fitted.EVEN_PLACES
 """Spread over segments of streets that many share."""
-APART_VARIANCE, WIDE = fitted.PLACES_APART, fitted.QUIET_PLACES
 _CLASSES = 1_000
 _OF_NORMAL = math.sqrt(2 / math.pi)
 
@@ -53,22 +55,18 @@ def expected_maps(
     A place of weight w is known to (noise / w)^2 a day; the error of its weight moves its difference likewise.
     """
     share = dict(stage.shares)["place"]
-    place_variance = max(APART_VARIANCE * math.log(places / cells, 7), fitted.LEAST_APART)
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
     popular = _popular(crowding)
     visits = fitted.RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
     weights = visits * popular / places
+    own = own_variance(weights)
     maps, reports = [], popular / popular.sum()
     for day in days:
-        prior_variance, noise = (
-            place_variance + (fitted.FIRST_CELL_SD_KMH / day) ** 2,
-            (of_speed / weights, of_weight / weights),
-        )
-        variance, wide = (
-            _left(factor * prior_variance, noise, fitted.PLACE_OWN / weights, day) for factor in (1.0, WIDE)
-        )
-        half = Z95 * np.sqrt(wide + fitted.PLANNED_PLACE_FLOOR)
-        sure = weights - CAUTIOUS * of_weight / math.sqrt(day) > LEAST_VEHICLES
+        prior_variance = fitted.PLACES_KMH**2 + (fitted.FIRST_CELL_SD_KMH / day) ** 2
+        noise_variance = (of_speed**2 + prior_variance * of_weight**2) / weights**2
+        variance = 1 / (1 / prior_variance + day / (noise_variance + own))
+        half = Z95 * np.sqrt(variance + own / day)
+        sure = weights - Z90 * of_weight / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(
                 day=day,
@@ -79,13 +77,6 @@ def expected_maps(
             )
         )
     return maps
-
-
-def _left(prior_variance: float, noise: tuple[Float64s, Float64s], deviations: Float64s, days: int) -> Float64s:
-    """Computes places' posterior variances; noise: of speeds and weights, relative to weights."""
-    measured = (noise[0] ** 2 + prior_variance * noise[1] ** 2 + deviations) / days
-    result: Float64s = 1 / (1 / prior_variance + 1 / measured)
-    return result
 
 
 @cache

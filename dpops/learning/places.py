@@ -19,17 +19,22 @@ from dpops.types import Float64s, Int64s
 if TYPE_CHECKING:
     from dpops.levels.stages import Kind
 
-SDS_KMH = np.array(fitted.PLACE_SDS_KMH)
+SDS_KMH = fitted.PLACES_KMH * np.array([0.25, 0.5, 1.0, 2.0])
 COPIES_KMH = np.array([1e-3])
 """Standard deviations of places around their cells, and those of a model without differences."""
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 """Possible weights of a place, relative to the expected one."""
 AT_LEAST = 4
 """Vehicles that a product names. One to three that come every day must not be taken for as many."""
-CHANCE = fitted.FOUR_VEHICLES_DOUBT
+CHANCE = 0.05
+"""That at any place, on any day, four vehicles are spoken of where fewer were."""
 _TINY = 1e-12
 _CHUNK = 512
 _NEAR = np.linspace(-4, 4, RATIOS.size)
+_SURE = 5.0
+"""A weight so many standard deviations above 0 is looked for near what was measured."""
+_POWERS = np.linspace(0, 1, 3)
+"""Segments that vehicles pass have reports as they are slow: one that weighs r times as much may be r slower."""
 
 
 class PlaceDay(NamedTuple):
@@ -90,13 +95,11 @@ class PlaceSums:
 class Around:
     """Facts of places without their sums, (places,) each.
 
-    values: km/h, of their cells. of_hours: variance of these cells' hours around them, (km/h)^2. expected: weights on a
-    usual day by their cells' traffic. sizes: of segments of streets, which vehicles pass in full, so that they report
-    more on long and on slow ones; else None.
+    values: km/h, of their cells. expected: weights on a usual day by their cells' traffic. sizes: of segments of
+    streets, which vehicles pass in full, so that they report more on long and on slow ones; else None.
     """
 
     values: Float64s
-    of_hours: Float64s
     expected: Float64s
     sizes: Float64s | None = None
 
@@ -143,23 +146,26 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    powers = np.linspace(0, fitted.MOST_SLOWED, 3) if around.sizes is not None else np.zeros(1)
+    powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
     means, of_reports, variances, weights, weight_variances = moments
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
-    deviations = fitted.PLACE_OWN / np.maximum(weights, fitted.LEAST_PLACE_WEIGHT) + fitted.PLACE_COMMON
-    untold = np.maximum(fitted.PLACE_OTHER_HOURS * around.of_hours, fitted.LEAST_PLACE_FLOOR)
-    untold = untold + fitted.PLACE_OTHERWISE * deviations / max(sums.days, 1)
+    own = own_variance(weights)
     return PlaceBelief(
         values=values,
-        variances=variances + (means - values) ** 2 + untold,
+        variances=variances + (means - values) ** 2 + own / max(sums.days, 1),
         weights=weights,
         weight_variances=weight_variances,
-        own=deviations,
+        own=own,
         evidence=evidence,
     )
+
+
+def own_variance(weights: Float64s) -> Float64s:
+    """Computes the variance of a day's own mean around the usual one, (km/h)^2, by vehicles, at least one."""
+    return fitted.VEHICLE_VARIANCE / np.maximum(weights, 1.0) + fitted.FLOOR_VARIANCE
 
 
 def _posterior(
@@ -176,7 +182,7 @@ def _posterior(
         Mean, mean by reports, variance, weight and its variance, (5, places); log likelihood of sums, up to a constant.
     """
     moments, log_likelihood = [], 0.0
-    factors = np.clip(RATIOS, *fitted.PLACE_SLOWED_RATIOS) ** power
+    factors = _slowed(RATIOS, power)
     typical = ratios @ (RATIOS * factors)  # so that cells' values are those of all reports
     for chosen in _chunks(sums.weights.size):
         expected = around.expected[chosen]
@@ -185,7 +191,7 @@ def _posterior(
             column[chosen, None]
             for column in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
-        faster = np.clip(weights / expected[:, None], *fitted.PLACE_SLOWED_RATIOS) ** power / typical
+        faster = _slowed(weights / expected[:, None], power) / typical
         middle = around.values[chosen, None] * faster
         missed = middle**2 * sharp - 2 * middle * centres + squares
         log = log + weights * (speeds * middle - centred) - 0.5 * weights**2 * missed
@@ -208,6 +214,10 @@ def _posterior(
         of_reports = np.where(weight > _TINY, visited, mean)
         moments.append(np.stack([mean, of_reports, np.maximum(variance, 1e-6), weight, weight_variance]))
     return np.concatenate(moments, axis=1), log_likelihood
+
+
+def _slowed(ratios: Float64s, power: float) -> Float64s:
+    return np.asarray(np.clip(ratios, 1 / fitted.PLACE_SLOWED_RATIO, fitted.PLACE_SLOWED_RATIO) ** power)
 
 
 def _chunks(places: int) -> list[slice]:
@@ -264,7 +274,7 @@ def _weight_grid(
     """
     precision = max(sums.weight_precision, _TINY)
     measured = sums.weights[chosen] / precision
-    is_sure = measured > fitted.SURE / np.sqrt(precision)
+    is_sure = measured > _SURE / np.sqrt(precision)
     weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
     part, density = np.zeros(weights.shape), np.ones(weights.shape)
@@ -280,9 +290,9 @@ def _weight_grid(
 
 def _laws() -> Iterator[Float64s]:
     """Tabulates laws of mean 1: unvisited places, lognormal others."""
-    for part in np.linspace(0, fitted.MOST_UNVISITED, 7):
+    for part in np.linspace(0, 1, 7, endpoint=False):
         ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
-        for sd in np.geomspace(*fitted.PLACE_TRAFFIC_SDS, 9):
+        for sd in np.geomspace(0.25, 4, 9):
             density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)
             yield _anchored(np.concatenate([[part], (1 - part) * density / density.sum()]))
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.classes import ExpectedCell, expected_error, prior_shares
+from dpops.learning.classes import ExpectedCell, expected_error
 from dpops.learning.expected import expected_days
 from dpops.levels.class_stage import MOVING, times_of, with_classes
 from dpops.levels.count_check import count_stage
@@ -157,7 +157,8 @@ def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
     part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))
     sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
-    share = prior_shares(edges.size - 1) * weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells
+    weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells
+    share = np.full(edges.size - 1, weight / (edges.size - 1))
     cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
     visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
     return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

@@ -11,9 +11,17 @@ from dpops import fitted
 DPOPS = Path(fitted.__file__).parent
 ROOMS = [*sorted((DPOPS / "learning").glob("*.py")), *sorted((DPOPS / "levels").glob("*.py")), DPOPS / "spread.py"]
 EXACT = {
-    *("STEP_KMH", "Z95", "LEAST_VEHICLES"),  # what is published: its step, 95 %, and from how many vehicles on
-    *("EMPTY_PASSES", "USUAL_PART", "USUAL_STOPS"),  # promised chances
-    *("TYPICAL_KMH", "_LOWEST_KMH", "_HIGHEST_KMH", "RATIOS", "COPIES_KMH"),  # grids, units and their ends
+    *("STEP_KMH", "Z95", "Z90", "LEAST_VEHICLES"),  # what is published: its step, 95 %, and from how many vehicles on
+    *("EMPTY_PASSES", "USUAL_PART", "USUAL_STOPS", "CHANCE"),  # promised chances
+    *(
+        "TYPICAL_KMH",
+        "_LOWEST_KMH",
+        "_HIGHEST_KMH",
+        "RATIOS",
+        "SDS_KMH",
+        "COPIES_KMH",
+        "_SURE",
+    ),  # grids, units and their ends
     *("_STEPS", "_MOST_STEP", "_SHRINK", "_FAR", "_TINY", "_SAME"),
     *(
         "MAX_LOG_STEP",

@@ -9,13 +9,11 @@ from dpops import fitted
 from dpops.claims import rho_within
 from dpops.learning.expected import speed_noise, weight_noise
 from dpops.learning.expected_places import (
-    APART_VARIANCE,
-    CAUTIOUS,
     CONCENTRATED,
     LEAST_VEHICLES,
     MOST_HALF_WIDTH_KMH,
     SPREAD,
-    WIDE,
+    Z90,
     ExpectedMap,
     expected_maps,
 )
@@ -68,24 +66,27 @@ def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_wher
 @pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
 def test_the_learner_attains_what_is_expected(crowding: float) -> None:
     """Places are drawn as the expectation has them, and released with noise of the same size: after two weeks errors
-    agree within 30 %, and the part of reports at places that are known within a factor of 1.6."""
+    agree within 30 %, and the part of reports at places that are known within a factor of 1.6. Four draws: where few
+    places have most reports, one alone says little."""
     days, vehicles = 14, 300
-    weights, far = drawn_places(crowding, vehicles)
-    belief, reports = learned(weights, far, days), weights / weights.sum()
-    (said,) = expected(stage(), vehicles, crowding, (days,))
-    assert float(reports @ np.abs(belief.values - far)) == pytest.approx(said.kmh, rel=0.3)
-    sure = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-    attained = float(reports @ (sure & (Z95 * np.sqrt(belief.variances) < MOST_HALF_WIDTH_KMH)))
-    assert said.ok / 1.6 < attained < said.ok * 1.6
+    errors, parts = [], []
+    for seed in range(4):
+        weights, far = drawn_places(crowding, vehicles, seed)
+        belief, reports = learned(weights, far, days), weights / weights.sum()
+        errors.append(reports @ np.abs(belief.values - far))
+        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+        parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < MOST_HALF_WIDTH_KMH)))
+    (expectation,) = expected(stage(), vehicles, crowding, (days,))
+    assert np.mean(errors) == pytest.approx(expectation.kmh, rel=0.3)
+    assert expectation.ok / 1.6 < np.mean(parts) < expectation.ok * 1.6
 
 
-def drawn_places(crowding: float, vehicles: int) -> tuple[Float64s, Float64s]:
-    """Weights on a day, and km/h around the cells: quiet places lie further off than busy ones."""
-    rng, fleet = np.random.default_rng(1), Fleet(vehicles=vehicles)
+def drawn_places(crowding: float, vehicles: int, seed: int) -> tuple[Float64s, Float64s]:
+    """Weights on a day, and km/h around the cells."""
+    rng, fleet = np.random.default_rng(seed), Fleet(vehicles=vehicles)
     popular = np.exp(crowding * rng.normal(size=CELLS * IN_A_CELL))
     whole = fitted.RETAINED * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
-    variance = np.where(popular > np.quantile(popular, 0.9), 1.0, WIDE) * APART_VARIANCE
-    return whole * popular / popular.sum(), np.sqrt(variance) * rng.normal(size=popular.size)
+    return whole * popular / popular.sum(), fitted.PLACES_KMH * rng.normal(size=popular.size)
 
 
 def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
@@ -99,5 +100,5 @@ def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
     expected_weights = np.full(far.size, whole_weight(sums, weights.sum()) / far.size)
     return learn_places(
         sums,
-        Around(values=0 * far, of_hours=0 * far, expected=expected_weights),
+        Around(values=0 * far, expected=expected_weights),
     )

@@ -47,7 +47,6 @@ def summed(weights: np.ndarray, means: np.ndarray, seed: int, days: int = 28) ->
 def around_cells(weights: np.ndarray) -> Around:
     return Around(
         values=np.full(PLACES, CELL_KMH),
-        of_hours=np.full(PLACES, 3.0),
         expected=np.full(PLACES, weights.mean()),
     )
 

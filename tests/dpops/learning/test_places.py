@@ -43,7 +43,6 @@ def around_cells(sums: PlaceSums) -> Around:
     whole = whole_weight(sums, float(city()[0].sum()))
     return Around(
         values=np.full(PLACES, CELL_KMH),
-        of_hours=np.full(PLACES, 5.0),
         expected=np.full(PLACES, whole / PLACES),
     )
 

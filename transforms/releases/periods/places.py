@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
-from dpops.learning.expected_places import CAUTIOUS, LEAST_VEHICLES, MOST_HALF_WIDTH_KMH
+from dpops.learning.expected_places import LEAST_VEHICLES, MOST_HALF_WIDTH_KMH, Z90
 from dpops.learning.field import STATUS_NAMES, Z95, rounded
 from dpops.learning.places import (
     AT_LEAST,
@@ -110,7 +110,6 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     weights = belief.weights * times
     cell = pieces.places.cell
     means = np.sum(weights * belief.values, axis=1) / weights.sum(axis=1)
-    of_hours = np.sum(weights * (belief.values - means[:, None]) ** 2, axis=1) / weights.sum(axis=1)
     cells = means[cell]
     traffic = np.array(pieces.places.visits, np.float64)
     if not traffic.size:  # before any release a place weighs as much as others of its cell
@@ -121,7 +120,6 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     )
     around = Around(
         values=cells,
-        of_hours=of_hours[cell],
         expected=fleet_weight * traffic / traffic.sum(),
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
@@ -208,7 +206,7 @@ def _estimates(
     sd = np.sqrt(variances)
     half = Z95 * sd
     belief = places.places
-    is_visited = belief.weights - CAUTIOUS * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
     ok = (half < MOST_HALF_WIDTH_KMH) & is_visited[:, None]
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))

@@ -225,8 +225,12 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     first, last = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
     starts = [max(start, first) for start in range(0, 24, BLOCK_H) if first < start + BLOCK_H and start < last]
     parts = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]
-    output = [{"product": "days"}, {"product": "cell-part", "parts": parts}]
-    return read_days(pattern, spec_path, dates, report, bins=BINS, statistic=[MEAN, statistic], output=output)
+    output: list[dict[str, Any]] = [{"product": "days"}, {"product": "cell-part", "parts": parts}]
+    tables = {"statistic": [MEAN, statistic], "output": output}
+    if "places" in base:
+        tables["places"] = base["places"]
+        output.append({"product": "place-standing"})
+    return read_days(pattern, spec_path, dates, report, bins=BINS, **tables)
 
 
 def constant_table(days: Days) -> Table:
