@@ -239,7 +239,8 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, asked_s.size)), rng.normal(0.0, SPEED_SD_KMH, asked_s.size)
     lat, lon = degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
     rows = np.empty(asked_s.size, _REPORT)
-    rows["bus"], rows["ts_s"] = duty.bus, _midnight_s(fleet) + asked_s.astype(np.int64)
+    noon_s = int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp())  # GTFS counts from it
+    rows["bus"], rows["ts_s"] = duty.bus, noon_s - 12 * 3600 + asked_s.astype(np.int64)
     rows["lat"], rows["lon"] = lat.round(6), lon.round(6)
     rows["speed_kmh"] = np.where(speed_ms > 0, np.maximum(0.0, 3.6 * speed_ms + noise_kmh), 0.0).round(1)
     return rows
@@ -294,11 +295,6 @@ def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
     )
     speed_ms = np.minimum(peak_ms, ACCELERATION_MS2 * np.minimum(since_s, left_s))
     return runs.odometer_m[run] + driven_m, speed_ms
-
-
-def _midnight_s(fleet: MadeUpFleet) -> int:
-    """Computes the Unix time of noon less twelve hours, as GTFS does."""
-    return int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp()) - 12 * 3600
 
 
 def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:

@@ -48,7 +48,8 @@ def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatst
 
 def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hatstream):
     spec = levels_city.SPEC.replace("limit = 2.64", "limit = { epsilon = 2.64, delta = 1e-6 }")
-    publisher = '[publisher]\ncontroller = "Town"\nalso_published = "a GTFS-realtime feed of all buses"\n'
+    publisher = '[publisher]\ncontroller = "Town"\ncontact = "a@b.example"\n'
+    publisher += 'also_published = "a GTFS-realtime feed of all buses"\n'
     with_delta = spec.replace("epsilon = 2.64\nper", "epsilon = 2.64\ndelta = 1e-6\nper")
     levels_city.write(tmp_path, spec=with_delta + publisher)
     assert load(tmp_path / "spec.toml").spec_id == load(tomllib.loads(with_delta)).spec_id
@@ -59,6 +60,7 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     text = re.sub(r"\s+", " ", page)
     assert "A habit of a month is not protected" in text
     assert "<dd>a GTFS-realtime feed of all buses</dd>" in text
+    assert "<dd>Town, a@b.example</dd>" in text
     assert "Of 100 rows, a place in a slot each, 0 are usable by themselves" in text
     assert (
         "At the epsilon of 2.64 that was spent on the day with the most, at a delta of 1e-06 (the noise carries each "

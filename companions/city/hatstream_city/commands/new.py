@@ -81,8 +81,10 @@ def new(
         header_time=header_time,
         at_sea=at_sea,
     )
-    if not as_json:
-        _say(result)
+    for line in () if as_json else result.findings:
+        note(f"found: {line}")
+    for line in () if as_json else result.warnings:
+        click.echo(f"WARNING: {line}", err=True)
     spec_id = None
     if output is not None:
         _write(output, result)
@@ -96,13 +98,6 @@ def new(
     else:
         advice = "Name the columns of '?' in it" if result.is_open else "Read its comments"
         note(f"wrote {output} ({spec_id or 'not finished'}). {advice}, then: hatstream plan --spec {output}")
-
-
-def _say(result: Draft) -> None:
-    for line in result.findings:
-        note(f"found: {line}")
-    for line in result.warnings:
-        click.echo(f"WARNING: {line}", err=True)
 
 
 def _write(output: Path, result: Draft) -> None:

@@ -219,11 +219,8 @@ def _said_of_feed(feed: DraftedFeed) -> tuple[str, ...]:
     ]
     if feed.columns.options:
         lines.append(f"not as the layout has it: {', '.join(feed.columns.options)}")
-    if "speed" in feed.columns.names:
-        lines.append(f"speeds in {feed.unit}, {feed.unit_why}")
-    if "speed" not in feed.columns.names:
-        lines.append("no column of speeds: they will be derived from consecutive positions (input.derived_speed)")
-    return tuple(lines)
+    derived = "no column of speeds: they will be derived from consecutive positions (input.derived_speed)"
+    return (*lines, f"speeds in {feed.unit}, {feed.unit_why}" if "speed" in feed.columns.names else derived)
 
 
 def _listed(column: Column) -> str:
@@ -248,17 +245,6 @@ def _about_vehicles(feed: DraftedFeed) -> list[str]:
             f"No id of column {name} comes twice: whether it stays the same for a vehicle cannot be seen. What is "
             "protected is what one id does: draft from several snapshots, or check it."
         )
-    return warnings
-
-
-def _about_speeds(feed: DraftedFeed) -> list[str]:
-    """Says what is strange in speeds."""
-    warnings = []
-    if feed.no_value:
-        numbers = " and ".join(f"{number:g}" for number in feed.no_value)
-        warnings.append(f"Speeds of {numbers} are taken for unknown (input.no_value): check it, it is public.")
-    if "speed" in feed.columns.names:
-        warnings += feed.strange
     return warnings
 
 
@@ -288,7 +274,11 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
         warnings.append(BEWARE)
     warnings += [f"{sentence}." for sentence in feed.ids.advice]
     warnings += [about_repeated(feed.sample)] if feed.sample.repeated else []
-    warnings += _about_vehicles(feed) + _about_speeds(feed)
+    warnings += _about_vehicles(feed)
+    if feed.no_value:
+        numbers = " and ".join(f"{number:g}" for number in feed.no_value)
+        warnings.append(f"Speeds of {numbers} are taken for unknown (input.no_value): check it, it is public.")
+    warnings += feed.strange if "speed" in feed.columns.names else []
     others = [name for name in feed.sample.columns if name not in (*feed.columns.parts, feed.heading)]
     if "speed" not in feed.columns.names and others and feed.sample.layout not in own_layouts():
         warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")

@@ -172,14 +172,9 @@ def zones_at(lat: float, lon: float) -> list[str]:
     return [name for name in zones if name in available_timezones()]
 
 
-def is_at_sea(lat: float, lon: float) -> bool:
-    """Says whether clocks there are those of ships. False where land is near."""
-    return all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
-
-
 def is_nowhere(lat: float, lon: float) -> bool:
-    """Says whether hardly anybody drives there: at sea, or in Antarctica."""
-    return lat < -60 or is_at_sea(lat, lon)
+    """Says whether hardly anybody drives there: in Antarctica, or at sea, where clocks are those of ships."""
+    return lat < -60 or all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
 
 
 def follows_hours(zone: str) -> bool:
@@ -275,7 +270,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
         bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
         bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
     )
-    fitting = [form for form in forms if _reads(form, texts[0]) and _fits(first, form)]
+    fitting = [form for form in forms if _shape(form).fullmatch(" ".join(texts[0].split())) and _fits(first, form)]
     return tuple(form for form in fitting[:8] if _fits(head, form) and _fits(array, form))
 
 
@@ -294,10 +289,6 @@ def _shape(form: str) -> re.Pattern[str]:
     return re.compile(
         "".join(shapes.get(part, "[0-9]{1,2}") if part[:1] == "%" else re.escape(part) for part in pieces)
     )
-
-
-def _reads(form: str, text: str) -> bool:
-    return _shape(form).fullmatch(" ".join(text.split())) is not None
 
 
 def _plain_text(value: Any) -> str:

@@ -220,7 +220,8 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
 
 def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
     """Names segments `A to B`, or undirected `A - B`; repeats are numbered."""
-    texts = [_printable(name) for name in feed.tables["stops"]["stop_name"].to_pylist()]
+    words = [" ".join((name or "").split()) for name in feed.tables["stops"]["stop_name"].to_pylist()]
+    texts = ["".join(filter(str.isprintable, name))[:NAME_LETTERS] for name in words]
     copies: dict[str, int] = {}
     names: dict[str, None] = {}
     for segment in segments:
@@ -230,10 +231,6 @@ def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
             name = f"{first} ({copies[first]})"
         names[name] = None
     return list(names)
-
-
-def _printable(name: str | None) -> str:
-    return "".join(letter for letter in " ".join((name or "").split()) if letter.isprintable())[:NAME_LETTERS]
 
 
 def _feature(segment: Segment, name: str, *, directed: bool) -> dict[str, Any]:

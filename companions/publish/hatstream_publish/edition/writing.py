@@ -69,7 +69,8 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
 
     Raises UsageError for foreign content, keys or ledgers, InputError during another process's update, and OSError.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / PACKAGE).exists() and not _is_begun(folder):
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set[str]()
+    if PACKAGE not in names and not names <= {_STAGING}:  # staged files alone: a first update was killed
         raise UsageError(f"{folder} holds other files than what `publish` writes: name another folder")
     refuse_secrets(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,11 +101,6 @@ def refuse_secrets(folder: Path) -> None:
     for pattern in SECRETS:
         if secret := next(folder.rglob(pattern), None):
             raise UsageError(f"{secret} lies in the folder for the public: keep ledgers and keys elsewhere")
-
-
-def _is_begun(folder: Path) -> bool:
-    """Recognises a first update that was killed: only staged files."""
-    return {path.name for path in folder.iterdir()} <= {_STAGING}
 
 
 def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
