@@ -23,14 +23,14 @@ COMMANDS = {
         "Open the account of a specification: its ledger, its key and its head file.",
     ),
     "spec": ("pipelines.commands.spec:spec", "Check a specification, or draft one from a sample of a feed."),
-    "plan": ("pipelines.commands.plan:plan", "Say what a specification would give, before anything is spent."),
+    "plan": ("pipelines.commands.plan:plan", "Forecast what a specification would give, before anything is spent."),
     "release": ("pipelines.commands.release:release", "Release the closed slots of a range, once."),
     "estimate": (
         "pipelines.commands.estimate:estimate",
         "Estimate released days again, or days to come, from the ledger.",
     ),
     "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
-    "ledger": ("pipelines.commands.ledger:ledger", "Show what was spent, and check that the record is whole."),
+    "ledger": ("pipelines.commands.ledger:ledger", "Show spending, verify the record, and back it up."),
 }
 """Where each command of the core is, and what it does in one line; its module, and Beam with it, is imported when it is
 called. Commands of companions are found by entry points."""
@@ -156,7 +156,7 @@ def run() -> None:
     code = main()
     gc.freeze()  # a last look at all that was imported takes a tenth of a second
     if is_closed:
-        click.echo("hatstream: standard output is closed: nobody saw the results", err=True)
+        click.echo("hatstream: standard output is closed: the results were not shown", err=True)
         sys.exit(code or FAILED)
     try:
         sys.stdout.flush()

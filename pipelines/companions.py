@@ -14,8 +14,8 @@ COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
     "preview": ("publish", "Show a published folder on this machine, for looking."),
     "report": ("publish", "Write what is promised, spent and missing into one HTML page."),
     "evaluate": ("lab", "Show what mechanisms are worth, on reference or real data."),
-    "perturb": ("local", "Make the reports that vehicles would send to several services."),
-    "fuse": ("local", "Fuse what several services were told about the same vehicles."),
+    "perturb": ("local", "Make vehicles' reports to several services."),
+    "fuse": ("local", "Fuse several services' reports of the same vehicles."),
     "spec new": ("city", "Draft a specification from a sample of a feed, a timetable, or both."),
 }
 """The project's own companions: the extra that brings a command, and what it does in one line."""

@@ -86,9 +86,11 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
     if unknown := sorted(set(columns) - set(FURTHER)):
         raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not (spec.counts_are_public or spec.is_learned):
-        raise UsageError("columns counts goes with adjacency 'counts-public', or with 'levels', which tells them about")
+        raise UsageError("columns counts goes with adjacency 'counts-public', or with 'levels', which estimates them")
     if "traffic" in columns and not spec.is_learned:
-        raise UsageError("columns traffic goes with 'levels', which alone tells how far vehicles lie from the traffic")
+        raise UsageError(
+            "columns traffic goes with 'levels', which alone estimates how far vehicles lie from the traffic"
+        )
     return Shape(
         spec.timetable.zone if "times" in columns else None,
         counts="counts" in columns and not spec.is_learned,

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dpops", "transforms", "pipelines", "hatstream")
@@ -18,12 +19,54 @@ BACKWARD = ("Of ", "As ", "The same")
 MOST_EMPTY = 150
 MOST_BACKWARD = 0
 """What operators, specifications, ledgers and result files see stays; it is among them."""
+LONGEST, MEDIAN = 14, 11
+"""Words of a docstring's first line; the median only falls, towards 9."""
+QUOTED = """
+    So many times what is learned
+    Squares what a group's mean moves by
+    is {back} before the last
+    Of EM, for means that tell
+    What is thought of a day
+    Variances of what effects describe
+    Releases hardly tell
+    what their HATs have in common
+    what few vehicles weigh
+    Goes as far as the last two steps
+    Holds the whole weight
+    so far releases are believed
+    Adds up what totals
+    the HATs that teach
+    what is left of each part
+    Without the newest day, if
+    In the column of cells stands
+    What entries say beside
+    what is new is what is there now
+    What rows and files have on request
+    out of its mind
+    No file is late
+    Says how the job is
+    must be there, or
+    stands behind --
+"""
+"""Sentences that a stranger could not place; they were rewritten, and their like is not to come back."""
 
 
 def trees(root: Path, packages: tuple[str, ...] = PACKAGES) -> Iterator[tuple[Path, ast.Module]]:
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
             yield path.relative_to(root), ast.parse(path.read_bytes())
+
+
+def first_lines(root: Path) -> list[tuple[str, str]]:
+    """The first line of each docstring of the product, with its file."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        (str(path), text.splitlines()[0])
+        for path, tree in trees(root, (*PACKAGES, "companions"))
+        if "tests" not in path.parts and "build" not in path.parts
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and (text := ast.get_docstring(node))
+    ]
 
 
 def empty_names(root: Path) -> list[str]:
@@ -66,6 +109,19 @@ def verbless_docstrings(root: Path) -> list[str]:
     return places
 
 
+def test_a_docstring_begins_with_one_short_line() -> None:
+    lines = first_lines(ROOT)
+    assert [f"{path}: {line}" for path, line in lines if len(line.split()) > LONGEST] == []
+    assert median(len(line.split()) for _, line in lines) <= MEDIAN
+
+
+def test_no_sentence_that_a_stranger_could_not_place_is_back() -> None:
+    sentences = [line.strip() for line in QUOTED.strip().splitlines()]
+    texts = {path: path.read_text() for name in (*PACKAGES, "companions") for path in (ROOT / name).rglob("*.py")}
+    found = [f"{path}: {sentence}" for path, text in texts.items() for sentence in sentences if sentence in text]
+    assert found == []
+
+
 def test_docstrings_of_functions_begin_with_a_verb() -> None:
     assert verbless_docstrings(ROOT) == []
 
@@ -78,6 +134,12 @@ def test_no_more_variables_have_names_that_say_nothing() -> None:
 def test_no_more_docstrings_begin_with_neither_verb_nor_noun() -> None:
     places = backward_docstrings(ROOT)
     assert len(places) <= MOST_BACKWARD, "\n".join([f"{len(places)} of at most {MOST_BACKWARD}", *places])
+
+
+def test_a_long_first_line_is_found(tmp_path: Path) -> None:
+    (tmp_path / "dpops").mkdir()
+    (tmp_path / "dpops" / "one.py").write_text(f'"""{"word " * 15}."""\n')
+    assert [len(line.split()) for _, line in first_lines(tmp_path)] == [16]
 
 
 def test_a_docstring_without_a_verb_is_found(tmp_path: Path) -> None:

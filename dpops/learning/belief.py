@@ -34,7 +34,7 @@ class Learned:
         """Estimates a recent day, `back` before the last. Raises ValueError otherwise."""
         recent = len(self.state.recent)
         if not 0 <= back < recent:
-            raise ValueError(f"of {recent} recent days, none is {back} before the last: there is no estimate")
+            raise ValueError(f"day -{back} is not kept; only the last {recent} are")
         index = self.fit.coming - 1 - back
         return self._field(self.fit.days[index], index)
 

@@ -67,7 +67,7 @@ def _bounded(
     if beam_options and not beam_options[0].startswith("--"):
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
     if beam_options and runner not in RUNNERS:
-        raise UsageError(f"{beam_options[0]} stands behind --, as options of Beam's runners do, with --runner {runner}")
+        raise UsageError(f"{beam_options[0]}: options after -- are for Beam's runners; --runner {runner} takes none")
     if runner == FLINK:
         if not (job_server and worker_pool and rest):
             raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
@@ -100,7 +100,7 @@ _ADDRESSES = (
         "--rest",
         metavar="HOST:PORT",
         callback=address,
-        help="The REST of the Flink cluster, to watch and to end the job.",
+        help="REST address of the Flink cluster, to watch and end the job.",
     ),
 )
 
@@ -112,7 +112,11 @@ engine_options = packed(
     click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
     click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True),
     click.option(
-        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: as the cluster is set."
+        "--restarts",
+        type=int,
+        default=-1,
+        show_default=True,
+        help="Restarts of a failed job; -1: as the cluster is set.",
     ),
     click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
 )
@@ -126,13 +130,13 @@ runner_options = packed(
         type=click.Choice([LOCAL, FLINK, *RUNNERS]),
         default=LOCAL,
         show_default=True,
-        help="local: this process. flink: a cluster, by the options below. The others are Beam's own runners, with "
-        "Beam's own options behind --.",
+        help="local: this process; flink: a cluster, by the options below; others: Beam's runners, with their options "
+        "after --.",
     ),
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
     *_ADDRESSES,
     click.option(
-        "--parallelism", type=click.IntRange(min=1), help="Of a job on a cluster: how many read and count. [default: 1]"
+        "--parallelism", type=click.IntRange(min=1), help="Parallel workers of a job on a cluster. [default: 1]"
     ),
 )
 """Give `engine`, the BoundedEngine that --runner names; None for this process."""

@@ -90,11 +90,11 @@ Examples:
     metavar="DAYS",
     help="Also this many days after the last one, from all that is released by now.",
 )
-@click.option("--whole", is_flag=True, help="By all that is released by now, not only by what was then.")
+@click.option("--whole", is_flag=True, help="Use all releases up to now, not only those up to each day.")
 @click.option(
     "--released",
     is_flag=True,
-    help="Also what was released itself by 'levels', the noisy sums of each period, in a file of its own.",
+    help="Also write the noisy sums that 'levels' released, each period in a file of its own.",
 )
 @products_options
 @files_options

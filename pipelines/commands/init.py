@@ -24,12 +24,12 @@ SHOWN_WINDOWS = 8
 @click.option(
     "--region-is-public",
     is_flag=True,
-    help="Take a region that was drafted from reports: they are older than the account, or public anyway.",
+    help="Accept a region drafted from reports: they are older than the account, or public anyway.",
 )
 @click.option(
     "--files-are-public",
     is_flag=True,
-    help="Take files that are of one vehicle each: that such a file is there, or is not, is to hide nobody.",
+    help="Accept one file per vehicle: whether such a file exists is no secret.",
 )
 @account_options
 @json_option

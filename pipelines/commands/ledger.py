@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def ledger() -> None:
-    """Look at the ledger: accounts, what was spent, whether its chain is whole, which slots are missing. Keep a copy.
+    """Show accounts and missing slots, verify the ledger, and back it up.
 
     \b
     Example:
@@ -32,7 +32,7 @@ def ledger() -> None:
 @account_options
 @json_option
 def show(place: AccountLocation, as_json: bool) -> None:
-    """Show accounts and what each specification has spent, by period; nothing of a ledger that is forged.
+    """Show accounts and their spending by specification and period, unless forged.
 
     \b
     Example:
@@ -109,7 +109,7 @@ def _described(book: Ledger, account: Account) -> dict[str, Any]:
 @account_options
 @json_option
 def verify(place: AccountLocation, as_json: bool) -> None:
-    """Walk the ledger's chain, compare its head with the one beside the key, and its signatures; add up stored plans.
+    """Verify the ledger's chain, head and signatures, and debits against plans.
 
     Signatures are compared where the key is at hand; a key that is named must be of one of the ledger's accounts. What
     the plans of a slot (or of a period planned as a whole) claim must not be above what was debited for it.
@@ -139,7 +139,7 @@ def verify(place: AccountLocation, as_json: bool) -> None:
 @account_options
 @json_option
 def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_json: bool) -> None:
-    """List the slots of a specification that are due and have no release, or not of all their shards.
+    """List due slots of a specification without a complete release.
 
     A slot is due when it is over and the allowed lateness too. `hatstream release` with the same specification and
     ledger fills what is missing.
@@ -184,7 +184,7 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
 @account_options
 @json_option
 def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
-    """Write ledger, key and head as they are at one instant into one file, as secret as the key.
+    """Back up ledger, key and head into one file, as secret as the key.
 
     An older backup at the same path is replaced. Encrypt it with age or gpg before it leaves the machine.
 
@@ -206,19 +206,19 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
 
 @ledger.command()
 @click.option(
-    "--from", "path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="What `backup` wrote."
+    "--from", "path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="A file of `ledger backup`."
 )
 @click.option(
     "--results",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder that released rows went to; give it for each. They show that nothing was released since the backup.",
+    help="A folder of released rows, to show that nothing was released since the backup; give each.",
 )
-@click.option("--nothing-since", is_flag=True, help="Answer for it that nothing was released since the backup.")
+@click.option("--nothing-since", is_flag=True, help="Confirm that nothing was released since the backup.")
 @account_options
 @json_option
 def restore(path: Path, results: tuple[Path, ...], nothing_since: bool, place: AccountLocation, as_json: bool) -> None:
-    """Put back what is lost of ledger, key and head; refuse what would release days again with fresh noise.
+    """Restore lost parts of ledger, key and head, unless days could be drawn again.
 
     What is there stays, and must fit the backup. A head that is there says whether the backup is new enough; else the
     folders of results do (--results), or you.

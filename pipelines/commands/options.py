@@ -160,7 +160,7 @@ def option(name: str, **changes: Any) -> Callable[[Command], Command]:
 
 
 site_option = click.option(
-    "--site", type=_FOLDER, help="A folder that `hatstream publish` made, kept current meanwhile and afterwards."
+    "--site", type=_FOLDER, help="A folder made by `hatstream publish`, kept current during the run and at its end."
 )
 
 
@@ -209,8 +209,8 @@ _FILES = (
         "--columns",
         metavar="LIST",
         callback=listed(*FURTHER),
-        help="Further columns, of times,counts,traffic: slots as instants with their zone; vehicles and reports "
-        "where they are public, by 'levels' vehicles, about; by 'levels', bounds of how fast the traffic is.",
+        help="Further columns: times (slots as instants with their zone), counts (vehicles and reports where public; "
+        "by 'levels' estimated vehicles), traffic (by 'levels', bounds of the mean over very many vehicles).",
     ),
     click.option(
         "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
@@ -220,7 +220,7 @@ _kafka_output_option = click.option(
     "--kafka-output",
     metavar="BROKERS/TOPIC",
     callback=kafka_topic,
-    help="A Kafka topic, as host:port,../name, that takes every released row as one JSON message too.",
+    help="Kafka topic, as host:port,../name, for every released row as a JSON message.",
 )
 
 

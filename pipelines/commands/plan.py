@@ -89,11 +89,11 @@ counts_options = packed(
     show_default=True,
     type=FiniteRange(0, min_open=True),
     metavar="WIDTH",
-    help="Say how many vehicles an interval of so much to either side needs, in the value's unit.",
+    help="Report vehicles needed for an interval this wide to either side, in the value's unit.",
 )
 @json_option
 def plan(spec_path: Path, counts_of: Callable[[Specification, Report], Given], within: float, as_json: bool) -> None:
-    """Forecast noise, bias, error and composed total, and how many vehicles an interval of ±2 needs.
+    """Forecast noise, bias, error, composed total, and vehicles needed for an interval.
 
     It spends nothing, needs no ledger and no key, and no speed decides anything: counts, U, epsilon and speed.prior do;
     under mechanism "levels" the region, the fleet and the total.

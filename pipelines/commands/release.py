@@ -65,19 +65,19 @@ input_options = packed(
     click.option(
         "--allow-empty",
         is_flag=True,
-        help="Nothing happened: seal a period, for ever, of which the input has no row. Under add-remove every period "
-        "is sealed whatever files hold, and with this option also where there is no file.",
+        help="Seal periods of which the input has no row, for ever. Under add-remove all periods are sealed "
+        "whatever files hold; with this option also without any file.",
     ),
     click.option(
         "--skip-unreadable",
         is_flag=True,
-        help="A file that cannot be decoded is a dead letter with its name; else it stops the release.",
+        help="Count a file that cannot be decoded as a dead letter, by name, instead of stopping the release.",
     ),
     click.option(
         "--unattended",
         is_flag=True,
-        help="For schedulers, which try again by themselves: a period that was stopped because too few vehicles "
-        "reported stays so, until somebody runs it without this option.",
+        help="For schedulers with retries: a period that was stopped for too few vehicles stays stopped until"
+        " a run without this option.",
     ),
 )
 
@@ -118,7 +118,7 @@ Example:
 @click.option(
     "--check-input",
     is_flag=True,
-    help="Only say what the input holds of the range. The answer is for the operator alone.",
+    help="Only describe the input's rows in the range, for the operator alone.",
 )
 @site_option
 @_begun_early

@@ -127,7 +127,7 @@ def show_hats(summary: dict[str, Any], out: Console) -> None:
             out.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {largest:g}.")
     if any(period["most_spent_by_a_vehicle"] is None for period in periods):
         out.print(
-            "Not known: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
+            "Unknown: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
         )
     out.print(f"Guarantee: {summary['guarantee']}")
     if summary["slots_that_differ_now"]:
@@ -246,7 +246,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
         )
     if summary["stages_new"] and not secret["observations"]:
         out.print(
-            "No row was usable: what this run recorded knows of no vehicle, and stays. Look at the input "
+            "No row was usable: what this run recorded holds no vehicle, and stays. Look at the input "
             "(--check-input) before you release another day."
         )
 

@@ -42,7 +42,7 @@ class _SpecGroup(click.Group):
 
 @click.group(cls=_SpecGroup)
 def spec() -> None:
-    """Check a specification, draft one from a sample of a feed, print the schema or the reference.
+    """Check a specification, draft one from a feed's sample, print schema or reference.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def check(path: Path, as_json: bool) -> None:
         click.echo(msgspec.json.encode({**described, "beware": beware}).decode())
         return
     out = console()
-    out.print(f"{path} is a good specification")
+    out.print(f"{path} is a valid specification")
     for name, value in described.items():
         out.print(f"  {name.replace('_', ' ')}: {value}")
     for warning in beware:

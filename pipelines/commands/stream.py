@@ -69,7 +69,7 @@ feed_options = packed(
     FeedOptions,
     click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; with --topic."),
     click.option("--topic", help="The topic of positions."),
-    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Instead: a folder that grows."),
+    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Or a folder that grows."),
 )
 
 
@@ -111,13 +111,18 @@ class HealthOptions:
 health_options = packed(
     "health",
     HealthOptions,
-    click.option("--health", "log", type=click.Path(path_type=Path, dir_okay=False), help="[default: standard error]"),
+    click.option(
+        "--health",
+        "log",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="File for health lines. [default: standard error]",
+    ),
     click.option(
         "--metrics",
         metavar="HOST:PORT",
         callback=address,
-        help="Serve health to Prometheus there, such as 127.0.0.1:9464; to whoever asks, so keep it on a private "
-        "address.",
+        help="Serve health to Prometheus at this address, such as 127.0.0.1:9464; without access control, so "
+        "keep it private.",
     ),
     json_option,
 )
@@ -139,15 +144,14 @@ Example:
 @click.command(help=_HELP)
 @spec_option
 @feed_options
-@click.option("--from", "start", metavar="TIME", help="First slot, where it has begun already: an ISO time or date.")
+@click.option("--from", "start", metavar="TIME", help="First slot, if it has begun already: an ISO time or date.")
 @outputs_options
 @account_options
 @engine_options
 @click.option(
     "--vehicle-shards",
     type=click.IntRange(1, MOST_SHARDS),
-    help="Parts of a slot's vehicles that are worked on side by side; a savepoint fits its own number. "
-    "[default: twice the parallelism]",
+    help="Parallel parts of a slot's vehicles; a savepoint needs the same number. [default: twice the parallelism]",
 )
 @site_option
 @health_options

@@ -34,7 +34,7 @@ def with_verbosity(command: click.Command) -> click.Command:
     if not any(parameter.name == "quiet" for parameter in command.params):
         for level, flags, meaning in (
             (-1, ["-q", "--quiet"], "No progress, no notes."),
-            (1, ["-v", "--verbose"], "Say more of the work."),
+            (1, ["-v", "--verbose"], "Report more of the work."),
         ):
 
             def keep(context: click.Context, _: click.Parameter, is_asked: bool, level: int = level) -> None:
@@ -283,5 +283,5 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
 
 
 def _end() -> None:
-    click.echo("stopped, in the middle of what did not end by itself", err=True)
+    click.echo("stopped while work was unfinished", err=True)
     os._exit(FAILED)

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
 
 SHOWN_PERIODS = SHOWN_FILES = 7
-_NONE_READABLE = (
-    "no file of the input can be decoded; nothing was recorded and nothing was spent. Does [input] fit them?"
-)
+_NONE_READABLE = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
 
 
 @dataclass(frozen=True)
@@ -136,10 +134,9 @@ def _no_rows(outcome: Outcome) -> str:
     rows, empty = f"{outcome.rows:,} rows", outcome.periods_empty
     others = f" and {len(empty) - SHOWN_PERIODS} more periods" if len(empty) > SHOWN_PERIODS else ""
     lines = [
-        f"none of the {rows} is usable; nothing was recorded and nothing was spent."
+        f"none of the {rows} is usable; nothing was recorded or spent."
         if outcome.unusable
-        else f"of the {rows} none is of {', '.join(empty[:SHOWN_PERIODS])}{others}; nothing was recorded and nothing "
-        "was spent.",
+        else f"of the {rows} none is of {', '.join(empty[:SHOWN_PERIODS])}{others}; nothing was recorded or spent.",
         *(f"  {number:,} refused: {reason}" for reason, number in sorted(outcome.refused.items())),
     ]
     if outcome.refused.get("parse/no-offset"):

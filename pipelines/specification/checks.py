@@ -116,7 +116,7 @@ def _limit_of(account: AccountTable) -> Limit:
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
         return account.limit
-    need(bool(account.limits), "account.limit", "must be there, or account.limits", "missing")
+    need(bool(account.limits), "account.limit", "or account.limits must be set", "missing")
     need(account.unit == "vehicle-day", "account.limits", "goes with account.unit = 'vehicle-day'", account.unit)
     days = [span.days for span in account.limits]
     need(min(days) >= 1 and max(days) <= LONGEST_SPAN, "account.limits", f"must be of 1 to {LONGEST_SPAN} days", days)
@@ -198,7 +198,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
             raise SpecificationError(f"places: {error}") from None
         return Cells(resolution=0, region=keys, exact_bbox=None)
     if table is None:
-        raise SpecificationError("[cells] must be there, or places.column")
+        raise SpecificationError("[cells] or places.column must be set")
     if table.bbox is not None:
         west, south, east, north = edges = [float(edge) for edge in table.bbox]
         fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
@@ -349,9 +349,9 @@ def value_of(document: Document) -> Value:
         need(steps <= 1_000_000, "speed.grid_kmh", "must give at most 1,000,000 steps up to upper_kmh", grid)
         return Value(Grid(step=grid, upper_steps=int(steps)))
     if value is None:
-        raise SpecificationError("[speed] must be there, or [value]")
+        raise SpecificationError("[speed] or [value] must be set")
     need(re.fullmatch(r"[a-z][a-z0-9_]{0,59}", value.name) is not None, "value.name", "must be a-z, 0-9, _", value.name)
-    need(value.name not in (*FIELDS, HEADING), "value.name", "must be another than those of fields", value.name)
+    need(value.name not in (*FIELDS, HEADING), "value.name", "must differ from the names of fields", value.name)
     check_name("value.unit", value.unit)
     need(value.lower < value.upper, "value.lower", "must be below value.upper", value.lower)
     need(max(abs(value.lower), abs(value.upper)) <= 10**6, "value", "must lie within 1e6", value.upper)

@@ -176,7 +176,7 @@ def test_equal_weights_are_the_specification_without_them(tmp_path: Path) -> Non
         ("days = 4,", "days = 0,", "account.limits must be of 1 to"),
         ("limits = [", "limit = 3\nlimits = [", "account.limits stands in place of account.limit"),
         ('"vehicle-day"', '"vehicle-week"', "account.limits goes with account.unit = 'vehicle-day'"),
-        (LIMITS, "", "account.limit must be there, or account.limits"),
+        (LIMITS, "", "account.limit or account.limits must be set"),
         ("delta = 1e-6 },\n  { days = 4", "pure = 1 },\n  { days = 4", "pure only beside delta"),
         ("[slot]", "[slot]\nweekdays = []", "slot.weekdays must name at least one day"),
     ],

@@ -85,7 +85,7 @@ def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
     lines: list[str], tmp_path: Path, hatstream: Any
 ) -> None:
     """So few vehicles are not counted first, and what is public is the same for all inputs."""
-    said = "No row was usable: what this run recorded knows of no vehicle"
+    said = "No row was usable: what this run recorded holds no vehicle"
     write(tmp_path, levels_city.rows(buses=4), levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
     assert hatstream(*city.init(tmp_path))[0] == 0
     code, out, _ = hatstream(*city.release(tmp_path, end=DAYS[0]))

@@ -131,7 +131,7 @@ def test_a_topic_or_broker_that_is_not_there_is_said_by_name(kafka, monkeypatch)
 
 @pytest.mark.parametrize("setting", ["enable.idempotence", "acks"])
 def test_what_sending_twice_safely_depends_on_cannot_be_set(setting):
-    with pytest.raises(ValueError, match=f"{setting} is not to be set"):
+    with pytest.raises(ValueError, match=f"{setting} must not be set"):
         PublishToKafka(Topic(brokers="b:1", name="t", settings={setting: "0"}))
 
 

@@ -323,7 +323,7 @@ def test_a_job_that_starts_again_after_partitions_were_added_refuses_at_once(fee
 
 def test_passwords_are_not_shown_and_what_reading_depends_on_cannot_be_set():
     assert "secret" not in repr(Topic(brokers="b:1", name="t", settings={"sasl.password": "secret"}))
-    with pytest.raises(ValueError, match=r"enable\.auto\.commit is not to be set"):
+    with pytest.raises(ValueError, match=r"enable\.auto\.commit must not be set"):
         Topic(brokers="b:1", name="t", settings={"enable.auto.commit": "true"})
 
 

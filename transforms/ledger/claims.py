@@ -40,8 +40,7 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
         dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
         if claimed.rate and dearest > claimed.rate:
             raise LedgerError(
-                f"{place}: the plans of {spec_id} claim more of a HAT than it was given "
-                f"({dearest} above {claimed.rate})"
+                f"{place}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.rate})"
             )
 
 

@@ -45,7 +45,7 @@ def database_of(url: str) -> "Database":
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         raise LedgerError(
-            "the ledger's URL is not one; sqlite:///path/to/ledger.sqlite and postgresql://user@host:port/db are"
+            "the ledger's URL must be like sqlite:///path/to/ledger.sqlite or postgresql://user@host:port/db"
         ) from None
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or parsed.database == ":memory:":
@@ -57,7 +57,7 @@ def database_of(url: str) -> "Database":
         )
     require("psycopg")
     if not parsed.database:
-        raise LedgerError("the ledger's URL names no database: postgresql://user@host:port/db does")
+        raise LedgerError("the ledger's URL names no database: write postgresql://user@host:port/db")
     if "@" in (parsed.host or "") or any("password" in option for option in parsed.query):
         raise LedgerError(
             "the ledger's URL holds a password where it would be shown: keep it in ~/.pgpass, or write it before the @ "

@@ -1,4 +1,4 @@
-"""Which H3 cell a position is in, mostly without asking H3: small squares that lie wholly in one cell are remembered.
+"""H3 cells of positions, mostly from squares remembered to lie in one cell.
 
 A square of 2^k by 2^k steps of 1e-7 degrees counts as inside a cell if the four corners of a larger one do, half as
 wide again from south to north, twice as wide from west to east. That is enough. The edges of a cell are arcs of great

@@ -36,7 +36,7 @@ class Keys(Sequence[int]):
         """Creates keys from a list, or all pairs of two. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
-                raise ValueError("keys must be there, each once")
+                raise ValueError("keys must be at least one, without repeats")
             wrong = next((key for key in listed if key != key.strip() or not 0 < len(key) <= MOST_LETTERS), None)
             if wrong is not None or (inner is not None and any(BETWEEN in key for key in listed)):
                 raise ValueError(f"a key must be 1 to {MOST_LETTERS} letters without white space at its ends")

@@ -15,7 +15,7 @@ class Kind(NamedTuple):
     learned: bool = False  # rows by inference from all entries up to theirs, a period at a time
 
     def of(self, request: "Asked", *, in_slots: bool = False) -> "ReleaseKind":
-        """Makes the release of a closed range, or of slots one by one, as they end."""
+        """Creates the release of a closed range, or of slots as they end."""
         release: ReleaseKind = _class((self.slots if in_slots else None) or self.closed).of(request)
         return release
 

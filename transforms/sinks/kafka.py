@@ -53,7 +53,7 @@ def check_settings(topic: Topic) -> None:
     """Raises ValueError for settings that sending safely depends on."""
     for setting in topic.settings:
         if setting in _OURS:
-            raise ValueError(f"settings: {setting} is not to be set: sending twice safely depends on it")
+            raise ValueError(f"settings: {setting} must not be set: sending twice safely depends on it")
 
 
 class Sender:

@@ -24,7 +24,7 @@ class Topic:
     def __post_init__(self) -> None:
         for setting in self.settings:
             if setting in READ_SETTINGS or setting == "bootstrap.servers":
-                raise ValueError(f"settings: {setting} is not to be set: reading exactly depends on it")
+                raise ValueError(f"settings: {setting} must not be set: reading exactly depends on it")
 
     def __str__(self) -> str:
         return f"topic {self.name!r} at {self.brokers}"

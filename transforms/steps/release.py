@@ -132,9 +132,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
             return
         units = decoded(self.shelf.get(unit) if self.shelf else unit for unit in encoded if unit != records.CONSENT)
         if self.needs_rows and not any(read.unit.has_data for read in units):
-            raise StepError(
-                f"of the input no row is of {units[0].unit.period}: nothing was recorded and nothing was spent"
-            )
+            raise StepError(f"the input has no row of {units[0].unit.period}: nothing was recorded or spent")
         for period, together in groupby(units, key=lambda read: read.unit.period):
             slots = tasks.recorded(list(together), self.account, count)
             if not slots and not self.may_lose:

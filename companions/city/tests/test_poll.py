@@ -120,9 +120,9 @@ def packed(body, encoding="gzip"):
     ("body", "encoding", "reason"),
     [
         (gzip.compress(ONE)[:-5], "gzip", "the answer broke off"),
-        (gzip.compress(ONE)[:-8] + bytes(8), "gzip", "the answer is not compressed as it says"),
-        (gzip.compress(ONE)[:10] + b"\x07" * 30, "gzip", "the answer is not compressed as it says"),
-        (ONE, "gzip", "the answer is not compressed as it says"),
+        (gzip.compress(ONE)[:-8] + bytes(8), "gzip", "the answer's compression is not what its header names"),
+        (gzip.compress(ONE)[:10] + b"\x07" * 30, "gzip", "the answer's compression is not what its header names"),
+        (ONE, "gzip", "the answer's compression is not what its header names"),
         (gzip.compress(bytes((64 << 20) + 1)), "gzip", "more than 64 MiB"),
         (zlib.compress(ONE), "deflate", "the answer is compressed in another way than gzip"),
     ],
@@ -248,7 +248,7 @@ def test_a_message_waits_while_this_side_does_not_take_it(monkeypatch, capsys):
     command._keep(keep, ONE, threading.Event(), float("inf"))
     assert bodies == [ONE]
     output = capsys.readouterr().err
-    assert output.count("the message waits, and is kept again") == 4
+    assert output.count("the message waits; next attempt") == 4
     assert "feed/a.pb: No space left on device; " in output
 
 

@@ -214,7 +214,7 @@ def run(
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
     outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
-    if outcome.units_changed == 0:  # what is new is what is there now: a step that was done again found it recorded
+    if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - former))
     if outcome.units_lost_to_the_limit and job.release.in_order:  # another process spent the budget since the verdict
         outcome.periods_refused = asked_of_the_account(job).periods_refused

@@ -28,7 +28,7 @@ def test_before_the_first_day_there_is_a_forecast_and_no_estimate() -> None:
     nothing = learned(State.new(design(), FACTS))
     before = nothing.forecast(HOURS)
     assert abs(np.average(before.values, weights=before.weights) - 20) < 0.5
-    with pytest.raises(ValueError, match="there is no estimate"):
+    with pytest.raises(ValueError, match="is not kept"):
         nothing.estimate()
 
 

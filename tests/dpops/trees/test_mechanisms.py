@@ -164,7 +164,7 @@ def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism: Mechanism) 
         for name, output in fresh.items():
             for one, other in zip(output, again[name], strict=True):
                 np.testing.assert_array_equal(one, other)
-        with pytest.raises(TypeError, match="read back"):
+        with pytest.raises(TypeError, match="not as decoded"):
             mechanism.release([hat], [stored_plan], Noise())
 
 

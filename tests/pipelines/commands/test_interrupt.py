@@ -22,7 +22,7 @@ GENTLY, FOR_EVER = "stop.wait()", "threading.Event().wait()"
     ("waits", "code", "told"),
     [
         (GENTLY, 0, "ended\n"),
-        (FOR_EVER, 4, "stopped, in the middle of what did not end by itself\n"),
+        (FOR_EVER, 4, "stopped while work was unfinished\n"),
     ],
 )
 def test_who_is_asked_to_stop_ends_by_itself_or_is_ended(number, waits, code, told):

@@ -64,7 +64,7 @@ def driven(row):
 def test_counts_by_key_have_no_further_columns():
     of = library.UserAccount(limit=(2.64, 1e-6))
     counts = library.CountPerKey(user="bus", key="route", keys=["A"], total=of.limit, account=of)
-    with pytest.raises(library.UsageError, match="tells them about"):
+    with pytest.raises(library.UsageError, match="estimates them"):
         shape_with(["counts"], load(counts.tables(3_600)))
 
 

@@ -44,7 +44,7 @@ def test_yesterdays_file_under_todays_date_is_refused_and_the_right_file_later_i
     before = entries(hatstream, town)
     code, _, err = hatstream(*city.release(town, start=LAST, end=LAST))
     assert code == 4
-    assert f"of the 63 rows none is of {LAST}; nothing was recorded and nothing was spent" in err
+    assert f"of the 63 rows none is of {LAST}; nothing was recorded or spent" in err
     assert "63 refused: parse/outside-range" in err
     assert "--allow-empty" in err
     assert (entries(hatstream, town), published(town)) == (before, [])

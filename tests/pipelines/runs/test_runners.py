@@ -89,10 +89,10 @@ def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(to
     [
         (["b.csv", "c.csv"], "quotes"),
         (["--runner", "FnApiRunner", "b.csv"], "quotes"),
-        (["--", "--project", "p"], "--project stands behind --, as options of Beam's runners do"),
-        (["--runner", "DirectRunner", "--", "--runner", "DataflowRunner"], "named once, before --"),
+        (["--", "--project", "p"], "--project: options after -- are for Beam's runners"),
+        (["--runner", "DirectRunner", "--", "--runner", "DataflowRunner"], "name the runner once, before --"),
         (["--runner", "DirectRunner", "--", "--direct_running_mode", "multi_processing"], "waits for ever"),
-        (["--runner", "FnApiRunner", "--", "--help"], "FnApiRunner: its options are told"),
+        (["--runner", "FnApiRunner", "--", "--help"], "FnApiRunner: its options are in the documentation"),
         (["--runner", "FnApiRunner", "--", "--runtime_type_check"], "--runtime_type_check goes with steps of one"),
         (["--runner", "SparkRunner", "--check-input"], "with --runner local"),
         (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "invalid int value: 'many'"),

@@ -137,7 +137,7 @@ def _asked(question: Question) -> requests.Response:
             url = urljoin(url, answer.headers["Location"])
             leaves = _origin(url) != _origin(question.url)
         except ValueError:
-            raise FetchError("redirects to what is no address") from None
+            raise FetchError("redirects to an invalid address") from None
         if leaves:
             raise FetchError("redirects to another scheme, host or port: name the address where the feed is, if it is")
     raise FetchError(f"redirects more than {REDIRECTS} times")
@@ -160,7 +160,7 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
     except EOFError:
         raise FetchError(_BROKEN_OFF) from None
     except (OSError, zlib.error):
-        raise FetchError("the answer is not compressed as it says") from None
+        raise FetchError("the answer's compression is not what its header names") from None
     if len(message) > FEED_BYTES:
         raise FetchError(_TOO_LARGE)
     return message

@@ -44,7 +44,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
 
 
 @click.command()
-@click.option("--url", required=True, help="Where the feed is: http:// or https://.")
+@click.option("--url", required=True, help="Address of the feed: http:// or https://.")
 @click.option(
     "--every",
     "every_s",
@@ -52,13 +52,13 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
     show_default=True,
     type=click.FloatRange(1, 86_400),
     callback=_finite,
-    help="Seconds between questions.",
+    help="Seconds between requests.",
 )
-@option("folder", required=False, help="A folder that takes a file each message.")
+@option("folder", required=False, help="Folder for a file per message.")
 @option("kafka", help="Or a Kafka topic.")
-@click.option("--header", "headers", multiple=True, callback=_headers, help="Sent with each question; may repeat.")
+@click.option("--header", "headers", multiple=True, callback=_headers, help="HTTP header of each request; may repeat.")
 @click.option(
-    "--for", "for_s", type=click.FloatRange(0), callback=_finite, help="Seconds after which it ends. [default: never]"
+    "--for", "for_s", type=click.FloatRange(0), callback=_finite, help="Seconds until it ends. [default: never]"
 )
 @option("json")
 def collect(
@@ -138,7 +138,7 @@ def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> No
         except (InputError, OSError) as error:
             if stop.is_set() or time.monotonic() >= until:
                 raise
-            click.echo(f"{_said(error)}; the message waits, and is kept again in {wait_s:.0f} s", err=True)
+            click.echo(f"{_said(error)}; the message waits; next attempt in {wait_s:.0f} s", err=True)
             stop.wait(min(wait_s, max(until - time.monotonic(), 0)))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 

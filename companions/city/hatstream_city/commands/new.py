@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 @click.option(
     "--header-time",
     is_flag=True,
-    help="Take the time of a whole feed where its reports have none: vehicles that are parked then look fresh.",
+    help="Use the feed's time where reports have none: parked vehicles then look fresh.",
 )
-@click.option("--at-sea", is_flag=True, help="Take a sample of which most positions lie at sea: it is of ferries.")
+@click.option("--at-sea", is_flag=True, help="Accept a sample with most positions at sea, of ferries.")
 @option("json")
 def new(
     sample: Path | None,

@@ -38,7 +38,7 @@ product = "place-standing"
 @option("folder", help="Folder for the demo's files.")
 @option("json")
 def demo(output: Path, as_json: bool) -> None:
-    """Make four days of a made-up bus fleet, release their mean speeds, and show how near to the truth they are.
+    """Simulate four days of buses, release mean speeds, and compare with the truth.
 
     Everything, the ledger and the key too, is kept in the output folder; running it again returns the same numbers.
 

@@ -57,8 +57,8 @@ def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[
         "feed",
         _feed,
         click.option("--data", "pattern", metavar="GLOB", required=required, help="Telemetry; needs --spec."),
-        click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="How it is read."),
-        click.option("--not-private", is_flag=True, help="I know that the output shows functions of true values."),
+        click.option("--spec", "spec_path", type=click.Path(path_type=Path, dir_okay=False), help="Its specification."),
+        click.option("--not-private", is_flag=True, help="Confirm that the output shows functions of true values."),
         *(dates if dated else ()),
     )
 
@@ -99,7 +99,7 @@ results_options = packed(
     option("folder", required=False, help="Folder for all figures as JSON, and for pictures."),
     option("json"),
 )
-seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Of made-up data and noise.")
+seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Seed of made-up data and noise.")
 processes_option = click.option("--processes", type=click.IntRange(1), default=2, show_default=True)
 
 
@@ -132,13 +132,13 @@ noise_option = click.option(
     default="pure,delta",
     show_default=True,
     callback=lambda _context, _parameter, value: value.split(","),
-    help="Pure, with delta 1e-6, or one after the other.",
+    help="Pure DP, DP with delta 1e-6, or both.",
 )
 
 
 @click.group()
 def evaluate() -> None:
-    """Tell what is released from what is true: the papers' tables, or errors on your telemetry.
+    """Compare releases with the truth: the papers' tables, or errors on your telemetry.
 
     \b
     Examples:
@@ -201,15 +201,15 @@ def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> 
 
 @evaluate.command()
 @telemetry_options(required=False)
-@click.option("--cities", metavar="NAMES", help="In the place of --data: made-up cities, such as '500 taxis,drawn 1'.")
+@click.option("--cities", metavar="NAMES", help="In place of --data: made-up cities, such as '500 taxis,drawn 1'.")
 @epsilons_option("--totals", "1,2.64,10", "Of a vehicle and day, or of --span-days.")
 @noise_option
-@click.option("--span-days", type=click.IntRange(1, 3_653), default=1, show_default=True, help="They share a total.")
+@click.option("--span-days", type=click.IntRange(1, 3_653), default=1, show_default=True, help="Days of a total.")
 @click.option(
     "--days",
     "number",
     type=click.IntRange(1, 3_653),
-    help="So many: of telemetry the first ones again at last, of a made-up city new ones.",
+    help="Number of days: repeated telemetry, or new days of a made-up city.",
 )
 @runs_option(5)
 @results_options
@@ -223,7 +223,7 @@ def days(
     runs: int,
     results: Results,
 ) -> None:
-    """Release days by levels, and compare estimates, intervals, coarser products and places with the truth."""
+    """Release days by levels, and compare estimates, intervals, products and places with truth."""
     from hatstream_lab.evaluation import released
 
     if (feed is None) == (cities is None):
@@ -280,7 +280,7 @@ def _facts_of(name: str, city: Days) -> dict[str, Any]:
 @runs_option(3)
 @results_options
 def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, results: Results) -> None:
-    """Release distributions, by levels or as the specification has them, and compare percentiles with the truth."""
+    """Release distributions, by levels or as specified, and compare percentiles with the truth."""
     from hatstream_lab.evaluation import released
 
     with progress_bars(quiet=results.as_json) as bars:
@@ -298,7 +298,7 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
 @processes_option
 @results_options
 def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: Results) -> None:
-    """Fuse drawn values that several services report: means and distributions, beside exact and reference figures.
+    """Fuse simulated reports to several services, and compare with exact and reference figures.
 
     --data and --spec, the specification of a fusion, add the speeds of telemetry as a third set of values.
     """

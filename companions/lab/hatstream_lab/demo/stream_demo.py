@@ -115,7 +115,7 @@ SHOWING_S = 90
 @click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True)
 @option("folder", required=False, default=Path("build/stream-demo"), show_default=True, help="Folder for the results.")
 def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
-    """Start everything on this machine, replay a made-up day of buses at 200x, and show the releases as they come."""
+    """Start a local stream, replay a made-up day of buses at 200x, show releases."""
     if missing := [*missing_tools(), *missing_programs()]:
         for tool in missing:
             click.echo(f"missing: {tool}", err=True)

@@ -26,7 +26,7 @@ MOST_GROUPS = 40
 @option("formats")
 @option("json")
 def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], as_json: bool) -> None:
-    """Fuse what several services were told about the same vehicles. It costs no privacy beyond the reports' own.
+    """Fuse several services' reports of the same vehicles, at no further privacy cost.
 
     \b
     Example:
@@ -72,11 +72,11 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     "key_path",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file with a secret of 32 bytes in hexadecimal, for no eyes but the owner's: it hides vehicle ids.",
+    help="File with a secret of 32 bytes in hexadecimal, readable by its owner alone, that hides vehicle ids.",
 )
 @option("json")
 def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json: bool) -> None:
-    """Make the reports that vehicles would send: of each one's mean speed per slot (and cell), one to each service.
+    """Make vehicles' reports to each service: mean speed per slot (and cell).
 
     \b
     Example:

@@ -28,7 +28,7 @@ class SquareWave(Window):
 
     @property
     def raw_slope(self) -> float:
-        """Slope of raw reports by value: o - 1/2 = v / 2, shrunk by `keep`."""
+        """Slope of raw reports: (o - 1/2) / v = 1/2, shrunk by `keep`."""
         return self.keep / 2
 
     @property

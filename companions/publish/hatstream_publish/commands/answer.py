@@ -55,9 +55,9 @@ tiles_option = click.option(
 language_option = click.option(
     "--language",
     type=click.Choice(["en", "de", "fr", "es", "pt"]),
-    help="Of the pages. [default: the browser's, or what ?lang= asks for]",
+    help="Language of the pages. [default: the browser's, or ?lang=]",
 )
-credit_option = click.option("--credit", default="", help="Whom the tiles are by; shown on the map.")
+credit_option = click.option("--credit", default="", help="Source of the tiles, shown on the map.")
 
 
 def surroundings_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -96,7 +96,7 @@ def read_wishes(folder: Path) -> dict[str, Any]:
         return msgspec.json.decode(wishes_path(folder).read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         raise UsageError(
-            f"{folder} is none that `hatstream publish` made: run it once with --output {folder}, so that title, "
+            f"{folder} was not made by `hatstream publish`: run it once with --output {folder}, so that title, "
             "publisher and licence are known"
         ) from None
     except (OSError, msgspec.MsgspecError) as error:

@@ -28,9 +28,9 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
     "--spec",
     "spec_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Their specification: the page then says whom its account protects, and draws its own places.",
+    help="Their specification, for a sentence on the guarantee and for its own places.",
 )
-@click.option("--title", default="Speeds of buses", show_default=True, help="What the page is called.")
+@click.option("--title", default="Speeds of buses", show_default=True, help="Title of the page.")
 @tiles_option
 @credit_option
 @language_option

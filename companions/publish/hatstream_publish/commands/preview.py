@@ -39,7 +39,7 @@ class _Files(SimpleHTTPRequestHandler):
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), help="0: any that is free.")
+@click.option("--port", default=8080, show_default=True, type=click.IntRange(0, 65_535), help="Port; 0: any free one.")
 @option("json")
 def preview(folder: Path, port: int, as_json: bool) -> int:
     """Show a published folder on this machine, until it is stopped.

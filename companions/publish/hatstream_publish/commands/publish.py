@@ -40,7 +40,7 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     if spec.publisher is not None:
         publisher, contact = publisher or spec.publisher.controller, contact or spec.publisher.contact
     if not publisher:
-        raise UsageError("give --publisher, or publisher.controller in the specification: a dataset is somebody's")
+        raise UsageError("give --publisher, or publisher.controller in the specification: a dataset needs a publisher")
     summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
     return Wishes(
         title=texts["title"] or f"{slots} speeds of vehicles: {spec.name}",
@@ -101,16 +101,16 @@ Example:
 @click.option("--from", "start", metavar="DATE", help="First local date. [default: of the files]")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included). [default: of the files]")
 @option("account")
-@click.option("--title", help="Of the dataset.")
-@click.option("--description", help="A sentence or two on it.")
+@click.option("--title", help="Title of the dataset.")
+@click.option("--description", help="Description in a sentence or two.")
 @click.option("--publisher", help="Who publishes it. [default: publisher.controller]")
 @click.option("--contact", default="", help="An email or an address. [default: publisher.contact]")
 @click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}.")
-@click.option("--url", default="", help="Where the folder will be found; without it addresses are relative.")
+@click.option("--url", default="", help="Address of the published folder; by default addresses are relative.")
 @tiles_option
 @credit_option
 @language_option
-@click.option("--all", "everything", is_flag=True, help="Also values that are not to be used, marked as such.")
+@click.option("--all", "everything", is_flag=True, help="Also publish unusable values, with their status.")
 @surroundings_options
 @option("folder", help="The folder to write.")
 @click.option("--follow", "follows", is_flag=True, help="Keep it current until SIGINT or SIGTERM.")

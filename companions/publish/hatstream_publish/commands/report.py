@@ -24,9 +24,9 @@ Example:
 @click.command(help=_HELP)
 @option("spec")
 @option("account")
-@option("input", required=False, help="Result files: a folder, or files as a quoted pattern, to say how good they are.")
-@click.option("--from", "start", metavar="DATE", help="First local date of the slots to look for.")
-@click.option("--to", "end", metavar="DATE", help="Last local date of them.")
+@option("input", required=False, help="Result files, to show their quality: a folder, or files as a quoted pattern.")
+@click.option("--from", "start", metavar="DATE", help="First local date of slots to check.")
+@click.option("--to", "end", metavar="DATE", help="Last local date of slots to check.")
 @option("file")
 @option("json")
 def report(

@@ -44,7 +44,7 @@ class ByName:
             raise UsageError(f"{self.name} has no option {self.handed_on[0]}")
         options = PipelineOptions(list(self.options))
         if (runner := options.view_as(StandardOptions).runner) is not None:
-            raise UsageError(f"{self.name}: the runner is named once, before --; behind it is --runner {runner}")
+            raise UsageError(f"{self.name}: name the runner once, before --; after -- is --runner {runner}")
         refuse_type_checks(options)
 
     @property
@@ -58,7 +58,7 @@ class ByName:
                 values = options.get_all_options(retain_unknown_options=True)
         except SystemExit:
             message = usage.getvalue().strip().rpartition("error: ")[2]
-            raise UsageError(f"{self.name}: {message or 'its options are told in the documentation of Beam'}") from None
+            raise UsageError(f"{self.name}: {message or 'its options are in the documentation of Beam'}") from None
         return tuple(f"--{name}" for name in values if name not in options_set)
 
     @property

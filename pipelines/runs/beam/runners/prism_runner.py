@@ -15,7 +15,7 @@ PROGRAM = "prism"
 _NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
 
 _NEEDS_PROGRAM = (
-    "PrismRunner needs Prism's program, and it cannot be downloaded: give its path behind -- as "
+    "PrismRunner needs Prism's program, and it cannot be downloaded: give its path after -- as "
     "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
 )
 
