@@ -90,5 +90,5 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
 
 
 def hundredths(part: float) -> str:
-    """Writes a part of 100, in words where it is too small for a number."""
+    """Formats a percentage, in words if tiny."""
     return "under 1" if 0 < part < 0.005 else f"{100 * part:.0f}"

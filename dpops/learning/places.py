@@ -164,7 +164,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
 
 
 def own_variance(weights: Float64s) -> Float64s:
-    """Computes the variance of a day's own mean around the usual one, (km/h)^2, by vehicles, at least one."""
+    """Computes daily means' variance by number of vehicles (at least 1), (km/h)^2."""
     return fitted.VEHICLE_VARIANCE / np.maximum(weights, 1.0) + fitted.FLOOR_VARIANCE
 
 

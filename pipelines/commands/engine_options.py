@@ -1,4 +1,4 @@
-"""Command line options that choose the engine: Apache Flink for streams; for closed ranges also Beam's runners."""
+"""Options of the engine: Flink for streams; for closed ranges also Beam's runners."""
 
 import importlib
 import tempfile
@@ -109,14 +109,10 @@ engine_options = packed(
     FlinkStarter,
     click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
     *_ADDRESSES,
-    click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True),
-    click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True),
+    click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel workers."),
+    click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True, help="Seconds."),
     click.option(
-        "--restarts",
-        type=int,
-        default=-1,
-        show_default=True,
-        help="Restarts of a failed job; -1: as the cluster is set.",
+        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: the cluster's setting."
     ),
     click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
 )

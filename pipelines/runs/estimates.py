@@ -108,7 +108,7 @@ def estimate_again(
 
 
 def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> tuple[str, float] | None:
-    """Estimates which part of the newest period's reports its HATs among these hold, by released weights alone.
+    """Estimates the share of the newest period's reports in given HATs, by released weights.
 
     Args:
         hats: Cell and start of each.
@@ -131,7 +131,7 @@ def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) 
 
 
 def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Table, days: pa.Table) -> str:
-    """Says which part of released rows is usable, and of reports in these; empty without a released day.
+    """Words usable shares of released rows and reports; empty without a released day.
 
     Args:
         hats: Rows of HATs; those of no row are unknown.

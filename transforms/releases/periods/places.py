@@ -1,4 +1,4 @@
-"""Inference of places' differences from their cells from recorded place stages, and products of places."""
+"""Inference of places' differences from their cells, and products of places."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -247,7 +247,7 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
-    """Reads a stage or live slot in units of a typical vehicle-day's weight, comparable across levels."""
+    """Reads a stage or live slot in units of a typical vehicle-day's weight."""
     if is_live:
         unit = slot_weight(read.stage, fleet.profile)
     else:
