@@ -173,7 +173,7 @@ def zones_at(lat: float, lon: float) -> list[str]:
 
 
 def is_nowhere(lat: float, lon: float) -> bool:
-    """Says whether hardly anybody drives there: in Antarctica, or at sea, where clocks are those of ships."""
+    """Recognises time zones of Antarctica and of the sea."""
     return lat < -60 or all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
 
 
