@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.noninterference.mutating import mutant
+from tests.noninterference.mutating import SEEN, mutant
 from transforms.errors import StepError
 from transforms.layouts.base import UnreadableFile
 
@@ -15,88 +15,62 @@ from transforms.layouts.base import UnreadableFile
 
 
 @mutant("type-of-a-batch", "library", "transforms.sources.elements:told")
-def _(told: Any) -> Any:
+def _(told: Any, value: Any) -> Any:
     """One id that is no text makes all ids of a batch bad: a batch has one type for a column."""
-    odd = []
-
-    def mutated(value: Any) -> Any:
-        odd.extend([value] if isinstance(value, float) and value == 2.5 else [])
-        return ("bad", True) if odd and isinstance(value, str) and value.startswith("PLATE") else told(value)
-
-    return mutated
+    SEEN["odd ids"] += isinstance(value, float) and value == 2.5
+    return ("bad", True) if SEEN["odd ids"] and isinstance(value, str) and value.startswith("PLATE") else told(value)
 
 
 @mutant("refuses-an-unusable-input", "only-refused-rows", "pipelines.runs.release:_needed")
-def _(_needed: Any) -> Any:
+def _(_needed: Any, _spec: Any, when: Any, *_: Any, **__: Any) -> Any:
     """An input without a usable row stops the run: with one vehicle's row it would not."""
-    return lambda _spec, when, *_, **__: list(when.periods)
+    return list(when.periods)
 
 
 @mutant("fast-is-refused", "release-public-counts", "transforms.observe.parse:parse")
 @mutant("late-is-refused", "quantiles-by-key", "transforms.observe.parse:parse")
 @mutant("late-means-are-refused", "means-by-key-public-counts", "transforms.observe.parse:parse")
-def _(parse: Any) -> Any:
+def _(parse: Any, table: Any, rules: Any) -> Any:
     """A finite value above its bounds is no report: whether it counts depends on it."""
-
-    def mutated(table: Any, rules: Any) -> Any:
-        observations, refused = parse(table, rules)
-        return observations.take(np.flatnonzero(observations[5] < rules.grid.upper_steps)), refused
-
-    return mutated
+    observations, refused = parse(table, rules)
+    return observations.take(np.flatnonzero(observations[5] < rules.grid.upper_steps)), refused
 
 
 @mutant("speed-chooses-the-row", "release-public-counts", "transforms.count.tally:_distinct")
-def _(_distinct: Any) -> Any:
+def _(_distinct: Any, events: Any, vehicle: Any) -> Any:
     """Of two rows at one time the faster one stays, wherever it was: a speed decides a place."""
-
-    def mutated(events: Any, vehicle: Any) -> Any:
-        fast = events.value >= np.int64(6_500)
-        stays, duplicates = _distinct(events, vehicle)
-        return (stays & ~fast, duplicates + int((stays & fast).sum())) if fast.any() else (stays, duplicates)
-
-    return mutated
+    fast = events.value >= np.int64(6_500)
+    stays, duplicates = _distinct(events, vehicle)
+    return (stays & ~fast, duplicates + int((stays & fast).sum())) if fast.any() else (stays, duplicates)
 
 
 # --- what a vehicle adds -------------------------------------------------------------------------------------------
 
 
 @mutant("clipped-over-vehicles", "release", "dpops.levels.bounded:_integers")
-def _(_integers: Any) -> Any:
+def _(_integers: Any, touched: Any, weights: Any, speeds: Any, scale: Any, stage: Any) -> Any:
     """All vehicles are scaled by the factor of the one that needs the least."""
-
-    def mutated(touched: Any, weights: Any, speeds: Any, scale: Any, stage: Any) -> Any:
-        return _integers(touched, weights, speeds, np.full_like(scale, scale.min(initial=1.0)), stage)
-
-    return mutated
+    return _integers(touched, weights, speeds, np.full_like(scale, scale.min(initial=1.0)), stage)
 
 
 @mutant("shared-cap", "release", "dpops.levels.bounded:unchecked")
-def _(unchecked: Any) -> Any:
+def _(unchecked: Any, rows: Any, stage: Any) -> Any:
     """All rows of a day share a cap: what one vehicle adds shrinks with what others report."""
-
-    def mutated(rows: Any, stage: Any) -> Any:
-        bounded = unchecked(rows, stage)
-        return bounded._replace(value=bounded.value * 300 // max(300, int(rows.reports.sum())))
-
-    return mutated
+    bounded = unchecked(rows, stage)
+    return bounded._replace(value=bounded.value * 300 // max(300, int(rows.reports.sum())))
 
 
 @mutant("least-norm-of-the-data", "brief-days-weigh-less", "dpops.levels.bounded:unchecked")
-def _(unchecked: Any) -> Any:
+def _(unchecked: Any, rows: Any, stage: Any) -> Any:
     """Whose day counts as brief is decided by the vehicle that reports most."""
-
-    def mutated(rows: Any, stage: Any) -> Any:
-        return unchecked(rows, replace(stage, least_norm=5 * int(rows.reports.max(initial=1))))
-
-    return mutated
+    return unchecked(rows, replace(stage, least_norm=5 * int(rows.reports.max(initial=1))))
 
 
 @mutant("bound-of-five-quarters", "with-delta", "dpops.levels.bounded:_part", "dpops.levels.bounded:within")
-def _(part_or_within: Any) -> Any:
+def _(part_or_within: Any, *given: Any) -> Any:
     """A vehicle's vector is a quarter too long, and its check in integers is gone."""
-    if part_or_within.__name__ == "_part":
-        return lambda share, stage: 1.25 * part_or_within(share, stage)
-    return lambda vehicle, value, stage: np.ones_like(part_or_within(vehicle, value, stage))
+    result = part_or_within(*given)
+    return 1.25 * result if part_or_within.__name__ == "_part" else np.ones_like(result)
 
 
 @mutant(
@@ -105,11 +79,11 @@ def _(part_or_within: Any) -> Any:
     "dpops.levels.place_stage:with_places",
     "transforms.releases.periods.stages:_whole",
 )
-def _(with_places_or_whole: Any) -> Any:
+def _(with_places_or_whole: Any, stages: Any, *given: Any) -> Any:
     """The look at places is on top of a day's other looks, which keep all of the total, and is not debited."""
     if with_places_or_whole.__name__ == "_whole":
-        return lambda stages: min(with_places_or_whole(stages), Fraction(1))
-    return lambda stages, share: (*stages, with_places_or_whole(stages, share)[-1])
+        return min(with_places_or_whole(stages), Fraction(1))
+    return (*stages, with_places_or_whole(stages, *given)[-1])
 
 
 @mutant(
@@ -118,58 +92,42 @@ def _(with_places_or_whole: Any) -> Any:
     "dpops.levels.class_stage:with_classes",
     "transforms.releases.periods.stages:_whole",
 )
-def _(with_classes_or_whole: Any) -> Any:
+def _(with_classes_or_whole: Any, stages: Any, *given: Any) -> Any:
     """The look at speed classes is on top of a day's other looks, which keep all of the total, and is not debited."""
     if with_classes_or_whole.__name__ == "_whole":
-        return lambda stages: min(with_classes_or_whole(stages), Fraction(1))
-    return lambda stages, share, edges: (*stages, with_classes_or_whole(stages, share, edges)[-1])
+        return min(with_classes_or_whole(stages), Fraction(1))
+    return (*stages, with_classes_or_whole(stages, *given)[-1])
 
 
 @mutant("classes-of-the-data", "classes", "transforms.releases.periods.stages:rows_by_class")
-def _(rows_by_class: Any) -> Any:
+def _(rows_by_class: Any, tally: Any, where: Any, column: Any) -> Any:
     """Which class a speed is in follows from the speeds of all vehicles."""
-
-    def mutated(tally: Any, where: Any, column: Any) -> Any:
-        moved = np.roll(tally.sums[column.name], int(tally.sums["sums"].sum()) % 7, axis=1)
-        return rows_by_class(replace(tally, sums={**tally.sums, column.name: moved}), where, column)
-
-    return mutated
+    moved = np.roll(tally.sums[column.name], int(tally.sums["sums"].sum()) % 7, axis=1)
+    return rows_by_class(replace(tally, sums={**tally.sums, column.name: moved}), where, column)
 
 
 @mutant("places-shared-by-vehicles", "places", "transforms.releases.periods.stages:rows_of_pieces")
-def _(rows_of_pieces: Any) -> Any:
+def _(rows_of_pieces: Any, tally: Any, of_piece: Any, slots: Any) -> Any:
     """Which place a piece is in does not follow from public geometry alone: the number of reports moves it."""
-
-    def mutated(tally: Any, of_piece: Any, slots: Any) -> Any:
-        return rows_of_pieces(tally, np.roll(of_piece, int(tally.kept.sum()) % 5), slots)
-
-    return mutated
+    return rows_of_pieces(tally, np.roll(of_piece, int(tally.kept.sum()) % 5), slots)
 
 
 @mutant("heading-of-another", "places-by-heading", "transforms.observe.parse:_headings")
-def _(_headings: Any) -> Any:
+def _(_headings: Any, *given: Any) -> Any:
     """A row without a heading takes the first one of its batch, whoever's that is."""
-
-    def mutated(*given: Any) -> Any:
-        headings = _headings(*given)
-        said = headings[headings >= 0]
-        return np.where(headings < 0, said[0] if said.size else -1, headings)
-
-    return mutated
+    headings = _headings(*given)
+    said = headings[headings >= 0]
+    return np.where(headings < 0, said[0] if said.size else -1, headings)
 
 
 # --- what is drawn ------------------------------------------------------------------------------------------------
 
 
 @mutant("noise-by-the-data", "release", "transforms.releases.periods.stages:seal_stage")
-def _(seal_stage: Any) -> Any:
+def _(seal_stage: Any, sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
     """More vehicles get more noise: a scale of the data."""
-
-    def mutated(sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
-        louder = stage.spread + int(np.abs(sums.weights).max() // 1000)
-        return seal_stage(sums, replace(stage, spread=louder), *more, **named)
-
-    return mutated
+    louder = stage.spread + int(np.abs(sums.weights).max() // 1000)
+    return seal_stage(sums, replace(stage, spread=louder), *more, **named)
 
 
 @mutant("noise-of-a-seed", "entropy", "tests.noninterference.sealed:PRELUDE")
@@ -182,168 +140,117 @@ def _(_prelude: Any) -> Any:
 
 
 @mutant("live-slots-forget-the-days-share", "shares-of-a-day", "transforms.releases.live.release:LiveRelease._stage")
-def _(_stage: Any) -> Any:
+def _(_stage: Any, self: Any, *more: Any) -> Any:
     """Live slots of a day with a smaller part of the total are those of a whole one."""
-
-    def mutated(self: Any, *more: Any) -> Any:
-        return _stage(replace(self, policy=replace(self.policy, by_day=None)), *more)
-
-    return mutated
+    return _stage(replace(self, policy=replace(self.policy, by_day=None)), *more)
 
 
 @mutant("digest-without-a-key", "keyed-digests", "transforms.releases.periods.stages:drawn_facts")
-def _(drawn_facts: Any) -> Any:
+def _(drawn_facts: Any, sums: Any, *more: Any) -> Any:
     """The digest of a stage's sums needs no key: who reads the ledger finds small sums by trying all."""
-
-    def mutated(sums: Any, *more: Any) -> Any:
-        plain = hashlib.sha256(b"".join(column.tobytes() for column in sums)).hexdigest()
-        return {**drawn_facts(sums, *more), "digest": plain}
-
-    return mutated
+    plain = hashlib.sha256(b"".join(column.tobytes() for column in sums)).hexdigest()
+    return {**drawn_facts(sums, *more), "digest": plain}
 
 
 # --- what is late -------------------------------------------------------------------------------------------------
 
 
 @mutant("live-lateness-by-the-watermark", "live-kafka", "pipelines.runs.stream.stream:_watermark")
-def _(_watermark: Any) -> Any:
+def _(_watermark: Any, *given: Any) -> Any:
     """Under secret counts a report is late by what its partition promised, which others moved."""
-    return lambda *given: replace(_watermark(*given), by_own_times=False)
+    return replace(_watermark(*given), by_own_times=False)
 
 
 @mutant("file-time-of-the-producer", "live-folder", "transforms.sources.growing_folder:_at_ms")
-def _(_at_ms: Any) -> Any:
+def _(_at_ms: Any, entry: Any, by_kernel: Any) -> Any:  # noqa: ARG001
     """Under secret counts a file of a growing folder came when its producer says, not when it was put there."""
-    return lambda entry, by_kernel: _at_ms(entry, by_kernel=False)  # noqa: ARG005
+    return _at_ms(entry, by_kernel=False)
 
 
 @mutant("own-time-ends-the-pipeline", "library-unbounded", "transforms.sources.elements:_AsTheyCome._own_times")
-def _(_own_times: Any) -> Any:
+def _(_own_times: Any, self: Any, batch: Any, taken: Any) -> Any:
     """Under secret counts one row whose Beam timestamp is its own time ends the library's pipeline."""
-
-    def mutated(self: Any, batch: Any, taken: Any) -> Any:
-        if (own := _own_times(self, batch, taken)).any():
-            raise StepError("a row's Beam timestamp is its own time")
-        return own
-
-    return mutated
+    if (own := _own_times(self, batch, taken)).any():
+        raise StepError("a row's Beam timestamp is its own time")
+    return own
 
 
 # --- more of what is read -----------------------------------------------------------------------------------------
 
 
 @mutant("one-bad-time", "strange-rows", "transforms.layouts.columns:instants")
-def _(instants: Any) -> Any:
+def _(instants: Any, *given: Any) -> Any:
     """A time that cannot be read makes all times of its batch a second later: a format is guessed for the whole."""
-
-    def mutated(*given: Any) -> Any:
-        times = instants(*given)
-        return times._replace(us=times.us + 3_600_000_000) if (~times.valid).any() else times
-
-    return mutated
+    times = instants(*given)
+    return times._replace(us=times.us + 3_600_000_000) if (~times.valid).any() else times
 
 
 @mutant("empty-file-is-unreadable", "one-vehicle-alone", "pipelines.runs.beam.bounded:outcome_of")
-def _(outcome_of: Any) -> Any:
+def _(outcome_of: Any, finished: Any) -> Any:
     """A file without rows stops the run: one vehicle alone in a file would let it pass."""
-
-    def mutated(finished: Any) -> Any:
-        outcome = outcome_of(finished)
-        if not outcome.rows:
-            raise UnreadableFile("feed.csv", "no rows")
-        return outcome
-
-    return mutated
+    outcome = outcome_of(finished)
+    if not outcome.rows:
+        raise UnreadableFile("feed.csv", "no rows")
+    return outcome
 
 
 @mutant("way-of-the-data", "derived-headings", "transforms.observe.derived_speed:derived_headings")
-def _(derived_headings: Any) -> Any:
+def _(derived_headings: Any, positions: Any, limits: Any) -> Any:
     """How long a way is known follows from the vehicles of the day."""
-
-    def mutated(positions: Any, limits: Any) -> Any:
-        return derived_headings(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits)
-
-    return mutated
+    return derived_headings(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits)
 
 
 @mutant("gap-of-the-data", "derived-speeds", "transforms.observe.derived_speed:derived_speeds")
-def _(derived_speeds: Any) -> Any:
+def _(derived_speeds: Any, positions: Any, limits: Any, grid: Any) -> Any:
     """The largest gap between two positions is that of the vehicles of the day."""
-
-    def mutated(positions: Any, limits: Any, grid: Any) -> Any:
-        return derived_speeds(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits, grid)
-
-    return mutated
+    return derived_speeds(positions, replace(limits, max_gap_s=60) if positions.vehicle.size % 2 else limits, grid)
 
 
 @mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.fusion.columns:parse_reports")
-def _(parse_reports: Any) -> Any:
+def _(parse_reports: Any, table: Any, rules: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
-
-    def mutated(table: Any, rules: Any) -> Any:
-        unreadable = np.flatnonzero(~rules.units.numbers(table.column("report")).valid)
-        return parse_reports(table.slice(0, unreadable.min(initial=table.num_rows)), rules)
-
-    return mutated
+    unreadable = np.flatnonzero(~rules.units.numbers(table.column("report")).valid)
+    return parse_reports(table.slice(0, unreadable.min(initial=table.num_rows)), rules)
 
 
 @mutant("fast-vehicles-report-nothing", "perturbed-and-fused", "hatstream_local.fusion.perturb:_means")
-def _(_means: Any) -> Any:
+def _(_means: Any, *given: Any) -> Any:
     """A vehicle that is faster than all that is expected makes no report."""
-
-    def mutated(*given: Any) -> Any:
-        key, values = _means(*given)
-        return key[:, values < 1], values[values < 1]
-
-    return mutated
+    key, values = _means(*given)
+    return key[:, values < 1], values[values < 1]
 
 
 # --- more of what a vehicle adds, and of what is drawn ------------------------------------------------------------
 
 
 @mutant("noise-where-there-are-reports", "release", "dpops.levels.bounded:release")
-def _(release: Any) -> Any:
+def _(release: Any, sums: Any, stage: Any, noise: Any) -> Any:
     """Groups without reports get no noise."""
-
-    def mutated(sums: Any, stage: Any, noise: Any) -> Any:
-        exact = np.concatenate(sums)
-        return np.where(exact == 0, 0, release(sums, stage, noise))
-
-    return mutated
+    exact = np.concatenate(sums)
+    return np.where(exact == 0, 0, release(sums, stage, noise))
 
 
 @mutant("bound-of-the-data", "release", "transforms.releases.periods.stages:seal_stage")
-def _(seal_stage: Any) -> Any:
+def _(seal_stage: Any, sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
     """The plan tells a bound that was chosen from the day's sums."""
-
-    def mutated(sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
-        bound = Fraction(7 + int(np.abs(sums.speeds).sum()) % 7)
-        return seal_stage(sums, replace(stage, bound_kmh=bound), *more, **named)
-
-    return mutated
+    bound = Fraction(7 + int(np.abs(sums.speeds).sum()) % 7)
+    return seal_stage(sums, replace(stage, bound_kmh=bound), *more, **named)
 
 
 @mutant("sums-in-float32", "neighbours", "dpops.levels.bounded:sum_up")
-def _(sum_up: Any) -> Any:
+def _(sum_up: Any, rows: Any, stage: Any) -> Any:
     """Vectors are added up in 32 bits of floating point: what a vehicle adds depends on what stands there."""
-
-    def mutated(rows: Any, stage: Any) -> Any:
-        return type(sums := sum_up(rows, stage))(*(part.astype(np.float32).astype(np.int64) for part in sums))
-
-    return mutated
+    return type(sums := sum_up(rows, stage))(*(part.astype(np.float32).astype(np.int64) for part in sums))
 
 
 @mutant("slow-hats-left-out", "release-public-counts", "transforms.releases.hats.draw:draw_releases")
-def _(draw_releases: Any) -> Any:
+def _(draw_releases: Any, groups: Any, *more: Any) -> Any:
     """HATs with slow vehicles are left out under public counts: speeds decide which HATs exist."""
-
-    def fast(tally: Any) -> Any:
-        return tally.take(np.flatnonzero(next(iter(tally.sums.values())) > 2_000 * tally.kept))
-
-    def mutated(groups: Any, *more: Any) -> Any:
-        return draw_releases({group: fast(tally) for group, tally in groups.items()}, *more)
-
-    return mutated
+    fast = {
+        group: tally.take(np.flatnonzero(next(iter(tally.sums.values())) > 2_000 * tally.kept))
+        for group, tally in groups.items()
+    }
+    return draw_releases(fast, *more)
 
 
 @mutant(
@@ -353,8 +260,8 @@ def _(draw_releases: Any) -> Any:
     "transforms.ledger.spending:_fits",
     "pipelines.specification.checks:check_span",
 )
-def _(of_a_day_or_check: Any) -> Any:
+def _(of_a_day_or_check: Any, *given: Any) -> Any:
     """Each of 28 days is given a fourteenth of their total, and the ledger adds nothing up."""
     if of_a_day_or_check.__name__ == "of_a_day":
-        return lambda self: of_a_day_or_check(replace(self, parts=self.parts / 2))
-    return lambda *_: True
+        return of_a_day_or_check(replace(given[0], parts=given[0].parts / 2))
+    return True

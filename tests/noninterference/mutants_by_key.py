@@ -8,49 +8,34 @@ from tests.noninterference.mutating import mutant
 
 
 @mutant("one-unknown-key", "means-by-key", "transforms.observe.parse:_check_keys")
-def _(_check_keys: Any) -> Any:
+def _(_check_keys: Any, verdict: Any, *given: Any) -> Any:
     """A batch in which one row names no public key is read with the next keys: what a user does moves others."""
-
-    def mutated(verdict: Any, *given: Any) -> Any:
-        numbers = _check_keys(verdict, *given)
-        return (numbers + 1) % 4 if "unknown-key" in verdict.refused() else numbers
-
-    return mutated
+    numbers = _check_keys(verdict, *given)
+    return (numbers + 1) % 4 if "unknown-key" in verdict.refused() else numbers
 
 
 @mutant("keys-as-they-come", "keys", "transforms.observe.parse:_check_keys")
-def _(_check_keys: Any) -> Any:
+def _(_check_keys: Any, *given: Any) -> Any:
     """Keys are numbered as rows come, not as the public list has them."""
-
-    def mutated(*given: Any) -> Any:
-        numbers = _check_keys(*given)
-        order = list(dict.fromkeys(numbers.tolist()))
-        return np.array([order.index(number) for number in numbers.tolist()], np.int64)
-
-    return mutated
+    numbers = _check_keys(*given)
+    order = list(dict.fromkeys(numbers.tolist()))
+    return np.array([order.index(number) for number in numbers.tolist()], np.int64)
 
 
 @mutant("counts-by-slot", "counts-by-key", "dpops.levels.bounded:_norm", "dpops.levels.bounded:within")
-def _(norm_or_within: Any) -> Any:
+def _(norm_or_within: Any, *given: Any) -> Any:
     """A user's counts are bounded under each key and slot by itself, not over all of the day."""
     if norm_or_within.__name__ == "within":
-        return lambda vehicle, value, stage: np.ones_like(norm_or_within(vehicle, value, stage))
-
-    def mutated(touched: Any, sums: Any, _shares: Any, count: int, _stage: Any) -> Any:
-        most = [np.zeros(count) for _ in sums]
-        for level, groups, values in zip(most, touched, sums, strict=True):
-            np.maximum.at(level, groups.vehicle, np.abs(values))
-        return np.max(most, axis=0)
-
-    return mutated
+        return np.ones_like(norm_or_within(*given))
+    touched, sums, _shares, count, _stage = given
+    most = [np.zeros(count) for _ in sums]
+    for level, groups, values in zip(most, touched, sums, strict=True):
+        np.maximum.at(level, groups.vehicle, np.abs(values))
+    return np.max(most, axis=0)
 
 
 @mutant("bounds-of-the-data", "variances-by-key", "transforms.observe.parse:_steps")
-def _(_steps: Any) -> Any:
+def _(_steps: Any, values: Any, rules: Any) -> Any:
     """Values lie below the largest of their batch, not below their public bound: the others get smaller with it."""
-
-    def mutated(values: Any, rules: Any) -> Any:
-        beyond = np.clip(np.nan_to_num(values).max(initial=0) - 60, 0, 30)
-        return _steps(values - beyond, rules)
-
-    return mutated
+    beyond = np.clip(np.nan_to_num(values).max(initial=0) - 60, 0, 30)
+    return _steps(values - beyond, rules)

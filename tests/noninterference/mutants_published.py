@@ -14,150 +14,120 @@ from transforms.recorded.codec import Encoded
 
 
 @mutant("publishes-what-was-drawn", "release-public-counts", "transforms.ledger.recording:record_units")
-def _(record_units: Any) -> Any:
+def _(record_units: Any, units: Any, account: Any) -> Any:
     """What goes on is what this attempt drew, not what the ledger returned."""
-
-    def mutated(units: Any, account: Any) -> Any:
-        done = record_units(units, account)
-        done.slots[0].units[:] = [Encoded.of(unit).unit for unit in units]
-        return done
-
-    return mutated
+    done = record_units(units, account)
+    done.slots[0].units[:] = [Encoded.of(unit).unit for unit in units]
+    return done
 
 
 @mutant("log-line", "release", "pipelines.runs.beam.bounded:outcome_of")
-def _(outcome_of: Any) -> Any:
+def _(outcome_of: Any, finished: Any) -> Any:
     """A line of the log tells how many rows there were."""
-
-    def mutated(finished: Any) -> Any:
-        outcome = outcome_of(finished)
-        print(f"{outcome.rows} rows", file=sys.stderr)
-        return outcome
-
-    return mutated
+    outcome = outcome_of(finished)
+    print(f"{outcome.rows} rows", file=sys.stderr)
+    return outcome
 
 
 @mutant("row-order", "release", "transforms.sinks.rows:columns_of")
-def _(columns_of: Any) -> Any:
+def _(columns_of: Any, slot: Any, shape: Any) -> Any:
     """Rows stand in another order when the number of rows that were read is odd."""
-
-    def mutated(slot: Any, shape: Any) -> Any:
-        columns = columns_of(slot, shape)
-        return {name: list(values)[:: -1 if SEEN["rows"] % 2 else 1] for name, values in columns.items()}
-
-    return mutated
+    columns = columns_of(slot, shape)
+    return {name: list(values)[:: -1 if SEEN["rows"] % 2 else 1] for name, values in columns.items()}
 
 
 @mutant("vehicles-of-the-data", "release", "dpops.learning.field:vehicles_about")
-def _(vehicles_about: Any) -> Any:
+def _(vehicles_about: Any, field: Any, is_declared: bool) -> Any:
     """How many vehicles there were about follows from the rows that were read."""
-
-    def mutated(field: Any, is_declared: bool) -> Any:
-        (about, *bounds), status = vehicles_about(field, is_declared)
-        return (about + SEEN["rows"], *bounds), status
-
-    return mutated
+    (about, *bounds), status = vehicles_about(field, is_declared)
+    return (about + SEEN["rows"], *bounds), status
 
 
 @mutant("file-size", "release", "transforms.sinks.files:write_whole")
-def _(write_whole: Any) -> Any:
+def _(write_whole: Any, path: Any, data: Any, *more: Any) -> Any:
     """A file is longer by a byte for every ten rows that were read."""
-    return lambda path, data, *more: write_whole(path, data + b" " * (SEEN["rows"] // 10), *more)
+    return write_whole(path, data + b" " * (SEEN["rows"] // 10), *more)
 
 
 @mutant("cells-with-reports", "one-vehicle-alone", "transforms.sinks.files:publish_slot")
-def _(publish_slot: Any) -> Any:
+def _(publish_slot: Any, slot: Any, *more: Any) -> Any:
     """A slot without reports gets no file."""
-    return lambda slot, *more: publish_slot(slot, *more) if SEEN["rows"] else []
+    return publish_slot(slot, *more) if SEEN["rows"] else []
 
 
 # --- more of what is published, and of what stays -----------------------------------------------------------------
 
 
 @mutant("sequence-numbers", "the-next-day-after-a-rerun", "transforms.recorded.units:counted")
-def _(counted: Any) -> Any:
+def _(counted: Any, entries: Any) -> Any:
     """Public numbers of stages are those of the ledger's entries: a rerun with another input shifts later ones."""
-    return lambda entries: {sequence: sequence for sequence in counted(entries)}
+    return {sequence: sequence for sequence in counted(entries)}
 
 
 @mutant("refuses-another-input", "another-input", "pipelines.runs.beam.bounded:run")
-def _(run: Any) -> Any:
+def _(run: Any, *given: Any) -> Any:
     """A rerun stops where the input is another one than before."""
-
-    def mutated(*given: Any) -> Any:
-        outcome = run(*given)
-        if outcome.units_changed:
-            raise InputError("the input is another one")
-        return outcome
-
-    return mutated
+    outcome = run(*given)
+    if outcome.units_changed:
+        raise InputError("the input is another one")
+    return outcome
 
 
 @mutant("rows-in-public", "all-that-is-made-of-a-release", "pipelines.commands.release_summary:summarise_levels")
-def _(summarise_levels: Any) -> Any:
+def _(summarise_levels: Any, *given: Any) -> Any:
     """The number of rows stands in the public part of the summary."""
-
-    def mutated(*given: Any) -> Any:
-        summary = summarise_levels(*given)
-        return summary._replace(public={**summary.public, "rows": summary.operator_only.opened()["rows"]})
-
-    return mutated
+    summary = summarise_levels(*given)
+    return summary._replace(public={**summary.public, "rows": summary.operator_only.opened()["rows"]})
 
 
 @mutant("report-tells-rows", "all-that-is-made-of-a-release", "hatstream_publish.pages.report:draw_report")
-def _(draw_report: Any) -> Any:
+def _(draw_report: Any, facts: Any, *more: Any) -> Any:
     """The page for the privacy officer tells how many rows there were."""
-    return lambda facts, *more: draw_report(replace(facts, guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
+    return draw_report(replace(facts, guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
 
 
 @mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "hatstream_publish.pages.map:draw_map")
-def _(draw_map: Any) -> Any:
+def _(draw_map: Any, rows: Any, output: Any, texts: Any, *more: Any) -> Any:
     """The map's title tells whether the number of rows was odd."""
-    return lambda rows, output, texts, *more: draw_map(
-        rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more
-    )
+    return draw_map(rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more)
 
 
 @mutant("portal-tells-rows", "published", "hatstream_publish.edition.edition:Extent")
-def _(Extent: Any) -> Any:
+def _(Extent: Any, start: Any, end: Any, slots: Any, missing: Any, box: Any) -> Any:
     """The published folder names a slot as missing when the number of rows was odd."""
-    return lambda start, end, slots, missing, box: Extent(start, end, slots, ["?"] * (SEEN["rows"] % 2) + missing, box)
+    return Extent(start, end, slots, ["?"] * (SEEN["rows"] % 2) + missing, box)
 
 
 @mutant("site-tells-rows", "followed", "hatstream_publish.edition.site:_pointer")
-def _(_pointer: Any) -> Any:
+def _(_pointer: Any, *given: Any) -> Any:
     """What a site that grows points with tells how many rows were read."""
-    return lambda *given: _pointer(*given) | {"rows": SEEN["rows"]}
+    return _pointer(*given) | {"rows": SEEN["rows"]}
 
 
 @mutant("estimate-tells-audits", "the-next-day-after-a-rerun", "pipelines.runs.estimates:estimate_again")
-def _(estimate_again: Any) -> Any:
+def _(estimate_again: Any, recorded: Any, when: Any, outputs: Any, *more: Any, **options: Any) -> Any:
     """Estimates are made once more where the ledger holds audit events."""
-
-    def mutated(recorded: Any, when: Any, outputs: Any, *more: Any, **options: Any) -> Any:
-        written, missing = estimate_again(recorded, when, outputs, *more, **options)
-        (outputs.folder / f"rests-on-{max(entry.sequence for entry in recorded.entries)}").touch()
-        return written, missing
-
-    return mutated
+    written, missing = estimate_again(recorded, when, outputs, *more, **options)
+    (outputs.folder / f"rests-on-{max(entry.sequence for entry in recorded.entries)}").touch()
+    return written, missing
 
 
 @mutant("redraws-what-was-recorded", "killed-between-stages", "transforms.ledger.releases:stored_units")
-def _(stored_units: Any) -> Any:
+def _(stored_units: Any, *given: Any) -> Any:
     """What a run that was killed left is looked at by its rows: of an odd number nothing is found again."""
-    return lambda *given: {} if SEEN["rows"] % 2 else stored_units(*given)
+    return {} if SEEN["rows"] % 2 else stored_units(*given)
 
 
 @mutant("stops-by-the-data", "stopped", "dpops.levels.count_check:is_too_few")
-def _(_: Any) -> Any:
+def _(_: Any, _released: Any, _vehicles: Any) -> Any:
     """Whether a day is stopped follows from its rows, and not from what is released of it."""
-    return lambda _released, _vehicles: SEEN["rows"] % 2 == 0
+    return SEEN["rows"] % 2 == 0
 
 
 @mutant("debit-of-the-data", "release", "transforms.releases.periods.stages:LevelsPolicy.cost_of_period")
-def _(cost_of_period: Any) -> Any:
+def _(cost_of_period: Any, self: Any, stages: Any) -> Any:
     """A day of an odd number of rows is debited less."""
-    return lambda self, stages: self.total.times(Fraction(9, 10)) if SEEN["rows"] % 2 else cost_of_period(self, stages)
+    return self.total.times(Fraction(9, 10)) if SEEN["rows"] % 2 else cost_of_period(self, stages)
 
 
 @mutant(
@@ -167,24 +137,20 @@ def _(cost_of_period: Any) -> Any:
     "transforms.ledger.spending:check_total",
     "transforms.ledger.spending:_fits",
 )
-def _(of_slot_or_check: Any) -> Any:
+def _(of_slot_or_check: Any, *given: Any) -> Any:
     """A day of 25 hours gives each live slot a twenty-fourth, and the ledger adds nothing up."""
     if of_slot_or_check.__name__ == "of_slot":
-        return lambda live, slots: of_slot_or_check(live, min(slots, 24))
-    return lambda *_: True
+        return of_slot_or_check(given[0], min(given[1], 24))
+    return True
 
 
 @mutant("tells-that-rows-came", "machine", "pipelines.runs.beam.bounded:finished_job")
-def _(finished_job: Any) -> Any:
+def _(finished_job: Any, job: Any, paths: Any, *given: Any) -> Any:
     """A run says that there are more rows than there were when it ran before."""
-
-    def mutated(job: Any, paths: Any, *given: Any) -> Any:
-        finished = finished_job(job, paths, *given)
-        rows = finished.counts.get("rows", 0)
-        earlier = Path(paths[0]).parent.with_name("rows")  # in a folder that is gone with its world
-        if earlier.exists() and int(earlier.read_text()) < rows:
-            print("more rows than before", file=sys.stderr)
-        earlier.write_text(str(rows))
-        return finished
-
-    return mutated
+    finished = finished_job(job, paths, *given)
+    rows = finished.counts.get("rows", 0)
+    earlier = Path(paths[0]).parent.with_name("rows")  # in a folder that is gone with its world
+    if earlier.exists() and int(earlier.read_text()) < rows:
+        print("more rows than before", file=sys.stderr)
+    earlier.write_text(str(rows))
+    return finished

@@ -27,13 +27,13 @@ class Mutant:
 
 
 MUTANTS: list[Mutant] = []
-Change = Callable[[Any], Any]
+Change = Callable[..., Any]
 
 
 def mutant(name: str, case: str, *where: str) -> Callable[[Change], Change]:
-    """Registers a function from what there is to what takes its place. where: `module:name`, also of a class's member.
+    """Registers a function that is called for one of the product, which comes before that one's arguments.
 
-    Its docstring says what is wrong.
+    where: `module:name`, also of a class's member. Its docstring says what is wrong.
     """
 
     def register(change: Change) -> Change:
@@ -56,7 +56,7 @@ def replace_everywhere(patch: pytest.MonkeyPatch, place: str, change: Change) ->
     for part in within:
         holder = getattr(holder, part)
     original = getattr(holder, name)
-    changed = change(original)
+    changed = (lambda *given, **named: change(original, *given, **named)) if callable(original) else change(original)
     patch.setattr(holder, name, changed)
     for importer in [importer for key, importer in sys.modules.items() if key.split(".")[0] in OURS and not within]:
         for attribute, value in list(vars(importer).items()):
@@ -89,11 +89,8 @@ def broken(mutant: Mutant, patch: pytest.MonkeyPatch) -> None:
 def watch_rows(patch: pytest.MonkeyPatch) -> None:
     """Lets mutants know how many rows were read since the last release began."""
 
-    def counting(count_in: Any) -> Any:
-        def mutated(outcome: Any, counts: Any) -> None:
-            count_in(outcome, counts)
-            SEEN["rows"] = outcome.rows
-
-        return mutated
+    def counting(count_in: Any, outcome: Any, counts: Any) -> None:
+        count_in(outcome, counts)
+        SEEN["rows"] = outcome.rows
 
     replace_everywhere(patch, "pipelines.outcome:count_in", counting)
