@@ -132,8 +132,12 @@ def differences(world: World, history: History) -> list[str]:
 def compared(world: World, history: History) -> tuple[list[str], list[Stored], list[Stored]]:
     """The differences, and what was offered to the ledger in each world."""
     one, other = (watched(world.spec, feed, history) for feed in (world.feed, world.other))
-    differences = [*_unlike(one.public, other.public), *beyond(one.offered, other.offered)]
-    return differences, one.offered, other.offered
+    return apart(one, other), one.offered, other.offered
+
+
+def apart(one: Town, other: Town) -> list[str]:
+    """What one town shows otherwise than the other, and what was offered beyond its claim."""
+    return [*_unlike(one.public, other.public), *beyond(one.offered, other.offered)]
 
 
 def watched(spec: str, feed: Feed, history: History) -> Town:
