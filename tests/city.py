@@ -31,30 +31,26 @@ mechanism = "array-average"
 layout = "csv"
 columns = { vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }
 """
-AUSTIN = """
-name = "austin-hourly"
-[account]
-name = "austin-speeds"
-unit = "vehicle-day"
-timezone = "America/Chicago"
-adjacency = "counts-public"
-limit = 300.0
-[slot]
-minutes = 60
-[cells]
-resolution = 7
-region = "occupied"
-[speed]
-upper_kmh = 65
-[privacy]
-epsilon = 1.0
-per = "hat"
-[[statistic]]
-name = "mean"
-mechanism = "array-average"
-[input]
-layout = "capmetro"
-"""
+COLUMNS = SPEC.splitlines()[-1]
+
+
+def changed(spec: str, *changes: tuple[str, str]) -> str:
+    """Returns a specification with texts replaced, each of which it has."""
+    for old, new in changes:
+        assert old in spec, old
+        spec = spec.replace(old, new)
+    return spec
+
+
+AUSTIN = changed(
+    SPEC,
+    ("small-city", "austin-hourly"),
+    ('"small"', '"austin-speeds"'),
+    ("Asia/Kolkata", "America/Chicago"),
+    ("limit = 50", "limit = 300.0"),
+    ('service = "08:00-12:00"\n', ""),
+    (f'"csv"\n{COLUMNS}', '"capmetro"'),
+)
 PARQUET = SPEC.replace('layout = "csv"', 'layout = "parquet"')
 DAYS = ("2022-01-01", "2022-01-02")
 HEADER = "bus,ts,lat,lon,v\n"

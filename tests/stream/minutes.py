@@ -25,6 +25,7 @@ from pipelines.job import Outputs
 from pipelines.runs.flink.engine import Flink, FlinkJob
 from pipelines.runs.stream import stream as streaming
 from pipelines.specification import load
+from tests import city
 from tests.stream.cluster import has_ended
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
@@ -38,33 +39,17 @@ PARTITIONS = 4
 SLOTS = 10
 EMPTY = 4
 """The number of a slot in which nothing happens."""
-SPEC = """
-name = "minutes"
-[account]
-name = "minutes"
-unit = "vehicle-day"
-timezone = "Asia/Kolkata"
-adjacency = "counts-public"
-limit = 5000
-[slot]
-minutes = 1
-allowed_lateness_s = 5
-[cells]
-resolution = 7
-region = "occupied"
-[speed]
-upper_kmh = 65
-[privacy]
-epsilon = 1.0
-per = "hat"
-[[statistic]]
-name = "mean"
-mechanism = "array-average"
-[input]
-layout = "jsonl"
-columns = { vehicle = "vehicle", time = "time", lat = "lat", lon = "lon", speed = "speed" }
-time_unit = "ms"
-"""
+SPEC = city.changed(
+    city.SPEC,
+    ("small-city", "minutes"),
+    ('"small"', '"minutes"'),
+    ("limit = 50", "limit = 5000"),
+    ('minutes = 60\nservice = "08:00-12:00"', "minutes = 1\nallowed_lateness_s = 5"),
+    ('"csv"', '"jsonl"'),
+    ("bus", "vehicle"),
+    ('"ts"', '"time"'),
+    ('speed = "v" }', 'speed = "speed" }\ntime_unit = "ms"'),
+)
 POLL_MESSAGES = 250
 """Of the 100,000 events of a large town, so few make a hundred polls of each partition."""
 _NUMBERS = count()
