@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.mechanism import Plan
@@ -20,7 +20,6 @@ PLAIN = sorted(
 
 
 @pytest.mark.parametrize("name", PLAIN)
-@settings(max_examples=25, deadline=None)
 @given(
     counts=st.lists(st.integers(1, 60), min_size=1, max_size=12),
     dropped=st.integers(0, 5),

@@ -69,7 +69,7 @@ def test_entries_are_independent() -> None:
             assert independent(one[lag:], other[:-lag]) > ALARM
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow  # 2 s each
 @pytest.mark.parametrize("variance", VARIANCES[:3])
 def test_the_digits_that_decide_close_cases_follow_the_law_alone(
     variance: Fraction, monkeypatch: pytest.MonkeyPatch

@@ -71,6 +71,7 @@ def test_the_generator_of_a_cell_does_not_depend_on_the_process_it_runs_in():
 # reference figures
 
 
+@pytest.mark.slow  # 4 s
 def test_every_cell_on_the_exact_data_agrees_with_the_reference(telemetry):
     """200 runs. False-alarm rate 3 x 10**-4 for all 125 cells together (4 standard errors); the seed is fixed."""
     table = simulate(Sources(folder=telemetry / "evaluation"), reference_cells(REFERENCE, 200))

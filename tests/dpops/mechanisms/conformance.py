@@ -86,6 +86,17 @@ PLAIN = [
 every_example = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
 # Those that choose nothing privately, so that the plan alone settles the noise; the others: test_private_choices.py.
 every_plain = pytest.mark.parametrize("mechanism", PLAIN, ids=repr)
+first_plain, first_example = (
+    pytest.mark.parametrize(
+        "mechanism",
+        [
+            pytest.param(it, id=repr(it), marks=[pytest.mark.slow] * (type(it) in map(type, all_of[:place])))
+            for place, it in enumerate(all_of)
+        ],
+    )
+    for all_of in (PLAIN, EXAMPLES)
+)
+"""For audits and simulations: the fast run takes one example of each kind, the whole suite all."""
 plain_kinds = pytest.mark.parametrize(
     "kind",
     [

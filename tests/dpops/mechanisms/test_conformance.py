@@ -14,7 +14,7 @@ from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops import mechanisms
@@ -38,6 +38,7 @@ from tests.dpops.mechanisms.conformance import (
     every_example,
     every_plain,
     few_counts,
+    first_plain,
     is_attained,
     is_exact,
     last_of,
@@ -55,7 +56,7 @@ from tests.statistical.checks import laplace_fit, seeded
 
 
 @few_counts
-@every_plain
+@first_plain
 def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 1e-6 for each audit. Power: see the mutants below."""
     plan = plan_for(mechanism, counts)
@@ -122,7 +123,7 @@ def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism: Mec
         assert abs(one - other) >= plan.sensitivity - 2
 
 
-@every_plain
+@first_plain
 def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -> None:
     """False-alarm rate 8 x 1e-8. Power: noise of another plan, or one draw used twice, is off by far more than 5 %."""
     plans = [plan_for(mechanism, counts) for counts in COUNTS]
@@ -141,7 +142,6 @@ def test_each_hat_of_one_call_gets_noise_of_its_own_plan(mechanism: Mechanism) -
 
 
 @every_plain
-@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, data: st.DataObject) -> None:
     """No user of one HAT counts in another, whatever stands before and behind it in the call."""
@@ -193,7 +193,6 @@ def test_the_claim_is_the_epsilon_asked_for_or_nothing_where_nothing_is_drawn(me
 
 
 @every_plain
-@settings(max_examples=20, deadline=None)
 @given(counts=count_vectors, data=st.data())
 def test_what_costs_nothing_is_the_same_for_all_speeds_and_said_by_the_plan(
     mechanism: Mechanism, counts: Int64s, data: st.DataObject

@@ -26,6 +26,8 @@ from tests.dpops.mechanisms.conformance import (
     every_example,
     every_plain,
     few_counts,
+    first_example,
+    first_plain,
     last_of,
     noiseless_of,
     plan_for,
@@ -39,7 +41,7 @@ from tests.statistical.checks import seeded
 
 
 @few_counts
-@every_plain
+@first_plain
 def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -> None:
     """Standard deviation and mean absolute error without bias; false-alarm rate 3 x 1e-7 for each case: 5.5 standard
     errors of 4000 draws. Power: a standard deviation wrong by 20 %, an error by 16 % is seen with probability 1 - 1e-4.
@@ -58,7 +60,7 @@ def test_forecasts_agree_with_simulation(mechanism: Mechanism, counts: Int64s) -
 
 
 @few_counts
-@every_example
+@first_example
 def test_the_interval_covers_the_true_value_even_at_the_worst_bias(mechanism: Mechanism, counts: Int64s) -> None:
     """False-alarm rate 4 x 1e-7 for each case (5.5 standard errors of 1500 draws). Power: an interval that leaves the
     bias out misses nearly always at a large epsilon."""

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -38,7 +39,8 @@ def bin_costs(means: Sequence[int], tau: int, upper: int) -> list[int]:
     return [max(sum(b < j for b in bins), sum(b > j for b in bins)) for j in range(len(middles))]
 
 
-def levy_law(means: Sequence[int], tau: int, upper: int, epsilon: Fraction, over: int = 4) -> list[float]:
+@cache
+def levy_law(means: tuple[int, ...], tau: int, upper: int, epsilon: Fraction, over: int = 4) -> list[float]:
     weights = [math.exp(-float(epsilon) / over * cost) for cost in bin_costs(means, tau, upper)]
     return [w / math.fsum(weights) for w in weights]
 
@@ -72,7 +74,7 @@ def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int)
     plan = replace(plan, facts={**plan.facts, "tau": tau, "bins": -(-upper // tau)})
     totals = Totals(counts, counts * np.array(speeds))
     drawn = drawn_bins(plan, totals, 30_000, 45)
-    masses = levy_law([speed * FINE for speed in speeds], tau, upper, plan.epsilon)
+    masses = levy_law(tuple(speed * FINE for speed in speeds), tau, upper, plan.epsilon)
     assert len(masses) == plan.facts["bins"]
     if len(masses) > 1:
         assert chi_square_fit(np.bincount(drawn, minlength=len(masses)), masses) > 1e-6

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
@@ -66,7 +66,6 @@ def test_the_integer_is_the_exact_sum_of_means_rounded_down_once(counts, data):
     assert 0 <= off < plan.step
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(sorted), st.integers(1, 3))
 def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_steps):
     counts = np.array(counts[::-1], np.int64)

@@ -16,6 +16,7 @@ from dpops.trees.hats import shape_of
 from dpops.trees.mechanism import QUANTILES, read_alike
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
+from tests.kit.grids import grid
 from tests.statistical.checks import seeded
 
 # readings
@@ -86,9 +87,9 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
 # forecasts
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(4)])
 @pytest.mark.parametrize(
-    "mechanism", [CappedTree(bins=65), ArrayTree(bins=65), CappedTree(bins=13, m_ub="none")], ids=repr
+    ("mechanism", "epsilon"),
+    grid([CappedTree(bins=65), ArrayTree(bins=65), CappedTree(bins=13, m_ub="none")], [Fraction(1, 2), Fraction(4)]),
 )
 def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
     mechanism: Mechanism, epsilon: Fraction

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
@@ -80,7 +80,6 @@ def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
 
 
 @examples.every_example
-@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
     mechanism: Mechanism, data: st.DataObject
