@@ -1,16 +1,10 @@
-"""The small city with its first day released, and what its tests of losses ask of it."""
+"""What tests of losses ask of the small city."""
 
 import json
 
 from tests import city
 
 LEDGER, KEY, HEAD = "ledger.sqlite", "ledger.key", "ledger.key.head"
-
-
-def make_town(folder, hatstream):
-    city.write(folder)
-    assert hatstream(*city.init(folder))[0] == 0
-    assert released(folder, hatstream, city.DAYS[0])[0] == 0
 
 
 def released(town, hatstream, end):

@@ -17,17 +17,11 @@ import pytest
 
 from pipelines.account.backup import read_backup
 from tests import city, levels_city
-from tests.faults.small_town import HEAD, KEY, LEDGER, lose, make_town, released, results, spent
+from tests.faults.small_town import HEAD, KEY, LEDGER, lose, released, results, spent
 
 RUNBOOK = Path(__file__).parents[2] / "docs" / "runbook.md"
 FILES = (LEDGER, KEY, HEAD)
 LOSSES = [names for count in (1, 2, 3) for names in combinations(FILES, count)]
-
-
-@pytest.fixture
-def town(tmp_path, hatstream):
-    make_town(tmp_path, hatstream)
-    return tmp_path
 
 
 @pytest.fixture

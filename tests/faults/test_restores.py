@@ -9,18 +9,16 @@ from shutil import copy2, rmtree
 import pytest
 
 from tests import city
-from tests.faults.small_town import HEAD, KEY, LEDGER, lose, make_town, released, results, spent
+from tests.faults.small_town import HEAD, KEY, LEDGER, lose, released, results, spent
 
 
 @pytest.fixture
-def town(tmp_path, hatstream):
+def town(town):
     """The small city with its first day released, and a backup of that day's end."""
-    make_town(tmp_path, hatstream)
-    backup = tmp_path / "backup"
-    backup.mkdir()
+    (town / "backup").mkdir()
     for name in (LEDGER, KEY, HEAD):
-        copy2(tmp_path / name, backup / name)
-    return tmp_path
+        copy2(town / name, town / "backup" / name)
+    return town
 
 
 @pytest.mark.few(1)
