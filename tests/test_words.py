@@ -1,6 +1,7 @@
 """Variables say what they hold, and docstrings what a thing does: fewer and fewer of the product's do not."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -107,6 +108,41 @@ def verbless_docstrings(root: Path) -> list[str]:
             if not first.rstrip(",").endswith("s") or first.lower() in ("as", "is", "its", "this"):
                 places.append(f"{path}:{node.lineno}: {text.splitlines()[0]}")
     return places
+
+
+def synonyms(glossary: str) -> set[str]:
+    """The words that the glossary keeps out of names, as another term says the same."""
+    return {word for words in re.findall(r"^\* .*?\bnot ([a-z, ]+?)\):", glossary, re.M) for word in words.split(", ")}
+
+
+def named_by(root: Path, words: set[str]) -> list[str]:
+    """Where a function, class, variable or argument has one of these words in its name."""
+    places = []
+    for path, tree in trees(root, (*PACKAGES, "companions")):
+        for node in ast.walk(tree):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+            name = node.id if stored else node.name if named else node.arg if isinstance(node, ast.arg) else ""
+            parts = {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
+            if "tests" not in path.parts and words & parts:
+                places.append(f"{path}:{node.lineno}: {name}")
+    return places
+
+
+def test_a_thing_has_one_name() -> None:
+    words = synonyms((ROOT / "docs" / "glossary.md").read_text())
+    assert len(words) >= 20
+    assert named_by(ROOT, words) == []
+
+
+def test_a_synonym_in_a_name_is_found(tmp_path: Path) -> None:
+    assert synonyms("* **ledger** (log; not journal, day book): what\n* **unit**: not the other") == {
+        "journal",
+        "day book",
+    }
+    (tmp_path / "dpops").mkdir()
+    (tmp_path / "dpops" / "one.py").write_text("class JournalOfDays:\n    def f(self, journal_url): old_journal = 1\n")
+    assert len(named_by(tmp_path, {"journal"})) == 3
 
 
 def test_a_docstring_begins_with_one_short_line() -> None:

@@ -173,7 +173,7 @@ def zones_at(lat: float, lon: float) -> list[str]:
 
 
 def is_nowhere(lat: float, lon: float) -> bool:
-    """Recognises time zones of Antarctica and of the sea."""
+    """Checks for a position in Antarctica or at sea."""
     return lat < -60 or all(zone.startswith("Etc/") for zone in zones_at(lat, lon))
 
 
