@@ -19,35 +19,14 @@ if TYPE_CHECKING:
     from dpops.statistics import RequestedStatistic, Statistic
     from dpops.types import CountsKnown, Grid
 
+# fmt: off
 __all__ = [
-    "ZCDP",
-    "Accountant",
-    "Allocation",
-    "ApproxDP",
-    "ClaimError",
-    "CountsKnown",
-    "DeltaLimit",
-    "Estimates",
-    "GaussianDP",
-    "Grid",
-    "Limit",
-    "Mechanism",
-    "Noise",
-    "Plan",
-    "PlanError",
-    "Prior",
-    "PureDP",
-    "PureLimit",
-    "RequestedStatistic",
-    "Statistic",
-    "Totals",
-    "claim_of",
-    "forecast_of_one",
-    "limit_of",
-    "registered",
-    "rho_within",
+    "ZCDP", "Accountant", "Allocation", "ApproxDP", "ClaimError", "CountsKnown", "DeltaLimit", "Estimates",
+    "GaussianDP", "Grid", "Limit", "Mechanism", "Noise", "Plan", "PlanError", "Prior", "PureDP", "PureLimit",
+    "RequestedStatistic", "Statistic", "Totals", "claim_of", "forecast_of_one", "limit_of", "registered", "rho_within",
     "values_of",
 ]
+# fmt: on
 
 _WHERE = {
     "accountant": ("Accountant", "DeltaLimit", "Limit", "PureLimit", "limit_of"),

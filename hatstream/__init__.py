@@ -16,27 +16,13 @@ if TYPE_CHECKING:
     from transforms.ledger import AccountRefusal, LedgerError
     from transforms.steps.release import Estimate, Record
 
+# fmt: off
 __all__ = [
-    "AccountRefusal",
-    "AssignHats",
-    "ClosedHats",
-    "ContributionsPerUser",
-    "CountPerKey",
-    "Estimate",
-    "LedgerError",
-    "MeanPerKey",
-    "QuantilesPerKey",
-    "Record",
-    "Release",
-    "ReleaseMeans",
-    "Specification",
-    "SpecificationError",
-    "StepError",
-    "UsageError",
-    "UserAccount",
-    "VariancePerKey",
-    "load",
+    "AccountRefusal", "AssignHats", "ClosedHats", "ContributionsPerUser", "CountPerKey", "Estimate", "LedgerError",
+    "MeanPerKey", "QuantilesPerKey", "Record", "Release", "ReleaseMeans", "Specification", "SpecificationError",
+    "StepError", "UsageError", "UserAccount", "VariancePerKey", "load",
 ]
+# fmt: on
 
 _NAMES = {
     "pipelines.errors": "UsageError",

@@ -12,18 +12,7 @@ import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 
 from pipelines.job import Job, Outputs
-from transforms.records import (
-    DEMAND,
-    REFUSED,
-    KeyedDemand,
-    KeyedTally,
-    KeyedUnit,
-    PackedEvents,
-    RecordedSlot,
-    Refused,
-    SlotEstimates,
-    TallyBytes,
-)
+from transforms.records import REFUSED, KeyedTally, PackedEvents, RecordedSlot, Refused, SlotEstimates, TallyBytes
 from transforms.sinks.steps import PublishFiles, PublishToKafka
 from transforms.steps.lateness import RefuseLate
 from transforms.steps.metrics import Shelf
@@ -45,18 +34,11 @@ class ObservedOutputs(NamedTuple):
     refused: PCollection[Refused]
 
 
-class HexagonOutputs(NamedTuple):
-    """Outputs of drawing: encoded units to record, and their demands on the account."""
-
-    sealed: PCollection[KeyedUnit]
-    demand: PCollection[KeyedDemand]
-
-
 class Runner(Protocol):
     """Part of a pipeline that differs after counting: what precedes recording a slot."""
 
-    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
-        """Records drawn units in the ledger, and returns its recorded slots."""
+    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
+        """Records drawn units (`ByHexagon`) in the ledger, and returns its recorded slots."""
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Draws, records and estimates the groups of a release that come one after another."""
@@ -72,7 +54,7 @@ def road(
     if job.release.in_order:
         return runner.in_order(tallies, job)
     drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, shelf)  # key, Unit
-    return estimate(runner.recorded(HexagonOutputs(drawn.sealed, drawn[DEMAND]), job), job)
+    return estimate(runner.recorded(drawn, job), job)
 
 
 def observe(

@@ -107,10 +107,10 @@ def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, his
 
 def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
     """Records units in one transaction; returns recorded slots, empty if refused."""
-    record = record_units(units, account)
-    for name, number in record.counts.items():
+    slots, counts = record_units(units, account)
+    for name, number in counts.items():
         count(name, number)
-    return record.slots
+    return slots
 
 
 def released(

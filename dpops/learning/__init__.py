@@ -11,25 +11,10 @@ from dpops.learning.fit import taken_in
 from dpops.learning.releases import DayValues, Design, Groups, LevelValues, StageValues
 from dpops.learning.state import Facts, State
 
+# fmt: off
 __all__ = [
-    "DayValues",
-    "Design",
-    "Facts",
-    "Field",
-    "Groups",
-    "Learned",
-    "LevelValues",
-    "Live",
-    "PublishedNumbers",
-    "Shown",
-    "StageValues",
-    "State",
-    "Status",
-    "around_day",
-    "coarser",
-    "learned",
-    "live",
-    "published",
-    "taken_in",
+    "DayValues", "Design", "Facts", "Field", "Groups", "Learned", "LevelValues", "Live", "PublishedNumbers", "Shown",
+    "StageValues", "State", "Status", "around_day", "coarser", "learned", "live", "published", "taken_in",
     "with_coarser",
 ]
+# fmt: on

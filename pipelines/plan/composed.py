@@ -19,7 +19,7 @@ from pipelines.plan.counts import SampleCounts
 from pipelines.specification import Specification
 from transforms.count.tally import ContributionBound
 from transforms.order import changes, rank_in_group
-from transforms.releases.hats.draw import Divided, divide, hats_of
+from transforms.releases.hats.draw import divide, hats_of
 from transforms.time.calendar import CalendarError, Timetable
 from transforms.wire import Tally, by_slot
 
@@ -106,7 +106,8 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)
     stays = _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
-    return [hat for part in divided for hat in _hats(part)], _composed(spec, counts, stays, rates, debit)
+    hats = [hat for part, share in divided for hat in _hats(part, share.epsilon_hat)]
+    return hats, _composed(spec, counts, stays, rates, debit)
 
 
 class _Stays(NamedTuple):
@@ -117,12 +118,12 @@ class _Stays(NamedTuple):
     cells: Int64s
 
 
-def _hats(divided: Divided) -> Iterator[PlannedHat]:
+def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
     """Yields HATs as in a release, without those that a cap emptied."""
-    for _, rows in by_slot(divided.rows):
+    for _, rows in by_slot(part):
         hats = hats_of(rows).with_users().hats
         for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
-            yield PlannedHat(totals.counts, reported, divided.share.epsilon_hat)
+            yield PlannedHat(totals.counts, reported, epsilon)
 
 
 def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection
+from apache_beam.pvalue import DoOutputsTuple, PCollection
 
 from pipelines.account import location
-from pipelines.build import PANE_S, HexagonOutputs, beats_of, observe, road
+from pipelines.build import PANE_S, beats_of, observe, road
 from pipelines.errors import UsageError
 from pipelines.inputs import closed_range
 from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, ledger_account_of
@@ -176,7 +176,7 @@ class _AsCalled:
     calendar: Calendar
     needs_rows: bool
 
-    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
         return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:

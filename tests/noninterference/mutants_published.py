@@ -16,9 +16,9 @@ from transforms.recorded.codec import Encoded
 @mutant("publishes-what-was-drawn", "release-public-counts", "transforms.ledger.recording:record_units")
 def _(record_units: Any, units: Any, account: Any) -> Any:
     """What goes on is what this attempt drew, not what the ledger returned."""
-    done = record_units(units, account)
-    done.slots[0].units[:] = [Encoded.of(unit).unit for unit in units]
-    return done
+    slots, counts = record_units(units, account)
+    slots[0].units[:] = [Encoded.of(unit).unit for unit in units]
+    return slots, counts
 
 
 @mutant("log-line", "release", "pipelines.runs.beam.bounded:outcome_of")

@@ -29,8 +29,8 @@ from tests import city
 from tests.stream.cluster import has_ended
 from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
-from transforms.ledger import Recorded
 from transforms.ledger.recording import LedgerAccount
+from transforms.ledger.releases import Recorded
 from transforms.recorded.codec import Encoded
 from transforms.sinks.files import file_stem
 from transforms.sources.topic import Topic

@@ -9,25 +9,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transforms.ledger.head import LedgerError
     from transforms.ledger.ledger import Ledger
-    from transforms.ledger.releases import Audit, Recorded
     from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, PeriodClosed, Spent
 
 __all__ = [
     "Account",
     "AccountRefusal",
-    "Audit",
     "Ledger",
     "LedgerError",
     "LimitExceeded",
     "PeriodClosed",
-    "Recorded",
     "Spent",
 ]
 
 _NAMES = {
     "head": "LedgerError",
     "ledger": "Ledger",
-    "releases": "Audit Recorded",
     "spending": "Account AccountRefusal LimitExceeded PeriodClosed Spent",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dpops.accountant import Limit
 from transforms import counters
@@ -36,28 +36,24 @@ class LedgerAccount:
         return Ledger(self.url, self.head, self.signature)
 
 
-class Recording(NamedTuple):
-    """Slots as the ledger returned them (none if refused), and counter increments."""
-
-    slots: list[RecordedSlot]
-    counts: Mapping[str, int]
-
-
 def decoded(units: Iterable[bytes]) -> list[Encoded]:
     """Decodes the units of one transaction, in the order in which they are recorded."""
     return sorted(map(Encoded.read, units), key=lambda read: (read.unit.slot_s, column_of(read.unit.key)))
 
 
-def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
-    """Records units in one transaction. Raises LedgerError, or StepError for the head file."""
+def record_units(units: DrawnUnits, account: LedgerAccount) -> tuple[list[RecordedSlot], Mapping[str, int]]:
+    """Records units in one transaction; returns slots as the ledger has them (none if refused), and counter increments.
+
+    Raises LedgerError, or StepError for the head file.
+    """
     from transforms.ledger import LimitExceeded, PeriodClosed  # who records nothing needs no database
 
     try:
         record = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)
     except LimitExceeded:
-        return Recording([], {counters.UNITS_LOST: len(units)})
+        return [], {counters.UNITS_LOST: len(units)}
     except PeriodClosed:
-        return Recording([], {counters.MISSED: len(units)})
+        return [], {counters.MISSED: len(units)}
     except OSError as error:  # only the head file is written without the database, and after it
         raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
     by_slot: dict[int, RecordedSlot] = {}
@@ -67,4 +63,4 @@ def record_units(units: DrawnUnits, account: LedgerAccount) -> Recording:
         slot.sequences.append(sequence)
     counts = {counters.new(record.sealed[0].period): record.new}
     counts |= {counters.UNITS_CHANGED: record.changed, counters.UNITS_REDRAWN: record.redrawn}
-    return Recording(list(by_slot.values()), counts)
+    return list(by_slot.values()), counts

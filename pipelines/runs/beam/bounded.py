@@ -18,10 +18,10 @@ from functools import partial
 from typing import Final, Literal
 
 import apache_beam as beam
-from apache_beam.pvalue import PCollection, TaggedOutput
+from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 
 from dpops.accountant import Accountant
-from pipelines.build import PANE_S, HexagonOutputs, beats_of, publish, road
+from pipelines.build import PANE_S, beats_of, publish, road
 from pipelines.engine import BoundedEngine, EngineError, Finished
 from pipelines.errors import Report
 from pipelines.job import Job
@@ -33,6 +33,7 @@ from pipelines.runs.spool import Spool
 from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.records import (
+    DEMAND,
     SEALED,
     EventBytes,
     KeyedPartial,
@@ -157,7 +158,7 @@ class _Judged:
     bounded: Bounded
     counted: PCollection[KeyedFact]
 
-    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
         shares = job.release.shares
 
         def ask(group: tuple[str, Iterable[tuple[SlotShard, bytes]]]) -> KeyedFact:
@@ -167,7 +168,7 @@ class _Judged:
             return judge.asked_of(group[0], sealed, exposures, shares)
 
         requests = (
-            drawn.demand | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
+            drawn[DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
         )
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.sealed, self._consents(facts)) | "with consent" >> beam.Flatten()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import apache_beam as beam
 from apache_beam.pvalue import DoOutputsTuple, PCollection
 
-from pipelines.build import PANE_S, HexagonOutputs, ObservedOutputs, Source, observe, publish, road
+from pipelines.build import PANE_S, ObservedOutputs, Source, observe, publish, road
 from pipelines.job import Job
 from transforms import counters
 from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedSlot, SlotEstimates
@@ -110,7 +110,7 @@ class InWindows:
         partials = panes | "in panes" >> InPanes(job.release)
         return partials | "into slots" >> IntoSlots(job.slot_s, self.start_s + self.more_s)
 
-    def recorded(self, drawn: HexagonOutputs, job: Job) -> PCollection[RecordedSlot]:
+    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
         """Records units as windows close."""
         return drawn.sealed | "record" >> Record(job.account)
 

@@ -104,20 +104,13 @@ def _sealed(
     return zip(sealed, exposures, strict=True)
 
 
-class Divided(NamedTuple):
-    """rows: less what suppression drops. share: what their HATs get."""
-
-    rows: Tally
-    share: PlanShare
-
-
-def divide(rows: Tally, plans: int, allocation: Allocation) -> Divided:
-    """Divides a vehicle's spending among HATs of one of a period's `plans`."""
+def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
+    """Divides a vehicle's spending among HATs of one of a period's `plans`; drops suppressed rows."""
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)
     retained = np.where(share.is_kept, rows.kept, 0)
-    return Divided(replace(rows, kept=retained, dropped=reported - retained), share)
+    return replace(rows, kept=retained, dropped=reported - retained), share
 
 
 class SlotDrawn(NamedTuple):
