@@ -26,7 +26,7 @@ from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.learned import day_estimates, hat_estimates, product_estimates, taught_of
+from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_estimates, product_estimates
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.release import PeriodRelease
@@ -96,8 +96,7 @@ def estimate_again(
             missing.append(period)
             continue
         if everything is None:
-            entries = recorded.until(period)
-            estimates = day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
+            estimates = learned_estimates(recorded.until(period), policy, slots)
         else:
             estimates = whole_of(recorded, everything, period, slots)
         written += _published(slots_of(estimates, slots, policy), outputs)
@@ -169,8 +168,7 @@ def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], out
 def whole_of(recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
     """Estimates a released period from all entries. everything: their state, not folded in."""
     order = period_order(recorded.entries)
-    taught = taught_of(recorded.entries, recorded.policy)
-    return day_estimates(everything, recorded.policy, slots, taught, len(order) - 1 - order.index(period))
+    return day_estimates(everything, recorded.policy, slots, recorded.entries, len(order) - 1 - order.index(period))
 
 
 def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
@@ -197,7 +195,7 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     policy, zone = recorded.policy, recorded.spec.timetable.zone
     learned = learned_from(recorded.entries, policy)
     belief = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))
-    products = product_estimates(learned, belief, policy, slots, taught_of(recorded.entries, policy), forecast=True)
+    products = product_estimates(learned, belief, policy, slots, recorded.entries, forecast=True)
     return hat_estimates(belief, policy, forecast=True)._replace(products=products)
 
 

@@ -5,7 +5,6 @@ A function of recorded entries in ledger order and of the policy; no data is rea
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,15 +19,8 @@ from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.classes import (
-    TaughtClasses,
-    distributions,
-    edges_in_units,
-    learned_classes,
-    notes_of,
-    taught_classes,
-)
-from transforms.releases.periods.places import Taught, learned_places, place_product, taught_by
+from transforms.releases.periods.classes import learned_classes, notes_of
+from transforms.releases.periods.places import learned_places, place_product
 from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
@@ -46,27 +38,15 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
     """Estimates the last recorded period from its own and earlier entries."""
-    return day_estimates(learned_from(entries, policy), policy, slots, taught_of(entries, policy))
-
-
-class TaughtBeside(NamedTuple):
-    """Place and class sums read from the ledger; None where unused."""
-
-    places: Taught | None
-    classes: TaughtClasses | None
-
-
-def taught_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> TaughtBeside:
-    """Reads what all entries say beside means, where a product shows it."""
-    of_places = any(product.is_of_places for product in policy.products)
-    of_classes = any(product.has_distributions for product in policy.products)
-    return TaughtBeside(
-        taught_by(entries, policy) if of_places else None, taught_classes(entries, policy) if of_classes else None
-    )
+    return day_estimates(learned_from(entries, policy), policy, slots, entries)
 
 
 def day_estimates(
-    models: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], taught: TaughtBeside, days_back: int = 0
+    models: Learned,
+    policy: LevelsPolicy,
+    slots: Sequence[SlotFacts],
+    entries: Sequence[StageEntry],
+    days_back: int = 0,
 ) -> HatEstimates:
     """Estimates the last day, or one `days_back`, with parents' values for unknown HATs."""
     belief = models.estimate(days_back)
@@ -77,7 +57,7 @@ def day_estimates(
         about=(*vehicles, STATUS_NAMES[status]),
         parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
         beside=(shown.values, shown.lower95, shown.upper95),
-        products=product_estimates(models, belief, policy, slots, taught),
+        products=product_estimates(models, belief, policy, slots, entries),
     )
 
 
@@ -86,17 +66,14 @@ def product_estimates(
     belief: Field,
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
-    taught: TaughtBeside,
+    entries: Sequence[StageEntry],
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
     """Estimates a period's products from the same posterior as its HATs."""
-    starts, shown, places, classes = [facts.start for facts in slots], [], None, None
-    if taught.places is not None and taught.places.sums.days and policy.places is not None:
-        places = learned_places(taught.places, models, policy.places, policy.fleet, policy.kind)
-    if taught.classes is not None and taught.classes.sums.days and policy.classes is not None:
-        edges = edges_in_units(policy.classes.edges, policy.value.standard)
-        classes = learned_classes(taught.classes, models, edges, policy.fleet, policy.kind)
+    starts, shown, of = [facts.start for facts in slots], [], policy.products
+    places = learned_places(entries, models, policy) if any(product.is_of_places for product in of) else None
+    classes = learned_classes(entries, models, policy) if any(product.has_distributions for product in of) else None
     for product in policy.products:
         if product.is_of_places:
             if places is not None:
@@ -108,9 +85,9 @@ def product_estimates(
             whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)
             groups = around_day(groups, coarser(models, belief, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
-        if product.has_distributions and taught.classes is not None:
-            spread = None if classes is None else distributions(classes, groups, float(policy.value.standard.upper))
-            estimates = estimates._replace(notes=notes_of(spread, estimates.status))
+        if product.has_distributions and policy.classes is not None:
+            notes = notes_of(classes, groups, estimates.status, float(policy.value.standard.upper))
+            estimates = estimates._replace(notes=notes)
         shown.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
     return tuple(shown)
 

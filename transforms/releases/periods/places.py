@@ -1,7 +1,7 @@
 """Inference of places' differences from their cells, and products of places."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,8 +22,8 @@ from dpops.learning.places import (
     whole_weight,
 )
 from dpops.levels.bounded import ReleasedStage
-from dpops.levels.defaults import Fleet, weight_at_places
-from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Kind
+from dpops.levels.defaults import weight_at_places
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences
 from dpops.spread import TYPICAL
 from dpops.types import Float64s, Int64s
 from transforms.places.ground import Pieces
@@ -38,25 +38,6 @@ from transforms.releases.periods.publish import Behind, HatEstimates, estimates_
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
 from transforms.releases.periods.states import learned_from
 from transforms.time.days_off import recorded_hours
-
-
-class Taught(NamedTuple):
-    """Recorded sums of places."""
-
-    sums: PlaceSums
-    vehicles: VehiclesProved
-    hours: Mapping[int, int]  # slots per hour, see `Design`
-
-    def after(self, read: ReleasedStage, hours: Sequence[int]) -> "Taught":
-        """Takes in one more day."""
-        day = place_day(read)
-        sums = self.sums.after(day)
-        return Taught(sums, self.vehicles.after(day, sums, read.stage.kind), Counter(self.hours) + Counter(hours))
-
-    @staticmethod
-    def none(places: int) -> "Taught":
-        """Creates sums of no entry."""
-        return Taught(PlaceSums.none(places), VehiclesProved.none(places), {})
 
 
 class LearnedPlaces(NamedTuple):
@@ -77,14 +58,12 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
 
     entries: with the day's other stages last. Raises ValueError if the policy has no places.
     """
-    models, pieces = learned_from(entries, policy), _pieces(policy)
-    taught = taught_by(entries, policy)
-    far = np.zeros(pieces.places.cell.size)
-    if taught.sums.days:
-        far = learned_places(taught, models, pieces, policy.fleet, policy.kind).differences
+    models, places = learned_from(entries, policy), _pieces(policy).places
+    known = learned_places(entries, models, policy)
+    far = np.zeros(places.cell.size) if known is None else known.differences
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
-        cell=pieces.places.cell,
+        cell=places.cell,
         steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
         lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
         highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
@@ -92,21 +71,21 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
     )
 
 
-def taught_by(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Taught:
-    """Reads all entries that are about places."""
-    places = _pieces(policy).places
-    result = Taught.none(places.cell.size)
-    for entry in entries:
-        if is_of_places(entry.unit):
-            read, unit = read_unit(entry.unit, policy.region, places), entry.unit
-            result = result.after(read, recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
-    return result
-
-
-def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet, kind: Kind) -> LearnedPlaces:
-    """Learns from what was released of places, and of their cells."""
-    hours = np.array(sorted(taught.hours), np.int64)
-    belief, times = models.forecast(hours), np.array([taught.hours[hour] for hour in hours.tolist()])
+def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
+    """Learns from what was released of places, None if nothing was, and of their cells."""
+    pieces, profile = _pieces(policy), policy.fleet.profile
+    sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
+    slots = Counter[int]()  # by hour, see `Design`
+    for unit in (entry.unit for entry in entries if is_of_places(entry.unit)):
+        read = read_unit(unit, policy.region, pieces.places)
+        day = place_day(read)
+        sums = sums.after(day)
+        proved = proved.after(day, sums, read.stage.kind)
+        slots.update(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
+    if not sums.days:
+        return None
+    hours = np.array(sorted(slots), np.int64)
+    belief, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
     weights = belief.weights * times
     cell = pieces.places.cell
     means = np.sum(weights * belief.values, axis=1) / weights.sum(axis=1)
@@ -115,15 +94,14 @@ def learned_places(taught: Taught, models: Learned, pieces: Pieces, fleet: Fleet
     if not traffic.size:  # before any release a place weighs as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     in_a_cell = cell.size / np.unique(cell).size
-    fleet_weight = whole_weight(
-        taught.sums, fitted.RETAINED * fleet.vehicles * weight_at_places(fleet.profile, kind, in_a_cell)
-    )
+    retained = fitted.RETAINED * policy.fleet.vehicles
+    fleet_weight = whole_weight(sums, retained * weight_at_places(profile, policy.kind, in_a_cell))
     around = Around(
         values=cells,
         expected=fleet_weight * traffic / traffic.sum(),
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
-    return LearnedPlaces(learn_places(taught.sums, around), cells, taught.vehicles)
+    return LearnedPlaces(learn_places(sums, around), cells, proved)
 
 
 def place_day(read: ReleasedStage) -> PlaceDay:
