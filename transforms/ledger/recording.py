@@ -42,9 +42,10 @@ def decoded(units: Iterable[bytes]) -> list[Encoded]:
 
 
 def record_units(units: DrawnUnits, account: LedgerAccount) -> tuple[list[RecordedSlot], Mapping[str, int]]:
-    """Records units in one transaction; returns slots as the ledger has them (none if refused), and counter increments.
+    """Records units in one transaction.
 
-    Raises LedgerError, or StepError for the head file.
+    Returns slots as the ledger has them (none if refused), and counter increments. Raises LedgerError, or StepError for
+    the head file.
     """
     from transforms.ledger import LimitExceeded, PeriodClosed  # who records nothing needs no database
 

@@ -105,7 +105,7 @@ def _sealed(
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
-    """Divides a vehicle's spending among HATs of one of a period's `plans`; drops suppressed rows."""
+    """Divides a vehicle's spending among HATs of a plan; drops suppressed rows."""
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)

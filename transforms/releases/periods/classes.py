@@ -40,7 +40,7 @@ def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
 
 
 def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedClasses | None:
-    """Fits cells' distributions to recorded class sums and means; None if nothing was released of classes."""
+    """Fits cells' distributions to recorded class sums and means, if any."""
     if policy.classes is None:
         return None
     edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()  # hours: see `Design`
@@ -72,9 +72,10 @@ def weight_of_one(fleet: Fleet, kind: Kind) -> float:
 def notes_of(
     learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], bound: float
 ) -> dict[str, NDArray[Any]]:
-    """Lists distribution columns, (cells, times), held back where the mean is: cells' distributions, tilted to means.
+    """Lists distribution columns, (cells, times), held back where the mean is.
 
-    learned: None before the first release of classes, whose correction of a cell's overall mean shifts all its times.
+    They are cells' distributions, tilted to means. learned: None before the first release of classes, whose correction
+    of a cell's overall mean shifts all its times.
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
     if learned is None:

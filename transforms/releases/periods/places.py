@@ -72,7 +72,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
 
 
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
-    """Learns from what was released of places, None if nothing was, and of their cells."""
+    """Learns from releases of places and of their cells; None before the first."""
     pieces, profile = _pieces(policy), policy.fleet.profile
     sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
     slots = Counter[int]()  # by hour, see `Design`
