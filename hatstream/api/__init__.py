@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipelines.commands.terminal import asked_to_stop, console, note, progress_bars
     from pipelines.errors import InputError, UsageError
     from pipelines.inputs import input_paths
-    from pipelines.plan.levels import expected_reports
+    from pipelines.plan.levels import worth_by_day
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.atomic_files import write_whole
     from transforms.layouts import layout
@@ -40,7 +40,7 @@ _NAMES = {
     "pipelines.commands.terminal": "asked_to_stop console note progress_bars",
     "pipelines.errors": "InputError UsageError",
     "pipelines.inputs": "input_paths",
-    "pipelines.plan.levels": "expected_reports",
+    "pipelines.plan.levels": "worth_by_day",
     "pipelines.specification": "Specification SpecificationError load",
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
@@ -51,10 +51,10 @@ _NAMES = {
 # fmt: off
 __all__ = [
     "AccountReport", "InputError", "MergedIds", "Specification", "SpecificationError", "UsageError",
-    "asked_to_stop", "console", "count_days", "cut_at_antimeridian", "expected_reports", "input_paths",
-    "layout", "load", "note", "open_input", "option", "own_layouts", "packed", "places_outside", "progress_bars",
+    "asked_to_stop", "console", "count_days", "cut_at_antimeridian", "input_paths", "layout",
+    "load", "note", "open_input", "option", "own_layouts", "packed", "places_outside", "progress_bars",
     "read_batches", "read_positions", "read_results", "read_tables", "release_days", "result_columns",
-    "vehicle_ids", "write_rows", "write_whole",
+    "vehicle_ids", "worth_by_day", "write_rows", "write_whole",
 ]
 # fmt: on
 

@@ -22,7 +22,7 @@ from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.places import PlannedPlaces, plan_places
-from pipelines.plan.spans import SpanWorth, first_days, of_distributions, worth_of_spans
+from pipelines.plan.spans import DAY_NUMBERS, SpanWorth, first_days, of_distributions, worth_of_spans
 from pipelines.plan.usable import DAY_NUMBERS as USABLE_DAYS
 from pipelines.plan.usable import UsableDay, UsablePart, answer, choices_of_hats, usable_parts
 from pipelines.specification import Specification
@@ -159,21 +159,25 @@ def _usable(
     return UsablePart(choice=choice, days=days)
 
 
-def expected_reports(spec: Specification) -> dict[int, float]:
-    """Expects which part of reports lies in usable rows, from public facts.
+def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
+    """Expects what a specification by `levels` is worth, from public facts.
 
     Args:
-        spec: Specification by `levels`.
+        spec: Specification.
 
     Returns:
-        The part, 0 to 1, by number of released days; 0 of days that are held back.
+        By number of released days: the part of reports in usable rows, 0 of days that are held back, and the mean
+        error by reports in the value's unit.
 
     >>> from pipelines.specification import load
-    >>> sorted(expected_reports(load("examples/town.toml")))
+    >>> sorted(worth_by_day(load("examples/town.toml")))
     [1, 7, 28]
     """
-    levels = spec.by_levels
-    return {day.day: day.reports for day in _usable(spec, levels, "", known_of(spec, levels), None).days}
+    levels, bounds = spec.by_levels, known_of(spec, spec.by_levels)
+    spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
+    errors = dict(zip(DAY_NUMBERS, next(span.error for span in spans if span.as_specified), strict=True))
+    days = _usable(spec, levels, "", bounds, spans).days
+    return {day.day: (day.reports, errors[day.day]) for day in days}
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:

@@ -350,7 +350,7 @@ def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) 
     assert all(numbers_of(entry.unit).counts_public for entry in entries(tmp_path))
     first = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.csv")}
     asked = ("estimate", "--spec", tmp_path / "spec.toml", "--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv")
-    place = ("--ledger", tmp_path / "ledger.sqlite", "--key", tmp_path / "key", "--output", tmp_path / "again")
+    place = ("--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "again")
     assert hatstream(*asked, *place)[0] == 0
     assert {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()} == first != {}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from hatstream.api import InputError, expected_reports, load, own_layouts
+from hatstream.api import InputError, load, own_layouts, worth_by_day
 from hatstream_city.draft.candidates import OPEN, Column
 from hatstream_city.draft.feed import (
     MOST_TOO_FAST,
@@ -145,13 +145,15 @@ def _toml(
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
-    """Words a monthly limit's cost in usable reports, from drafts without and with it."""
+    """Words a monthly limit's cost in usable reports and errors, from drafts without and with it."""
     documents = [tomllib.loads(choice) for choice in choices]
     for document in documents if region else ():
         document["cells"]["region"] = sorted(region or ())
-    without, limited = (expected_reports(load(document)) for document in documents)
-    parts = (f"{100 * part:.0f} -> {100 * limited[day]:.0f} on day {day}" for day, part in without.items())
-    return ", ".join(parts)
+    days, limited = (worth_by_day(load(document)) for document in documents)
+    return ", ".join(
+        f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
+        for day, (reports, error) in days.items()
+    )
 
 
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
