@@ -145,7 +145,7 @@ def _toml(
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
-    """Words a monthly limit's cost in usable reports and errors, from drafts without and with it."""
+    """Words a monthly limit's cost, from drafts without and with it."""
     documents = [tomllib.loads(choice) for choice in choices]
     for document in documents if region else ():
         document["cells"]["region"] = sorted(region or ())
