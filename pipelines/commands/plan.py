@@ -15,13 +15,23 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.commands.options import console, json_option, loaded, option, packed, progress_bars, spec_option
+from pipelines.commands.options import (
+    account_options,
+    console,
+    json_option,
+    loaded,
+    option,
+    packed,
+    progress_bars,
+    spec_option,
+)
 from pipelines.commands.terminal import table_of
 from pipelines.companions import extension
 from pipelines.errors import Report, UsageError
 from pipelines.option_types import FiniteRange
 
 if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
     from pipelines.plan import counts as sources
     from pipelines.plan.composed import Composed, ComposedTotal
     from pipelines.plan.forecast import Planned, Recount, StatisticPlan
@@ -91,12 +101,20 @@ counts_options = packed(
     metavar="WIDTH",
     help="Report vehicles needed for an interval this wide to either side, in the value's unit.",
 )
+@account_options
 @json_option
-def plan(spec_path: Path, counts_of: Callable[[Specification, Report], Given], within: float, as_json: bool) -> None:
+def plan(
+    spec_path: Path,
+    counts_of: Callable[[Specification, Report], Given],
+    within: float,
+    place: AccountLocation,
+    as_json: bool,
+) -> None:
     """Forecast noise, bias, error, composed total, and vehicles needed for an interval.
 
     It spends nothing, needs no ledger and no key, and no speed decides anything: counts, U, epsilon and speed.prior do;
-    under mechanism "levels" the region, the fleet and the total.
+    under mechanism "levels" the region, the fleet and the total. Once the account has released days by "levels", its
+    ledger says how the newest of them turned out.
 
     \b
     Examples:
@@ -105,16 +123,25 @@ def plan(spec_path: Path, counts_of: Callable[[Specification, Report], Given], w
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     from pipelines.kinds import of_kind
+    from pipelines.runs.estimates import newest_day
     from pipelines.specification.load import foreseen
+    from transforms.ledger.head import LedgerError
 
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
         planned, shown = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
-    beware = list(foreseen(spec, date.today()))
+    newest, beware = None, list(foreseen(spec, date.today()))
+    try:
+        newest = newest_day(spec, place)
+    except LedgerError as error:
+        beware.append(f"nothing is said of the account's released days: {error}")
     if as_json:
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(planned), "beware": beware}).decode())
+        document = {**msgspec.to_builtins(planned), "newest_day": newest, "beware": beware}
+        click.echo(msgspec.json.encode(document).decode())
         return
     out = console()
+    if newest is not None:
+        out.print(newest.answer)
     shown(out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
 

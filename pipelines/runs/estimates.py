@@ -7,11 +7,13 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpops.learning import Learned
+from dpops.learning import Learned, Status, published
+from dpops.learning.expected import OF_NORMAL
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
 from pipelines.inputs import range_of
@@ -127,6 +129,57 @@ def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) 
     slots = {start: column for column, start in enumerate(starts)}
     weight = sum(weights[cells[cell], slots[start]] for cell, start in hats if start in slots)
     return period, float(weight / weights.sum())
+
+
+class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest released period of an account, by all that it released."""
+
+    period: str
+    days: int  # released until then
+    rows: float  # share of HATs that are `ok`
+    reports: float  # share of reports in these
+    error: float  # expected mean absolute one, by reports
+    constant: float  # of the period's mean everywhere
+    unit: str
+
+    @property
+    def answer(self) -> str:
+        """Words it for whoever plans further days."""
+        return (
+            f"This account's released days ({self.days}) say more: on {self.period} {hundredths(self.rows)} of 100 "
+            f"rows are usable by themselves, which hold {hundredths(self.reports)} of 100 reports; an error of "
+            f"{self.error:.1f} {self.unit} is expected, {self.constant:.1f} with the day's mean everywhere."
+        )
+
+
+def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | None:
+    """Reads what an account's releases say of their newest period; None without any."""
+    if not spec.is_learned:
+        return None
+    book = location.reader()
+    if not book.exists() or spec.account.name not in {account.name for account in book.accounts()}:
+        return None
+    stages = recorded(spec, location)
+    if not stages.periods:
+        return None
+    period = max(stages.periods)
+    entries, value = stages.until(period), spec.value
+    field = learned_from(entries, stages.policy).estimate()
+    is_ok = published(field, float(value.standard.upper)).status == Status.OK
+    share, variances = field.weights / field.weights.sum(), field.variances + field.deviations.mean(axis=-1)
+    around = (field.values - np.sum(share * field.values)) ** 2
+    error, constant = (
+        value.width(OF_NORMAL * float(np.sum(share * squares)) ** 0.5) for squares in (variances, variances + around)
+    )
+    return NewestDay(
+        period=period,
+        days=len(period_order(entries)),
+        rows=float(is_ok.mean()),
+        reports=float(share[is_ok].sum()),
+        error=error,
+        constant=constant,
+        unit=value.unit,
+    )
 
 
 def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Table, days: pa.Table) -> str:

@@ -80,6 +80,26 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
+def test_a_plan_says_how_the_accounts_newest_day_turned_out(tmp_path: Path, hatstream: Run) -> None:
+    folder = made(tmp_path, hatstream, *DAYS[:2], is_known=True)
+    where = ("plan", "--spec", str(folder / "spec.toml"), "--ledger")
+    code, out, err = hatstream(*where, str(folder / "ledger.sqlite"), "--json")
+    assert code == 0, err
+    newest = json.loads(out)["newest_day"]
+    assert (newest["period"], newest["days"], newest["unit"]) == (DAYS[1], 2, "km/h")
+    files = estimated(folder, hatstream, "again")
+    rows = [json.loads(line) for name, data in files.items() if name.endswith("jsonl") for line in data.splitlines()]
+    rows = [row for row in rows if row.get("product") is None and row["slot_start"].startswith(DAYS[1])]
+    hats = len(CELLS) * len({row["slot_start"] for row in rows})  # those of no row are unknown
+    assert newest["rows"] == sum(row["status"] == "ok" for row in rows) / hats > 0
+    assert newest["rows"] <= newest["reports"] <= 1
+    assert 0 < newest["error"] < newest["constant"]
+    code, out, err = hatstream(*where, str(folder / "ledger.sqlite"))
+    assert (code, out.split("(")[0]) == (0, "This account's released days "), err
+    code, out, err = hatstream(*where, str(folder / "none.sqlite"), "--json")
+    assert (code, json.loads(out)["newest_day"]) == (0, None), err
+
+
 @pytest.mark.slow
 def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)

@@ -63,7 +63,7 @@ def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_it
     beside = '[[statistic]]\nname = "distribution"\nmechanism = "levels"\n[fleet]'
     small, large = (
         planned(levels_city.SPEC.replace("[fleet]", beside).replace("vehicles = 50", f"vehicles = {fleet}"))
-        for fleet in (20, 5000)
+        for fleet in (10, 5000)
     )
     for document, is_worth in ((small, False), (large, True)):
         (said,) = (answer for answer in document["answers"] if "85th percentile" in answer)
