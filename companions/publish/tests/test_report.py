@@ -59,6 +59,7 @@ def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hat
     page = report_of(tmp_path, hatstream, "--input", tmp_path / "out" / "*.parquet").read_text()
     text = re.sub(r"\s+", " ", page)
     assert "A habit of a month is not protected" in text
+    assert '<td class="number">100 %</td><td class="number">0 %</td>' in text  # of 30 days; not 99.999999630 %
     assert "<dd>a GTFS-realtime feed of all buses</dd>" in text
     assert "<dd>Town, a@b.example</dd>" in text
     assert "Of 100 rows, a place in a slot each, 0 are usable by themselves" in text

@@ -105,8 +105,8 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
     write_whole(path, render("report.html", **vars(report) | shown))
 
 
-_AS_GOOD_AS_CERTAIN = 1e-10
-"""In per cent; what is left of it is not said."""
+_AS_GOOD_AS_CERTAIN = 0.001
+"""In per cent; a smaller remainder is not said."""
 
 
 def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
