@@ -21,7 +21,7 @@ Action = Callable[[str, int], object]
 
 
 class FailpointError(Exception):
-    """Raised where a test asked for it."""
+    """Error injected by a test."""
 
 
 _action: Action | None = None
@@ -50,7 +50,7 @@ def failpoint(name: str) -> None:
 
 @contextmanager
 def acting(action: Action) -> Iterator[None]:
-    """Calls the action at every passage of every place within the block, counted anew."""
+    """Calls the action at each failpoint within the block, with new counters."""
     global _action
     _passed.clear()
     _action = action

@@ -58,7 +58,7 @@ class Summary(NamedTuple):
     operator_only: Operator[Mapping[str, Fact]] | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Makes one document; the operator's part stands by itself under `operator_only`."""
+        """Returns one document, the operator's part under `operator_only`."""
         operator_part = {} if self.operator_only is None else {"operator_only": self.operator_only.opened()}
         return {**self.public, **operator_part}
 

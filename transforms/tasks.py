@@ -73,7 +73,7 @@ def tallied(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: C
 
 
 def capped(table: wire.Tally, count: Count) -> wire.Tally:
-    """Counts what the contribution bound left out of a whole slot's tally."""
+    """Counts samples beyond a slot's contribution bound."""
     count(counters.CAPPED, int(table.dropped.sum()))
     failpoint("tally")
     return table

@@ -216,7 +216,7 @@ def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
 
 
 def _by_name(columns: Events | Samples | Heard) -> dict[str, Int64s]:
-    """Names the columns as engines' checkpoints have them: the value's by what is measured."""
+    """Names columns as in engines' checkpoints."""
     return {NAME if field == "value" else field: column for field, column in columns._asdict().items()}
 
 
@@ -239,7 +239,7 @@ def unpack_events(parts: Iterable[bytes]) -> Events:
 
 
 def unpack_tally(parts: Iterable[bytes], columns: Sequence[Column]) -> Tally:
-    """Unpacks tallies. columns: those that the parts were packed with."""
+    """Unpacks tallies with the columns they were packed with."""
     nothing = np.zeros(0, np.int64)
     tallies = [Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
     for part in parts:

@@ -83,6 +83,7 @@ def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) 
 
 
 def _kinds(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> list[_Kind]:
+    """Lists finer resolutions, and the places of the specification's file, to plan."""
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     named = None if pieces is None or pieces.places.geometries else pieces.resolution

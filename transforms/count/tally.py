@@ -158,7 +158,7 @@ def distinct(events: Events) -> tuple[Events, int]:
 
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
-    """Marks the events that stay, and counts those that do not."""
+    """Marks distinct events, and counts duplicates."""
     moment = events.offset_us
     if (events.lat_e7[:1] == BY_KEY).any():  # of all events, or of none
         moment = moment * MOST_KEYS + events.lon_e7

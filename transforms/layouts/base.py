@@ -134,7 +134,7 @@ class Units:
         return instants(column, self.time_unit, self.zone, of_texts)
 
     def numbers(self, column: pa.Array) -> Numbers:
-        """Reads a column of numbers, in whatever unit it is."""
+        """Reads a column of numbers, without conversion of units."""
         return numbers(column, self.decimal)
 
     def longitudes(self, column: pa.Array) -> Numbers:
@@ -199,7 +199,7 @@ class Share(NamedTuple):
     shares: int
 
     def among(self, units: int) -> range:
-        """Ranges over the share's part of that many units, such as row groups."""
+        """Lists the share's part of that many units, such as row groups."""
         return range(self.number * units // self.shares, (self.number + 1) * units // self.shares)
 
 

@@ -109,6 +109,7 @@ def receive(file: IO[bytes]) -> bytes:
 
 
 def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
+    """Yields results of a task's steps, each within its limit of CPU time."""
     try:
         paths = () if work.path is None else (work.path, *work.further_paths)
         sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in paths)]

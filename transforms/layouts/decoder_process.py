@@ -185,7 +185,7 @@ class _Decoder:
         return answer, RawBatch(table.num_rows + sum(answer.refused.values()), table, answer.refused)
 
     def end(self) -> int:
-        """Kills it if it is not ending by itself, and gives its exit code."""
+        """Waits for the process or kills it; returns its exit code."""
         self._process.kill()
         with suppress(OSError):  # of a request that it took no more
             self._asks.close()

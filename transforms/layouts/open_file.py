@@ -164,7 +164,7 @@ def _checked(path: str, names: Iterable[str]) -> Sequence[str]:
 
 
 def _codec_of(start: bytes) -> str | None:
-    """Looks at the first bytes: the codec of what is compressed, else None."""
+    """Recognises the compression by the first bytes; None without."""
     return next((codec for mark, codec in _CODECS.items() if start.startswith(mark)), None)
 
 
@@ -259,7 +259,7 @@ def fetched(path: str) -> Iterator[str]:
 
 
 def _error_name(error: BaseException) -> str:
-    """Names the innermost error: Beam wraps those of stores."""
+    """Names the innermost error, as Beam wraps stores' errors."""
     details = getattr(error, "exception_details", None)
     inner = next((of_store for of_store in (details or {}).values() if isinstance(of_store, BaseException)), None)
     return type(inner or error).__name__

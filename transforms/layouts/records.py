@@ -56,7 +56,7 @@ def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> Non
 
 
 def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
-    """Reads one record per text. refused: what was refused before, counted in the batch."""
+    """Reads a record per text; `refused` counts earlier refusals."""
     if is_utf8(b"\n".join(texts)) and max(map(len, texts), default=0) <= LINE_BYTES:
         try:
             return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)

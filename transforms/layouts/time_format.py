@@ -81,7 +81,7 @@ class TimeFormat:
         return cls(text)
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
-        """Reads texts in this form; zone: of times in it that say no offset."""
+        """Reads texts in this format; `zone` applies without an offset."""
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))

@@ -59,11 +59,11 @@ class Signature:
     key_check: str
 
     def key_of(self, purpose: str) -> bytes:
-        """Derives a key for data beside the ledger, which needs no second key."""
+        """Derives a key for other data of the account."""
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
     def of(self, plain: str, content: bytes) -> str:
-        """Signs an entry. plain: its hash. content: what `_content` says of it."""
+        """Signs an entry by its hash and `_content`."""
         return hmac.digest(self.key, _begun(plain) + content, "sha256").hex()
 
 

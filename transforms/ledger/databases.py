@@ -163,7 +163,7 @@ class PostgresServer:
         return text.replace(str(password), "***") if password else text
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
-        """Recognises errors after which the same transaction, begun anew, may succeed."""
+        """Recognises transient errors, after which the transaction may succeed."""
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         if state is None:  # of a connection that was lost or refused
             text = self.reason(error)

@@ -114,7 +114,7 @@ class Ledger:
         return self._run(lambda db: spending.limit_in_force(db, account, requested))
 
     def debited(self, account: str) -> dict[str, Accountant]:
-        """Adds up what every specification was debited, by period, sorted."""
+        """Sums debits over specifications, by sorted period."""
         return self._run(lambda db: spending.debited(db, account))
 
     def accounts(self) -> list[Account]:
@@ -183,7 +183,7 @@ class Ledger:
         return recorded
 
     def note(self, account: str, spec_id: str, period: str, notes: Mapping[str, str]) -> None:
-        """Keeps what a run knew of a period when it recorded it."""
+        """Records a run's facts of a period as a note."""
         entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(notes)}
         self._write(account, lambda db: chain.append(db, self.signature, entry))
 
@@ -192,7 +192,7 @@ class Ledger:
         return self._write(account, lambda db: stopped_by(db, self.signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
-        """Reads what was kept of a period, the newest of it."""
+        """Reads a period's newest note."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         rows = self._run(lambda db: chain.checked(db, self.signature, ENTRY.c.kind == "note", *of_period))
         return msgspec.json.decode(rows[-1]["body"], type=dict[str, str]) if rows else None
@@ -207,7 +207,7 @@ class Ledger:
         return self._read(CountedPart.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
-        """Reads what a specification has released of the slots that start at these times."""
+        """Reads a specification's releases of slots by their start."""
         return self._read(decode, ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
 
     def _read(self, read: Callable[[str], Found], *which: sa.ColumnElement[bool]) -> list[Found]:
@@ -257,7 +257,7 @@ class Ledger:
         return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
 
     def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
-        """Reads the starts of slots released live, of those in [from_s, to_s)."""
+        """Reads starts of live slots in [from_s, to_s)."""
         return {slot_s for slot_s, _ in self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard == LIVE_COLUMN)}
 
     def _sealed(

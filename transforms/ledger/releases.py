@@ -89,7 +89,7 @@ def _place(unit: Unit) -> Entry:
 
 
 def _differs(stored: Unit, now: Unit) -> str | None:
-    """Tells what would have been released otherwise today: "input", "code", or nothing."""
+    """Returns the cause of a difference to the release: "input", "code" or None."""
     if stored.digest != now.digest:
         return "input"
     is_same = len(stored.draws) == len(now.draws) and all(

@@ -208,7 +208,7 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
 
 
 def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
-    """Adds up what every specification was debited, by period, sorted."""
+    """Sums debits over specifications, by sorted period."""
     query = sa.select(ENTRY.c.period).where(ENTRY.c.kind == "release", ENTRY.c.account == account).distinct()
     periods = sorted(db.execute(query).scalars())
     return {period: _sum(debits) for period, debits in _debits_of(db, account, periods).items()}

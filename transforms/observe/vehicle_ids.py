@@ -179,7 +179,7 @@ def _texts(values: pa.Array) -> pa.Array:
 
 
 def _formed(texts: pa.Array, form: VehicleForm) -> pa.Array:
-    """Writes what several spellings of an id have in common."""
+    """Normalises spellings of ids by the form."""
     texts = pc.utf8_trim(texts, characters=_WHITE_SPACE)
     if form == "casefold":
         return pc.utf8_lower(pc.utf8_upper(texts))  # both: some letters have two small forms

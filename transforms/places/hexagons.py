@@ -101,7 +101,7 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
 
 
 def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:
-    """Raises ValueError where polygons of so many cells and positions each would take minutes."""
+    """Raises ValueError for polygons that would take minutes to fill."""
     if sum(map(operator.mul, cells, positions)) > MOST_LOOKS:
         raise ValueError(
             f"polygons of {sum(positions):,} positions are too detailed for so large an area: simplify them"
@@ -109,7 +109,7 @@ def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:
 
 
 def _polygons(document: Any) -> Iterator[Rings]:
-    """Raises ValueError for what is no polygon, multipolygon, feature or collection."""
+    """Lists a document's polygons. Raises ValueError for other geometries."""
     kind = document.get("type") if isinstance(document, dict) else None
     inner = {"FeatureCollection": "features", "GeometryCollection": "geometries"}
     if kind in inner:

@@ -160,7 +160,7 @@ def _are_numbers(coordinates: object, depth: int = 4) -> bool:
 
 
 def _property(feature: dict[str, Any], name: str, default: Any) -> Any:
-    """Reads a property; null, as maps write what was left empty, is none."""
+    """Reads a property, with null as missing."""
     value = (feature.get("properties") or {}).get(name)
     return default if value is None else value
 

@@ -36,7 +36,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spending(msgspec.Struct, frozen=True):
-    """The part of a stored unit of HATs that says what it spends."""
+    """Spending of a stored unit of HATs."""
 
     spec_id: str
     slot_s: int
@@ -63,12 +63,12 @@ class Spending(msgspec.Struct, frozen=True):
 
     @property
     def asked(self) -> Debit:
-        """What the account is asked for."""
+        """Debit of the account."""
         return Debit(key_of(self.spec_id, self.slot_s, self.shard), _debit_of(self))
 
 
 class _SpentOn(msgspec.Struct, frozen=True, gc=False):
-    """The part of a plan that says what it spends."""
+    """Spending of a plan."""
 
     epsilon: str = ""
 

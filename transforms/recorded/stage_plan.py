@@ -155,7 +155,7 @@ def _unpacked(text: str) -> bytes:
 
 
 def _rational(kind: type, text: Any) -> Any:
-    """Reads a fraction, which is kept as text."""
+    """Parses a fraction from its text."""
     if kind is not Fraction or not isinstance(text, str):
         raise TypeError("numbers of a plan are text")  # which msgspec makes a ValidationError
     return Fraction(text)

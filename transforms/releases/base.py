@@ -102,7 +102,7 @@ class ReleaseKind(Protocol):
 
     @property
     def cap(self) -> ContributionBound | None:
-        """What is kept of a vehicle when it is counted; None for all."""
+        """Contribution bound of tallies; None for all."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -114,7 +114,7 @@ class ReleaseKind(Protocol):
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
-        """Shares of a HAT's epsilon, by statistic; none where counts tell of no vehicle."""
+        """Shares of a HAT's epsilon by statistic; none under secret counts."""
 
     @property
     def in_order(self) -> bool:
@@ -122,7 +122,7 @@ class ReleaseKind(Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether estimates of a slot rest on what earlier entries teach."""
+        """Whether a slot's estimates depend on earlier entries."""
 
     @property
     def keeps_late(self) -> bool:

@@ -136,7 +136,7 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
 
 
 def publish_recorded(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> None:
-    """Publishes as `publish_slot` does what the ledger holds already. Raises StepError."""
+    """Publishes recorded slots like `publish_slot`. Raises StepError."""
     try:
         publish_slot(slot, folder, formats, shape)
     except OtherValues as error:

@@ -123,7 +123,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
 
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
-    """Picks the further columns that rows have, of those that there are."""
+    """Selects the optional columns that rows have."""
     unasked = (*(() if shape.traffic else TRAFFIC), *(() if shape.about else ABOUT))
     return tuple(name for name in notes if name not in unasked)
 
@@ -154,7 +154,7 @@ def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
-    """Makes a column of what follows from few texts."""
+    """Maps a column with few distinct texts through a function."""
     value_of = {text: value(text) for text in dict.fromkeys(column)}
     return [value_of[text] for text in column]
 

@@ -87,7 +87,7 @@ def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tupl
 
 
 def script_of(elements: PCollection[Any]) -> TestStream | None:
-    """Returns the `TestStream` that the elements come from, through whatever steps."""
+    """Finds the `TestStream` at the origin of elements."""
     waiting, seen = [elements], set[int]()
     while waiting:
         producer = getattr(waiting.pop(), "producer", None)

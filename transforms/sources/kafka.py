@@ -51,7 +51,7 @@ class ReadKafka(Parting[PBegin]):
 
 
 class _Polls(NamedTuple):
-    """What decodes polls: apart from the topic, whose settings may hold a password."""
+    """Decoder of polls, without the topic's settings, which may hold a password."""
 
     layout: MessageLayout
 
@@ -121,7 +121,7 @@ def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
 
 
 def decode(polled: Messages, layout: MessageLayout) -> Iterator[RawBatch | Refusal]:
-    """Yields the batches of a poll, and what was refused of it."""
+    """Yields a poll's batches and refusals."""
     if polled.refused:
         count(counters.ROWS, polled.refused)
         yield TaggedOutput(REFUSED, Refused("read", PRODUCER_TIME, polled.refused))

@@ -75,7 +75,7 @@ class NamesRead(NamedTuple):
 
 
 class NamesTracker(RestrictionTracker):
-    """Claims the set of names that are read after a look."""
+    """Tracker that claims sets of names."""
 
     def __init__(self, restriction: NamesRead) -> None:
         self._restriction = restriction
@@ -119,7 +119,7 @@ NAMES = beam.DoFn.RestrictionParam(Names())
 
 
 def promised_by(estimator: Any, rule: Watermark) -> Timestamp | None:
-    """Reads what a source has promised."""
+    """Reads a source's watermark."""
     return estimator.current_watermark() or rule.first
 
 

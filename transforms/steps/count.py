@@ -1,4 +1,4 @@
-"""The steps from events to tallies: what each vehicle did in each cell."""
+"""Steps from events to tallies by vehicle and cell."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedP
         return grouped | "tally the pane" >> beam.Map(self.tally).with_output_types(KeyedPartial)
 
     def tally(self, group: tuple[records.PaneShard, Iterable[records.EventBytes]]) -> KeyedPartial:
-        """Tallies what the vehicles of a shard did in a pane."""
+        """Tallies a shard's vehicles in a pane."""
         (slot_shard, _), parts = group
         events = wire.unpack_events(parts if self.fetch is None else map(self.fetch, parts))
         partial, duplicates = tally_pane(events, self.release.cap, self.release.columns)

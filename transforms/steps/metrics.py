@@ -21,7 +21,7 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 def count(name: str, number: int = 1) -> None:
-    """Adds to a counter, which is told as soon as it is there."""
+    """Adds to a counter of Beam's metrics."""
     Metrics.counter(counters.NAMESPACE, name).inc(number)
 
 
@@ -43,7 +43,7 @@ def heard_by(listener: Listener) -> Iterator[None]:
 
 
 class Shelf(Protocol):
-    """Holds bytes for steps of its own process."""
+    """Store of bytes between steps of one process."""
 
     def put(self, data: bytes) -> bytes:
         """Stores the data, and returns a key that can be shuffled in its place."""

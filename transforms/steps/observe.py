@@ -41,7 +41,7 @@ class Parse(Parting[PCollection[RawBatch]]):
         return batches | "check rows" >> beam.FlatMap(self.check).with_outputs(REFUSED, main="observations")
 
     def check(self, batch: RawBatch) -> Iterator[Observations | Refusal]:
-        """Yields the observations of a batch, and what was refused of it."""
+        """Yields a batch's observations and refusals."""
         observations, refused = parse(batch.table, self.rules)
         yield from dead_letters("parse", refused)
         failpoint("parse")
@@ -70,7 +70,7 @@ class Assign(Parting[PCollection[Observations]]):
 
 @dataclass
 class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
-    """Dead letters -> counters `refused/<stage>/<reason>`; nothing else of them is kept."""
+    """Counts dead letters as `refused/<stage>/<reason>`."""
 
     def expand(self, refused: PCollection[Refused]) -> PCollection[None]:
         return refused | "count" >> beam.FlatMap(self._count)

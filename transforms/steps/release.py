@@ -1,4 +1,4 @@
-"""The steps from tallies to sealed units, to what the ledger returned, to estimates."""
+"""Steps from tallies to sealed units, recorded slots and estimates."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -126,7 +126,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         return of_type(grouped | "record" >> beam.FlatMap(self.record), RecordedSlot)
 
     def record(self, group: tuple[str, Iterable[records.UnitBytes]]) -> Iterator[RecordedSlot]:
-        """Yields what the ledger returns for the units of a key. Raises StepError."""
+        """Records a key's units and yields the recorded slots. Raises StepError."""
         encoded = list(group[1])
         if self.needs_consent and records.CONSENT not in encoded:
             return

@@ -72,7 +72,7 @@ class Locator(Protocol):
 
 
 class CalendarError(ValueError):
-    """The asked-for time cannot be cut into the asked-for slots."""
+    """Time range that slots cannot divide."""
 
 
 @dataclass(frozen=True)

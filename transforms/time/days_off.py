@@ -12,11 +12,14 @@ SATURDAY = 5
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
     """Computes slots' local start hours, plus 24 on Saturdays and Sundays."""
-    return [_told(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
+    return [
+        _by_day_kind(time.hour, time.date())
+        for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)
+    ]
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Lists the hours of a unit's slots, splitting days where hours fall."""
+    """Restores slots' hours, 24 added on days off, from recorded hours."""
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
     number, numbers = 0, [0]
@@ -25,8 +28,8 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
         numbers.append(number)
     if number + 1 < days:
         numbers = [index * days // len(hours) for index in range(len(hours))]
-    return [_told(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
+    return [_by_day_kind(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
 
 
-def _told(hour: int, day: date) -> int:
+def _by_day_kind(hour: int, day: date) -> int:
     return hour + HOURS * (day.weekday() >= SATURDAY)

@@ -140,11 +140,11 @@ class Route:
         return float(self.line_m[-1, 0])
 
     def along(self, odometer_m: Vector) -> Vector:
-        """Finds where a bus is that goes to and fro."""
+        """Converts a shuttling bus's odometer to metres along the route."""
         return self.length_m - np.abs(odometer_m % (2 * self.length_m) - self.length_m)
 
     def pace(self, odometer_m: Vector) -> Vector:
-        """Tells the pace of the street there."""
+        """Looks up the street's pace at a distance."""
         street = np.minimum(self.along(odometer_m) / STREET_M, self.paces.size - 1)
         result: Vector = self.paces[street.astype(np.int64)]
         return result
@@ -209,7 +209,7 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
 
 
 def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]]:
-    """Draws the town's routes, and the day's duties as they are asked for."""
+    """Draws the town's routes and a day's duties, lazily."""
     routes = [_draw_route(rng, number, fleet) for number in range(fleet.routes)]
     if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
         town = np.random.default_rng(fleet.town_seed)

@@ -176,7 +176,7 @@ def _branches(kind: Any) -> list[Any]:
 
 
 def _fields_of_nothing(kind: Any) -> int:
-    """Counts fields, those of records inside too, that take no byte."""
+    """Counts fields, nested ones too, that occupy no byte."""
     if isinstance(kind, list):
         return sum(map(_fields_of_nothing, kind))
     if not isinstance(kind, dict):
@@ -205,7 +205,7 @@ def _batch(rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[An
 
 
 def _as_text(value: Any) -> Any:
-    """Decodes bytes as a text, those that are not UTF-8 as lone surrogates."""
+    """Decodes text, with invalid bytes as lone surrogates."""
     return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
 
 
@@ -214,7 +214,7 @@ def _is_encodable(value: Any) -> bool:
 
 
 def _array(values: Any, kind: Any) -> Any:
-    """Raises UnicodeEncodeError for a text that is not UTF-8, whatever else its column holds."""
+    """Builds an Arrow array. Raises UnicodeEncodeError for lone surrogates."""
     if kind is _MIXED:
         "".join(value for value in values if isinstance(value, str)).encode()
     if kind in (None, _MIXED):

@@ -174,13 +174,13 @@ def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> 
 
 
 def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
-    """Reads objects in batches of so many."""
+    """Reads objects in batches."""
     for index in range(0, len(records), BATCH_RECORDS):
         yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields the records in a decoded document."""
+    """Yields a decoded document's records, with their key if `keyed`."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):

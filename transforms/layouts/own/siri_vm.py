@@ -92,7 +92,7 @@ class _TooMuch(Exception):
 
 
 class _Feed:
-    """One document: what a parser tells of it becomes rows."""
+    """Parser target that collects a document's rows."""
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
@@ -107,7 +107,7 @@ class _Feed:
         self._too_long = 0
 
     def batches(self, pieces: Iterator[bytes]) -> Iterator[RawBatch]:
-        """Raises _TooMuch or one of _DAMAGE; what came before stays."""
+        """Parses a document's pieces into batches. Raises _TooMuch or one of _DAMAGE."""
         size = 0
         for piece in pieces:
             size += len(piece)

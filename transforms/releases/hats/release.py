@@ -51,7 +51,7 @@ class HatRelease(Policy):
         )
 
     def continuing(self, digest: str | None) -> "HatRelease":
-        """Goes on with digests of the form that the ledger has (transforms.releases.hats.policy)."""
+        """Continues with the ledger's form of digests (transforms.releases.hats.policy)."""
         return replace(self, plain_digests=digest is not None and is_plain(digest))
 
     def claims(self, _before: Before) -> dict[str, list[Debit]] | None:

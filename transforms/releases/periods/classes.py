@@ -63,7 +63,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 
 
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
-    """Estimates roughly what a vehicle-day weighs in all cells and classes together."""
+    """Estimates a vehicle-day's total weight over cells and classes."""
     if kind == "laplace":
         return 1.5  # between one that only moves, 1, and one that only stands, MOVING
     return float(np.sqrt(fleet.profile.cells * _CLASSES_OF_A_VEHICLE))

@@ -78,7 +78,7 @@ class PeriodRelease(VectorRelease):
 
     @staticmethod
     def centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-        """Finds the values around which a stage looks, from what is recorded."""
+        """Computes a stage's centres from recorded entries."""
         return learned_centres(entries, policy, hours)
 
     @property
@@ -112,7 +112,7 @@ class PeriodRelease(VectorRelease):
         return [DrawnUnit(unit)]
 
     def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
-        """Reads a period by its last recorded stage and what stands before it."""
+        """Estimates a period from its last stage and earlier entries."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
         entries = [entry for entry in before.stages(unit.spec_id) if entry.sequence <= sequence]
         facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].plan]

@@ -95,7 +95,7 @@ class LevelsPolicy:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What a tally carries beside counts."""
+        """Columns of tallies besides counts."""
         return COLUMNS if self.classes is None else (*COLUMNS, self.classes)
 
     @property
@@ -225,5 +225,5 @@ def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
 
 
 def read_unit(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> ReleasedStage:
-    """Reads what a recorded stage says. places: where it may be about them."""
+    """Decodes a recorded stage's noisy sums."""
     return read(unit.integers, stage_of(unit, region, places))

@@ -90,7 +90,7 @@ class StateFile:
         return None
 
     def refuse(self) -> None:
-        """Says that what it holds is not taken, and removes it."""
+        """Warns of an invalid file, and removes it."""
         LOG.warning(
             "%s is damaged, or not signed with the account's key: it is learned anew from the ledger", self.path
         )
@@ -170,7 +170,7 @@ class StateSource:
         return StateSource.of_periods(self.periods[:periods], self.policy, self.least_recent)
 
     def days(self, start: int) -> list[DayValues]:
-        """Reads what was released from the period at `start` on."""
+        """Reads releases from the period at `start` on."""
         return [_day_of(entries, self.policy) for entries in self.periods[start:]]
 
 

@@ -1,4 +1,4 @@
-"""Asks an address in a process of its own; the system enforces its deadline.
+"""Process that fetches an address, with a deadline enforced by the system.
 
 Redirects lead to the same scheme, host and port alone: a key of the service is for that address.
 """
@@ -92,7 +92,7 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
 
 
 class _FinalResponse(HTTPResponse):
-    """The answer behind 102 and 103, which are said while it is made."""
+    """HTTP response that skips interim responses 102 and 103."""
 
     def begin(self) -> None:
         super().begin()
@@ -123,7 +123,7 @@ def _is_feed(message: bytes) -> bool:
 
 
 def _asked(question: Question) -> requests.Response:
-    """Asks, and follows redirects that stay where they began."""
+    """Requests an address, following redirects to the same origin."""
     url, session = question.url, _Session()
     session.headers["Accept-Encoding"] = "gzip"
     for _ in range(REDIRECTS + 1):
@@ -150,7 +150,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _unpacked(message: bytes, encoding: str) -> bytes:
-    """Unpacks the whole message, as it was before it was compressed."""
+    """Decompresses the message."""
     if encoding == "identity":
         return message
     if encoding not in ("gzip", "x-gzip"):

@@ -39,7 +39,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
 
 
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """Asks an address for head and message, b"" without one; stops early if told."""
+    """Requests head and message (or b"") of an address, until stopped."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]

@@ -62,7 +62,7 @@ def is_doubtful(ids: Any, track: Track) -> bool:
 
 
 def are_borne_out(ids: Any, track: Track) -> bool:
-    """Says whether the rows of each id are those of one vehicle."""
+    """Checks whether each id's rows look like one vehicle's."""
     return _mark(codes_of(ids), track) == _LIKELY
 
 

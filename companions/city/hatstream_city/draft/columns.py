@@ -97,7 +97,7 @@ class DraftedColumns:
         return [name for column in self.names.values() for name in ((column,) if isinstance(column, str) else column)]
 
     def is_of_one(self, columns: Mapping[str, Sequence[Any]]) -> bool:
-        """Says whether all rows have the same id."""
+        """Checks whether all rows have one id."""
         arrays = arrays_of(columns)
         return bool(np.ptp(codes_of(array_of(arrays, self.names["vehicle"]))) == 0)
 
@@ -129,7 +129,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
 
 
 def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
-    """Adds what columns show together: doubtful vehicle ids, and formats of times."""
+    """Adds findings over several columns: doubtful vehicle ids, formats of times."""
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
@@ -212,7 +212,7 @@ def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None
 
 
 def _instants(times: Any, unit: str | None = None) -> Any:
-    """Reads the column in whatever form its times are."""
+    """Reads a column of times in any known format."""
     unit = unit or time_unit_of(times)
     return units(unit or "iso", None if unit else next(iter(time_formats(times)), None), "UTC").instants(times)
 
@@ -270,7 +270,7 @@ def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
 
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:
-    """Finds the names that say the field, the plainest first."""
+    """Lists columns whose names match a field's patterns, best match first."""
     columns = []
     for name in names:
         plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _spoken(name)]

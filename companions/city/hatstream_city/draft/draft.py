@@ -157,7 +157,7 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
 
 
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
-    """Gathers what is said of a feed's columns."""
+    """Collects findings and warnings on a feed's columns."""
     drafted, heading = feed.columns, feed.heading if headed else None
     columns: dict[str, Column] = dict(drafted.names) if heading is None else {**drafted.names, HEADING: heading}
     if is_open(feed) and "vehicle" in drafted.guessed:
@@ -182,7 +182,7 @@ def is_open(feed: DraftedFeed) -> bool:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    """Writes what stands between the braces of a table on one line."""
+    """Formats an inline TOML table's entries."""
     return ", ".join(f"{name} = {value}" for name, value in table.items() if value)
 
 
@@ -288,7 +288,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
 
 
 def _of_sample(feed: DraftedFeed) -> list[str]:
-    """Says what a sample is worth as a source of public facts."""
+    """Words the limits of a sample as a source of public facts."""
     warnings = [
         "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
         "from reports that are to be protected: replace them, unless the sample is older than the account."
@@ -299,7 +299,7 @@ def _of_sample(feed: DraftedFeed) -> list[str]:
 
 
 def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:
-    """Says where the sample is not as the timetable has it."""
+    """Lists disagreements of the sample with the timetable."""
     warnings = []
     outside = len(set(feed.cells) - town.cells)
     if outside:

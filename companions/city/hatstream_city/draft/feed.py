@@ -341,7 +341,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
 
 
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:
-    """Explains which fields lack a column, what was sought, and the columns there are."""
+    """Explains missing fields, with expected names and existing columns."""
     sentences = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
     return (
         f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}"

@@ -136,7 +136,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
 
 
 def _vehicle_of(path: str) -> str:
-    """Strips a file's name of what says its form, as a release does."""
+    """Strips a file's name of suffixes, as a release does."""
     stem, suffix = os.path.splitext(os.path.basename(path.rpartition("\0")[2]))
     return os.path.splitext(stem)[0] if suffix in (".gz", ".zst", ".zip") else stem
 
@@ -156,7 +156,7 @@ def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
 
 
 def is_by_file(sample: Sample) -> bool:
-    """Checks whether file names alone tell vehicles apart."""
+    """Checks whether only file names distinguish vehicles."""
     if FILE not in sample.columns:
         return False
     columns = {name: values for name, values in sample.columns.items() if name != FILE}
@@ -172,7 +172,7 @@ def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
 
 
 def advice(missing: Sequence[str]) -> str:
-    """Advises what to do where no column of vehicles was found, and all others."""
+    """Advises on missing columns of vehicles."""
     if list(missing) != ["vehicle"]:
         return ""
     return f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
@@ -188,7 +188,7 @@ def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
 
 
 def _ids_beside(sample: Sample) -> bool:
-    """Says whether a column that is no other field tells the files apart."""
+    """Checks for an unused column that distinguishes files."""
     by_name = find_by_file(sample.columns)
     excluded = set(by_name.parts) if by_name else {FILE}
     others = (values for name, values in sample.columns.items() if name not in excluded)

@@ -1,4 +1,4 @@
-"""The first rows of a file as named columns, whatever its form is."""
+"""First rows of a file of any layout, as named columns."""
 
 import codecs
 import csv
@@ -80,7 +80,7 @@ def read_sample(path: str) -> Sample:
 
 
 def is_timetable(path: Path) -> bool:
-    """Says whether a zip holds GTFS tables."""
+    """Checks whether a zip holds GTFS tables."""
     if not zipfile.is_zipfile(path):
         return False
     with suppress(zipfile.BadZipFile, OSError), zipfile.ZipFile(path) as archive:
@@ -163,7 +163,7 @@ def _of_columns(file: Any) -> Sample:
 
 
 def _may_be_nested(field: Any) -> bool:
-    """Says whether a column holds structs or lists, or bytes, which may be points."""
+    """Checks for a column of structs, lists, or bytes (maybe points)."""
     return bool(
         pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
     )
@@ -225,7 +225,7 @@ def path_of(place: tuple[str, ...]) -> str:
 
 
 def _documents(text: str) -> list[dict[str, Any]]:
-    """Reads the one object that the text is, or those of its lines."""
+    """Reads a text's single object, or one per line."""
     if (whole := _record(text)) is not None:
         return [whole]
     records = [record for line in text.splitlines()[: ROWS + 1] if (record := _record(line)) is not None]
@@ -258,7 +258,7 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
 
 
 def _is_keyed(value: Any) -> bool:
-    """Checks whether an object's keys are data: most values under them look alike."""
+    """Checks whether keys are data, as most of their values have one shape."""
     if not isinstance(value, dict) or len(value) < _LEAST_KEYS:
         return False
     kinds = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))

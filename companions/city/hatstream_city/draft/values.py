@@ -57,7 +57,7 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
 
 
 def merged(ids: Iterable[bytes]) -> MergedIds:
-    """Counts ids, and those that another form would make one."""
+    """Counts ids, and those that other spellings would merge."""
     texts = pa.array(list(filter(None, ids)), pa.binary())
     as_text, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
     return MergedIds(as_text, as_text - cases, as_text - numbers)
@@ -185,7 +185,7 @@ def follows_hours(zone: str) -> bool:
 
 
 def same_clock(zone: str, reference: str) -> bool:
-    """Says whether two zones show the same time, in this year and the next."""
+    """Checks whether two zones' clocks agree this year and next."""
     now = datetime.now(UTC)
     instants = [now + timedelta(days=30 * month) for month in range(24)]
     try:

@@ -111,7 +111,7 @@ class _Calendar(NamedTuple):
         return self.first + timedelta(days=day)
 
     def runs(self, service: int) -> NDArray[np.bool_]:
-        """Tells on which days a service runs."""
+        """Lists the days of a service."""
         runs = np.zeros(self.days, np.bool_)
         weekday = (np.arange(self.days) + self.first.weekday()) % 7
         for row in self.weeks.get(service, ()):

@@ -29,7 +29,7 @@ _IMPOSSIBLE = "with one that cannot be, as near (0, 0) or a world away from all 
 
 
 def left_out(feed: Gtfs) -> list[str]:
-    """Says in a sentence each what was left out, and why."""
+    """Lists omitted parts of the feed with reasons."""
     return [sentence for count, sentence in _counted(feed) if count]
 
 
@@ -91,7 +91,7 @@ class Town:
 
     @property
     def segments(self) -> int:
-        """Counts the segments, where they are asked for."""
+        """Counts the segments, if requested."""
         return len(self.documents[SEGMENTS]["features"]) if SEGMENTS in self.documents else 0
 
     def files(self, stem: str) -> dict[str, bytes]:

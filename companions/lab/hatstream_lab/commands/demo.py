@@ -133,7 +133,7 @@ def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
 
 
 def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str) -> str:
-    """Draws the maps of hexagons and of streets, and tells where they lie."""
+    """Draws maps of hexagons and streets, and returns their paths."""
     from hatstream_publish.pages.map import MapTexts, Surroundings, draw_map
     from hatstream_publish.pages.places import read_ground, read_places
     from hatstream_publish.pages.rows import STANDING, with_days

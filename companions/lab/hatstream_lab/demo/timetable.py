@@ -77,7 +77,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
 
 
 def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
-    """Writes the lines of a route's stops, and says where they lie along it."""
+    """Writes a route's stops, and returns their distances along it."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)

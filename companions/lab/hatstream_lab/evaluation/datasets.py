@@ -136,7 +136,7 @@ def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
 def redrawn(
     name: str, counts: Int64s, speeds: Callable[[np.random.Generator, tuple[int, int]], Float64s], prior: Prior
 ) -> DataSet:
-    """Makes a set whose samples are independent and drawn anew for each run."""
+    """Creates a data set with independent samples, redrawn in each run."""
     start = np.cumsum(counts) - counts
 
     def draw(rng: np.random.Generator, runs: int) -> tuple[Int64s, Float64s]:

@@ -92,7 +92,7 @@ class Days:
         return replace(self, counted=self.counted.filter(rows))
 
     def repeated(self, days: int) -> "Days":
-        """Takes so many days: the first ones again, whole weeks later, behind the last."""
+        """Extends days to a number by repeating the first, weeks later."""
         first, last = (date.fromisoformat(self.names[end]) for end in (0, -1))
         weeks = -(-((last - first).days + 1) // 7)
         parts = []
@@ -228,9 +228,9 @@ def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
     return distinct.drop_columns(["group"]), joined["group"].to_numpy()
 
 
-def beside(
+def joined_with_truth(
     rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS, *, how: str = "inner"
 ) -> dict[str, NDArray[Any]]:
-    """Joins released rows with true values; without a counterpart they drop out."""
+    """Joins released rows with true values by keys."""
     joined = rows.join(truth, list(keys), join_type=how, use_threads=False).combine_chunks()
     return {name: joined[name].to_numpy() for name in joined.column_names}

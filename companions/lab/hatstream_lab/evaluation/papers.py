@@ -82,7 +82,7 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
 
 
 def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, cells: Sequence[Cell] = ()) -> Table:
-    """Releases every set by every mechanism so many times. Raises InputError. cells: these alone."""
+    """Releases every set by every mechanism, `runs` times. Raises InputError."""
     sets = data_sets(sources)
     every = [
         Cell(name, label, epsilon, runs)

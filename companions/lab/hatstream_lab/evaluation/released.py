@@ -19,9 +19,9 @@ from hatstream_lab.evaluation.days import (
     HAT_KEYS,
     MEAN,
     Days,
-    beside,
     groups_of,
     hat_tables,
+    joined_with_truth,
     local_hours,
     read_days,
     tables_of,
@@ -65,7 +65,7 @@ def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), sp
 
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     """Measures HATs' errors over all days and each; days without values are `held_back`."""
-    hats = beside(released, days.hats)
+    hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
     constant = np.abs(hats["truth"] - days.mean_kmh)
@@ -94,7 +94,7 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
     for name, product in (("causal", "hats"), ("whole", "whole"), ("forecast", "forecast")):
         if product in released:
             yield from errors_of(days, released[product], {"part": "errors", **setting.labels, "estimate": name})
-    hats = beside(released["hats"], days.hats)
+    hats = joined_with_truth(released["hats"], days.hats)
     for name, (minimum, maximum) in {"all": (1, np.inf), **CLASSES}.items():
         chosen = (hats["vehicles"] >= minimum) & (hats["vehicles"] < maximum)
         yield {"part": "intervals", **setting.labels, "vehicles": name, **_intervals(hats, chosen)}
@@ -107,7 +107,7 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
     }
     for product in PRODUCTS:
         if product in released:
-            rows = beside(released[product], truth_of(days, keys[product]), list(keys[product]))
+            rows = joined_with_truth(released[product], truth_of(days, keys[product]), list(keys[product]))
             yield {"part": "products", **setting.labels, "product": product, **_intervals(rows, True)}
     if "place-standing" in released:
         yield from _places(days, setting, released["place-standing"])
@@ -129,7 +129,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
         truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})
-        both = beside(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
+        both = joined_with_truth(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
         has_value = ~np.isnan(both["value"])
         by_cell = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
@@ -171,7 +171,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         status = "distribution_status" if "distribution_status" in rows.column_names else "status"
         wanted = [f"{name}{end}" for name in names for end in ("", "_lower95", "_upper95")]
         rows = rows.select(["period", "cell", status, *wanted]).append_column("part", pa.array(starts))
-        both = beside(rows, truth, list(keys))
+        both = joined_with_truth(rows, truth, list(keys))
         for number, day in enumerate(days.names, 1):
             for name in names:
                 there = (both["period"] == day) & ~np.isnan(both[name])
@@ -240,7 +240,7 @@ def constant_table(days: Days) -> Table:
 
 
 def tables(table: Table) -> Iterator[RichTable]:
-    """Shows what was measured, a table for each part of it."""
+    """Renders a table per part of the measurement."""
     errors, by_total = table.where(part="errors", day="all"), (*LABELS, "estimate")
     causal = table.where(part="errors", estimate=(CONSTANT, "causal"))
     by_day = Table([row for row in causal.rows if row["day"] != "all"]).grid("day", by_total, "rows")

@@ -122,7 +122,7 @@ def job_server_jar(path: Path) -> Path:
 
 
 def _folded(line: str, columns: int = 70) -> str:
-    """Folds a manifest's line: what goes on begins with a space."""
+    """Folds a manifest's line; continuations begin with a space."""
     return "\n ".join(line[i : i + columns] for i in range(0, len(line), columns))
 
 

@@ -77,7 +77,7 @@ class Kafka:
         self._server.wait(self._answers, READY_S)
 
     def stop(self) -> None:
-        """Ends the broker; its data stay."""
+        """Stops the broker, keeping its data."""
         if self._server is not None:
             self._server.stop()
             self._server = None

@@ -111,7 +111,7 @@ class Postgres:
 
 
 def _children(pid: int) -> list[int]:
-    """Lists a process's children where Linux says them."""
+    """Lists a process's children, on Linux."""
     with suppress(OSError):
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return []

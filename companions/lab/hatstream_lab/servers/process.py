@@ -46,7 +46,7 @@ class Server:
             time.sleep(0.05)
 
     def said(self, words: str) -> bool:
-        """Says whether its output holds these words."""
+        """Checks the output for some words."""
         return words in self._log.read_text(errors="replace")
 
     def stop(self) -> None:
@@ -80,7 +80,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_open(port: int) -> bool:
-    """Says whether somebody listens there; whether it is also ready is another question."""
+    """Checks whether the port accepts connections, though it may not be ready."""
     with socket.socket() as one:
         one.settimeout(0.5)
         return one.connect_ex((LOOPBACK, port)) == 0

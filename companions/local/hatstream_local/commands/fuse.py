@@ -100,7 +100,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
 
 
 def _table(fused: Fused) -> Table:
-    """Tabulates the means of the first groups: fused, and each single service beside it."""
+    """Tabulates the first groups' means, fused and by service."""
     from hatstream_local.fusion.fuse import FUSED
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})

@@ -159,7 +159,7 @@ def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, 
 
 
 def _in_range(values: Float64s, rules: ReportRules, service: Int64s) -> tuple[Float64s, Bools]:
-    """Rounds two-valued reports, and marks reports out of their mechanism's range."""
+    """Clips reports to their mechanism's range; marks those beyond rounding."""
     report = values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):
@@ -193,7 +193,7 @@ def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
 
 
 def _cell(value: bytes) -> int:
-    """Reads an H3 cell from its hexadecimal text, -1 for what is none."""
+    """Parses an H3 cell's hexadecimal text; -1 if invalid."""
     try:
         cell = int(value, 16)
     except ValueError:

@@ -157,7 +157,7 @@ def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -
 
 
 def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Row]:
-    """Estimates the share of users in each bucket, where a service's reports tell it."""
+    """Estimates users' shares by bucket, from services that identify them."""
     telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[telling]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0

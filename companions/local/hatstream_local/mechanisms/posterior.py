@@ -103,7 +103,7 @@ def _log_level(
     slopes: Sequence[tuple[Laplace, Float64s]],
     above: Sequence[NDArray[np.int64]],
 ) -> Float64s:
-    """Computes the log factor, beside its curve, of the run that starts there."""
+    """Computes the log factor of each run, without its curve."""
     level = np.zeros(start.size)
     for (window, row), (first, last) in zip(windows, spans, strict=True):
         level -= window.epsilon * (((start < first) | (start >= last)) & ~np.isnan(row))

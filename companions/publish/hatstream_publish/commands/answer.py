@@ -1,4 +1,4 @@
-"""What commands have in common: answers, specifications, and what is drawn around places."""
+"""Common parts of commands: answers, specifications, surroundings of places."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 
 
 def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Surroundings:
-    """Reads what the options name."""
+    """Reads the files that the options name."""
     from hatstream_publish.pages.map import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 
@@ -61,7 +61,7 @@ credit_option = click.option("--credit", default="", help="Source of the tiles, 
 
 
 def surroundings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options of `read_surroundings`."""
+    """Adds the options of `read_surroundings` to a command."""
     file = click.Path(path_type=Path, dir_okay=False)
     places = "GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one."
     ground = "GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines."

@@ -76,7 +76,7 @@ def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, 
 
 
 def wishes_path(folder: Path) -> Path:
-    """Names the file beside a published folder that keeps what `publish` was asked for."""
+    """Names the file, beside a published folder, of `publish`'s options."""
     return folder.absolute().with_name(f".{folder.name}.json")
 
 
@@ -89,7 +89,7 @@ def write_wishes(folder: Path, wishes: Mapping[str, Any]) -> None:
 
 
 def read_wishes(folder: Path) -> dict[str, Any]:
-    """Reads what `publish` was asked for. Raises UsageError where it made no such folder."""
+    """Reads `publish`'s options. Raises UsageError for other folders."""
     import msgspec
 
     try:

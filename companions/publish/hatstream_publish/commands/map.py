@@ -70,7 +70,7 @@ def map_(
 
 
 def claim_of(spec_path: Path | None) -> str:
-    """Says what protects vehicles, and with a specification whom and how much."""
+    """Words the guarantee, with unit and epsilon given a specification."""
     if spec_path is None:
         return NOISY
     from hatstream.api import load

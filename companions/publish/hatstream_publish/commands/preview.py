@@ -34,7 +34,7 @@ class _Files(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing: requests are the reader's own."""
+        """Suppresses logs, which would show readers' requests."""
 
 
 @click.command()

@@ -148,7 +148,7 @@ def publish(
 
 
 def _told(output: Path, changes: Changes) -> tuple[Any, ...]:
-    """Tells what was written, for programs and for people."""
+    """Describes the written files, as JSON and as text."""
     tables = {name: {"rows": changed, "of": total} for name, (changed, total) in changes.rows.items()}
     document = {"output": str(output), "files": sorted(changes.files), "changed": changes.changed, "tables": tables}
     lines = [f"{name}: {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()]

@@ -136,7 +136,7 @@ class Edition:
         return sentences
 
     def privacy(self) -> Mapping[str, Any]:
-        """Says what the privacy card does, for programs."""
+        """Encodes the privacy card for programs."""
         account = self.spec.account
         return {
             "guarantee": self.account.guarantee,
@@ -156,7 +156,7 @@ class Edition:
         }
 
     def provenance(self) -> Mapping[str, Any]:
-        """Says where the values come from, for programs."""
+        """Encodes the values' provenance for programs."""
         return {
             "software": "hatstream",
             "version": self.origin.version,

@@ -21,7 +21,7 @@ _DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, 
 
 
 class Stamp(NamedTuple):
-    """Tells whether a file is the one that was read."""
+    """Identity of a file's version."""
 
     path: str
     changed_ns: int
@@ -45,7 +45,7 @@ class ResultFiles:
     _seen: frozenset[Stamp] = frozenset()
 
     def look(self) -> bool:
-        """Reads what is new, and forgets what is gone; says whether anything changed."""
+        """Reads new files and forgets deleted ones; True after a change."""
         stamps = {_stamp(path) for path in self._paths()}
         if stamps == self._seen:
             return False
@@ -133,7 +133,7 @@ def _joined(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[str, pa.Tabl
 
 
 def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stamp, str]:
-    """Finds files that say otherwise than older ones of the same slots."""
+    """Lists files that contradict older ones of the same slots."""
     agreed: dict[str, list[Stamp]] = {}
     refused: dict[Stamp, str] = {}
     for stamp in sorted(tables, key=lambda stamp: (stamp.changed_ns, stamp.path)):

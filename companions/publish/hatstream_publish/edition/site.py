@@ -251,7 +251,7 @@ def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
 
 
 def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Says what changed last; written when all else is in its place."""
+    """Writes the pointer to the last changes, after all other files."""
     data = next((name for name in files if name.startswith(f"{MAPS}/")), None)
     return {
         "title": edition.wishes.title,
@@ -266,7 +266,7 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
 
 
 def _records(edition: Edition, columns: Mapping[str, list[ColumnEntry]]) -> dict[str, bytes]:
-    """Makes what tells of the values: privacy, provenance, specification, dictionary."""
+    """Builds metadata: privacy, provenance, specification, dictionary."""
     about_privacy = f"{edition.wishes.title}: privacy"
     return {
         "privacy.html": render("privacy.html", edition=edition, shown=shown, title=about_privacy),

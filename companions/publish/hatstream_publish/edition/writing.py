@@ -44,7 +44,7 @@ class FolderUpdate:
         self.changed.append(name)
 
     def keep(self, name: str, digest: str) -> None:
-        """Leaves a file as it was put before."""
+        """Keeps a file's former content."""
         self.digests[name] = digest
 
     def commit(self) -> None:

@@ -48,7 +48,7 @@ def render(
 
 
 def text_of(template: str, **texts: Any) -> str:
-    """Fills in a template; what is filled into HTML is escaped."""
+    """Renders a template, escaping values in HTML."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("hatstream_publish.pages"),
         autoescape=jinja2.select_autoescape(),

@@ -125,7 +125,7 @@ def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
 
 
 def _statuses(tables: Iterable[pa.Table]) -> list[tuple[str, str]]:
-    """Tells what each status means that the rows have, and what helps."""
+    """Explains the rows' statuses and remedies."""
     statuses = sorted({status for rows in tables for status in rows["status"].unique().to_pylist()})
     return [
         (status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in statuses if status in STATUSES
@@ -133,7 +133,7 @@ def _statuses(tables: Iterable[pa.Table]) -> list[tuple[str, str]]:
 
 
 def _region(spec: Specification) -> str:
-    """Tells what the region is and where it comes from."""
+    """Describes the region and its source."""
     if spec.cells.region is None:
         return "every hexagon with reports"
     source = {

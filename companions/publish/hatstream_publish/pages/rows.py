@@ -104,5 +104,5 @@ def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
 
 
 def is_live(rows: pa.Table) -> pa.ChunkedArray:
-    """Says of each row whether it was published while its day lasted."""
+    """Marks rows published while their day lasted."""
     return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)

@@ -52,7 +52,7 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
 
 
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
-    """Makes a column of what follows from each of few texts."""
+    """Maps a column with few distinct texts through a function."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return pa.array([value(text) for text in coded.dictionary.to_pylist()]).take(coded.indices)
