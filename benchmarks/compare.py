@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from hatstream.api import console, progress_bars, release_days
 from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, read_days
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Row, Table
-from hatstream_lab.evaluation.released import beside, constant_rows
+from hatstream_lab.evaluation.released import joined_with_truth, constant_rows
 
 EPSILON, RUNS = "2.64", 3
 ENVIRONMENT = Path("build/pipelinedp")
@@ -102,7 +102,7 @@ def write_reports(path: Path, vehicle: Int64s, key: Int64s, value: Float64s, rep
 
 def errors(days: Days, released: pa.Table, name: str) -> Row:
     """Measures errors over HATs of so many vehicles for which there is a value, km/h."""
-    hats = beside(released.select([*HAT_KEYS, "value"]), days.hats)
+    hats = joined_with_truth(released.select([*HAT_KEYS, "value"]), days.hats)
     error, vehicles = np.abs(hats["value"] - hats["truth"]), hats["vehicles"]
     shown = {
         label: Mean.of(error[(vehicles >= least) & (vehicles < most) & ~np.isnan(error)])

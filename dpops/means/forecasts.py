@@ -93,7 +93,7 @@ def errors_around(
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts planned HATs' errors; `moved`: released minus true weights."""
+    """Forecasts errors from noise and from `moved`, weights released less true."""
     sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
     return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 

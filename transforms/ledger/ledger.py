@@ -103,7 +103,7 @@ class Ledger:
         return self._write(account.name, open_or_lower)
 
     def check_account(self, account: Account) -> None:
-        """Refuses an account that this ledger lacks or has otherwise."""
+        """Raises AccountRefusal for an account missing here or with other terms."""
         recorded, home = self._run(lambda db: (spending.known_account(db, account.name), self._home(db, account.name)))
         if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")

@@ -48,6 +48,7 @@ def without_part(document: Any, region: Sequence[int]) -> list[str]:
 
 
 def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
+    """Lists names of places without a main cell."""
     return [name for name, cell in zip(names, main.tolist(), strict=True) if cell == NOWHERE]
 
 

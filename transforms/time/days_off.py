@@ -12,10 +12,7 @@ SATURDAY = 5
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
     """Computes slots' local start hours, plus 24 on Saturdays and Sundays."""
-    return [
-        _by_day_kind(time.hour, time.date())
-        for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)
-    ]
+    return [_habit(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
@@ -28,8 +25,8 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
         numbers.append(number)
     if number + 1 < days:
         numbers = [index * days // len(hours) for index in range(len(hours))]
-    return [_by_day_kind(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
+    return [_habit(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
 
 
-def _by_day_kind(hour: int, day: date) -> int:
+def _habit(hour: int, day: date) -> int:
     return hour + HOURS * (day.weekday() >= SATURDAY)
