@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from hatstream.api import console, progress_bars, release_days
 from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, read_days
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Row, Table
-from hatstream_lab.evaluation.released import joined_with_truth, constant_rows
+from hatstream_lab.evaluation.released import constant_rows, joined_with_truth
 
 EPSILON, RUNS = "2.64", 3
 ENVIRONMENT = Path("build/pipelinedp")
