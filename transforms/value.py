@@ -19,6 +19,18 @@ PER_UNIT: Mapping[str, Fraction] = {
     "knots": Fraction(1_852, 1_000),
 }
 """How much of UNIT one of each unit is that an input may have."""
+SECONDS: Mapping[str, int] = {"s": 1, "min": 60, "h": 3_600}
+
+
+def per_unit(unit: str) -> Mapping[str, Fraction]:
+    """Lists the units that inputs may have, each with how much of `unit` one is.
+
+    >>> per_unit("min")["s"], per_unit("%")
+    (Fraction(1, 60), {'%': Fraction(1, 1)})
+    """
+    if unit in SECONDS:
+        return {name: Fraction(seconds, SECONDS[unit]) for name, seconds in SECONDS.items()}
+    return PER_UNIT if unit == UNIT else {unit: Fraction(1)}
 
 
 STANDARD_WIDTH = 65  # what learns knows values from 0 to this: bus speeds in km/h, for which its constants are

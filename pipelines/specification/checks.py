@@ -25,7 +25,7 @@ from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
 from transforms.atomic_files import read_text
 from transforms.count.tally import ContributionBound
 from transforms.errors import did_you_mean
-from transforms.layouts import layout
+from transforms.layouts import FIXED, layout
 from transforms.layouts.base import FIELDS, HEADING, with_keys
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
@@ -266,11 +266,14 @@ def input_of(document: Document, *, headed: bool) -> Input:
     speed, turn = table.derived_speed, table.derived_heading
     columns = dict(table.columns or {})
     keyed = [] if places is None else [places.column, places.within]
-    if document.value is not None and document.value.name in columns:
-        columns[NAME] = columns.pop(document.value.name)
+    speed_unit, unit, value = table.speed_unit, None, document.value
+    if value is not None:
+        if value.name in columns or table.layout in FIXED:
+            columns[NAME] = columns.pop(value.name, value.name)
+        speed_unit, unit = table.value_unit, value.unit
     by_key = {field: name for field, name in zip(with_keys(2)[2:4], keyed, strict=False) if name is not None}
     fields, named = with_keys(len(by_key)) if by_key else None, columns | by_key
-    columns_read = named if table.columns is not None or by_key else None
+    columns_read = named if table.columns is not None or named else None
     if turn is not None:
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
         need(1 <= turn.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", turn.max_gap_s)
@@ -287,10 +290,11 @@ def input_of(document: Document, *, headed: bool) -> Input:
             table.layout,
             columns_read,
             table.time_unit,
-            table.speed_unit,
+            speed_unit,
             with_value=speed is None,
             headed=headed,
             fields=fields,
+            unit=unit,
             **options,
         )
     except ValueError as error:
@@ -340,6 +344,7 @@ def value_of(document: Document) -> Value:
     """Reads the value's name and bounds: a speed, or any other value."""
     speed, value = document.speed, document.value
     if speed is not None:
+        need(document.input.value_unit is None, "input.value_unit", "goes with [value]", document.input.value_unit)
         need(value is None, "value", "stands in the place of [speed]: write one of them", "both")
         upper, grid = speed.upper_kmh, speed.grid_kmh
         need(0 < upper <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", upper)

@@ -26,7 +26,7 @@ from transforms.layouts.mapped.csv import DELIMITERS
 from transforms.observe.vehicle_ids import VehicleForm
 from transforms.releases.periods.products import ProductName
 from transforms.time.calendar import Unit, Weekday
-from transforms.value import PER_UNIT
+from transforms.value import PER_UNIT, SECONDS
 
 SPEC_BYTES = 1 << 20
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
@@ -60,14 +60,13 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     ] = None
     limits: Annotated[
         list[SpanTable],
-        about("instead of limit, with unit vehicle-day: limits of spans of days, all of which hold, each length once"),
+        about("instead of limit, with unit vehicle-day: limits of spans of days, each length once"),
     ] = []
     accounting: Annotated[
         Accounting,
         about(
-            "how limits with delta add up Gaussian noise: zcdp in rho, as accounts of before do; gdp in mu^2, with "
-            "less noise for the same numbers, 5 to 7 % at totals of 1 to 10 and delta 1e-6: pure claims then fit "
-            "only in what pure sets apart"
+            "how limits with delta add up Gaussian noise: zcdp in rho; gdp in mu^2, with 5 to 7 % less noise at totals "
+            "of 1 to 10 and delta 1e-6: pure claims then fit only in what pure sets apart"
         ),
     ] = "zcdp"
     since: Annotated[date | None, about("first day of an account of unit vehicle-ever")] = None
@@ -101,8 +100,8 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     region_source: Annotated[
         Literal["timetable", "sample"] | None,
         about(
-            "where the region comes from, as spec new writes it: one from a sample of reports is refused by init under "
-            "add-remove, unless --region-is-public; no part of the spec_id"
+            "where the region comes from: one from a sample of reports is refused by init under add-remove, unless "
+            "--region-is-public; no part of the spec_id"
         ),
     ] = None
     bbox: Annotated[
@@ -130,7 +129,13 @@ class SpeedTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class ValueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """In place of [speed]: any reported number, with public bounds."""
 
-    name: Annotated[str, about("also of its field in input.columns")]
+    name: Annotated[
+        str,
+        about(
+            "also in input.columns; gtfs-trip-updates has delay, at the next stop, gtfs-realtime occupancy_status, "
+            "0 to 5, and occupancy_percentage"
+        ),
+    ]
     unit: Annotated[str, about("such as min")]
     lower: Annotated[Fraction, about("what is less counts as this")]
     upper: Annotated[Fraction, about("what is more counts as this; half as wide bounds halve the noise")]
@@ -141,7 +146,7 @@ class FirstDaysTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
     since: Annotated[date, about("the first of them, released or not")]
     days: Annotated[int, about("how many, in a row")]
-    weight: Annotated[Fraction, about("how many times what it would have else each gets: 2.4 pays off")]
+    weight: Annotated[Fraction, about("how many times its usual share each gets: 2.4 pays off")]
 
 
 class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -153,15 +158,15 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     span_days: Annotated[
         int | None,
         about(
-            "with mechanism levels: epsilon is the total of any so many consecutive days, of which each day that is "
-            "released has an equal share unless day_weights says else; one of the account's limits"
+            "with mechanism levels: epsilon is the total of any so many consecutive days, divided equally or by "
+            "day_weights over those that are released; one of the account's limits"
         ),
     ] = None
     day_weights: Annotated[
         dict[Weekday, Fraction] | None,
         about(
-            "with span_days: what weekdays get beside those that are not named, which have 1: { sat = 2, sun = 2 }; "
-            "no window of so many days has more than epsilon"
+            "with span_days: shares of weekdays, 1 where not named: { sat = 2, sun = 2 }; no window of so many days "
+            "has more than epsilon"
         ),
     ] = None
     first_days: FirstDaysTable | None = None
@@ -198,11 +203,10 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     columns: Annotated[
         dict[str, str | list[str]] | None,
         about(
-            "the input's names of vehicle, time, lat, lon and speed; dots lead into objects and structs, numbers into "
-            "arrays; a list: parts of an id, date and clock, degrees and N, S, E or W; numbers from 1 on where CSV has "
-            "no header; longitudes begin at -180 or 0; "
-            "vehicle = '{file}' where each file is of one and named by it; and heading, in degrees from north, where "
-            "places are directed"
+            "the input's names of vehicle, time, lat, lon and speed; dots lead into structs, numbers into arrays; a "
+            "list: parts of an id, date and clock, degrees and N, S, E or W, two times between which a [value] lies "
+            "in seconds; numbers from 1 on where CSV has no header; longitudes begin at -180 or 0; vehicle = '{file}' "
+            "where each file is one's, named by it; heading, in degrees from north, where places are directed"
         ),
     ] = None
     time_unit: Annotated[
@@ -213,17 +217,21 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         ),
     ] = None
     speed_unit: Annotated[str | None, about("km/h, or the layout's, if left out", *PER_UNIT)] = None
+    value_unit: Annotated[
+        str | None,
+        about("of a [value] of time; its own, or the layout's, if left out", *SECONDS),
+    ] = None
     vehicle: Annotated[
         str | list[str] | None,
         about(
-            "of these, in place of the first; gtfs-realtime: id, label, license_plate, entity; siri-vm: VehicleRef, "
+            "of these, in place of the first; gtfs-..: id, label, license_plate, entity; siri-vm: VehicleRef, "
             "OperatorRef, VehicleMonitoringRef; mds: device_id, vehicle_id, provider_id"
         ),
     ] = None
     time: Annotated[
         str | None,
         about(
-            "likewise; gtfs-realtime: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp: a feed's, by "
+            "likewise; gtfs-..: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp: a feed's, by "
             "which parked vehicles look fresh"
         ),
     ] = None

@@ -145,7 +145,9 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         ),
     ] = None
     share: Annotated[Fraction, about("of each period's total; hexagons and hours keep the rest")] = SHARE
-    column: Annotated[str | None, about("of the input: names a report's key")] = None
+    column: Annotated[
+        str | None, about("of the input: names a report's key; of gtfs-.. route_id, trip_id, direction_id or stop_id")
+    ] = None
     keys: Annotated[str | list[str] | None, about("of column: all that are released, or their file. Public")] = None
     within: Annotated[str | None, about("a second column: keys are all pairs")] = None
     keys_within: Annotated[str | list[str] | None, about("its keys")] = None

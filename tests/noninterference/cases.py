@@ -1,6 +1,5 @@
 """Worlds and the roads on which each is run: every case takes seconds at most."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,6 @@ from tests.noninterference import feeds, local
 from tests.noninterference.histories import HISTORIES, LiveThenEnd
 from tests.noninterference.published import portal, site
 from tests.noninterference.roads import (
-    KEYS,
     ByKey,
     Job,
     a_file_a_vehicle,
@@ -51,9 +49,7 @@ CLASSES = (
     + '[[output]]\nproduct = "days"\n'
 )
 REPORTED = DELTA.replace("vehicles = 50", "vehicles = 50\nprofile = { hats = 4, reports = 10 }")
-KEYED = re.sub(r"\[cells\]\n.*\n.*\n\[speed\]\n.*\n", "", GDP).replace(
-    'lat = "lat", lon = "lon", speed = "v"', 'delay = "v"'
-) + (f"[places]\ncolumn = 'lat'\nkeys = {KEYS}\n[value]\nname = 'delay'\nunit = 'min'\nlower = -5\nupper = 40\n")
+KEYED = feeds.by_key(GDP, "lat", "delay").replace('lat = "lat", lon = "lon", speed = "v"', 'delay = "v"')
 OTHERS = reports(60)
 DERIVED = SECRET.replace(', speed = "v"', "") + "derived_speed = { max_gap_s = 1800, max_kmh = 100 }\n"
 DISTRIBUTION = OPEN.replace('name = "mean"', 'name = "distribution"').replace('"array-average"', '"array-tree"')

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -130,6 +131,17 @@ def _gtfs(feed: Sequence[Report], path: Path) -> None:
     path.write_bytes(message.SerializeToString())
 
 
+def _trip_updates(feed: Sequence[Report], path: Path) -> None:
+    message = gtfs_realtime_pb2.FeedMessage()
+    message.header.gtfs_realtime_version = "2.0"
+    for number, (bus, ts, lat, _, v, *_) in enumerate(feed):
+        update = message.entity.add(id=str(number)).trip_update
+        update.vehicle.id, update.trip.route_id, update.timestamp = _text(bus) or "", _text(lat) or "", _seconds(ts)
+        if math.isfinite(delay := _number(v) or 0.0):
+            update.stop_time_update.add().arrival.delay = int(delay)
+    path.write_bytes(message.SerializeToString())
+
+
 def _named(report: Report) -> Mapping[str, Any]:
     return dict(zip(NAMES, report[:5], strict=True))
 
@@ -168,6 +180,12 @@ WRITERS: Mapping[str, tuple[str, str, Writer]] = {
     "mds": ('layout = "mds"\n', "json", _mds),
     "siri-vm": ('layout = "siri-vm"\n', "xml", _siri),
     "gtfs-realtime": ('layout = "gtfs-realtime"\n', "pb", _gtfs),
+    "gtfs-trip-updates": ('layout = "gtfs-trip-updates"\n', "pb", _trip_updates),
+    "tides-stop-visits": (
+        'layout = "tides-stop-visits"\n',
+        "csv",
+        _under("vehicle_id", "actual_arrival_time", "stop_id", "lon", "dwell"),
+    ),
 }
 """Of each layout: its [input], the end of its files' names, and what writes one."""
 
@@ -190,6 +208,19 @@ def write_by_vehicle(feed: Feed, folder: Path) -> str:
     return str(folder / "*.csv")
 
 
+KEYS = ["21.17", "21.19", "21.21", "nobody"]
+KEYED = {"gtfs-trip-updates": ("route_id", "delay"), "tides-stop-visits": ("stop_id", "dwell")}
+"""Of layouts without positions: their columns of keys and values."""
+
+
+def by_key(spec: str, column: str, value: str) -> str:
+    """A specification with keys, which are latitudes, in place of cells, and a value in minutes."""
+    tables = f"[places]\ncolumn = '{column}'\nkeys = {KEYS}\n"
+    tables += f"[value]\nname = '{value}'\nunit = 'min'\nlower = -5\nupper = 40\n"
+    return re.sub(r"\[cells\]\n.*\n.*\n\[speed\]\n.*\n", tables, spec)
+
+
 def with_input(spec: str, layout: str) -> str:
     """A specification for feeds of a layout."""
+    spec = by_key(spec, *KEYED[layout]) if layout in KEYED else spec
     return spec.split("[input]")[0] + "[input]\n" + WRITERS[layout][0]

@@ -18,8 +18,6 @@ from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Report, Town
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
 
-KEYS = ["21.17", "21.19", "21.21", "nobody"]
-
 
 @dataclass(frozen=True)
 class Job:
@@ -106,7 +104,7 @@ class ByKey:
             hides=hides,
         )
         made = self.transform(
-            user="bus", time="ts", key=lambda row: f"{row['lat']:.2f}", keys=KEYS, start=DAYS[0], account=account,
+            user="bus", time="ts", key=lambda row: f"{row['lat']:.2f}", keys=feeds.KEYS, start=DAYS[0], account=account,
             total=account.limit, with_refused=False, **self.options,
         )  # fmt: skip
         p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))

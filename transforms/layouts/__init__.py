@@ -14,7 +14,7 @@ from transforms.layouts.base import Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.open_file import FILE, ByFile
 from transforms.layouts.time_format import TimeFormat
-from transforms.value import PER_UNIT, UNIT
+from transforms.value import NAME, UNIT, per_unit
 
 __all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
 
@@ -50,6 +50,7 @@ MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(mapped)
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
+_KEYS = {NAME: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
@@ -70,14 +71,17 @@ def layout(
     fields: tuple[str, ...] | None = None,
     vehicle: Column | None = None,
     time: str | None = None,
+    unit: str | None = None,
 ) -> Layout:
     """Creates the named layout; its `units` read numbers, longitudes and instants.
 
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
+            Of a fixed layout, those of keys and value.
         vehicle: Replaces the vehicle column of a fixed layout, as `time` does.
         records: Path of the JSON objects.
         fields: For rows other than positions: first an id, last a number.
+        unit: Unit of a value other than speeds; speed_unit is its input's.
 
     Raises:
         ValueError: Names the argument, rule and value.
@@ -88,12 +92,16 @@ def layout(
     [True, False]
     """
     options = dict[str, object](delimiter=delimiter, header=header, records=records)
-    if name in FIXED and fields is None:
-        _refuse_options(name, {"columns": columns, "time_format": time_format, "decimal": decimal} | options)
-        fixed = _with_choices(name, headed, {"vehicle": vehicle, "time": time})
-        chosen: Layout = replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, fixed.units))
-        return chosen
-    names = [*(FIXED if fields is None else ()), *MAPPED]
+    speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
+    are_reports = fields is None or fields[:2] == base.FIELDS[:2]
+    if name in FIXED and are_reports:
+        is_free = bool(columns) and set(columns or ()) <= _free_fields(unit)
+        closed = {"columns": None if is_free else columns, "time_format": time_format, "decimal": decimal}
+        fixed = _with_choices(
+            name, headed, fields, {**(columns or {}), "vehicle": vehicle, "time": time}, closed | options
+        )
+        return cast(Layout, replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, unit, fixed.units)))
+    names = [*(FIXED if are_reports else ()), *MAPPED]
     if name not in names:
         raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")
     for option, value in {"vehicle": vehicle, "time": time}.items():
@@ -102,22 +110,15 @@ def layout(
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
-    units = _units(time_unit, speed_unit, time_zone, time_format)
     if (decimal := decimal or ".") not in (marks := get_args(DecimalMark)):
         raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
-    units = replace(units, decimal=cast(DecimalMark, decimal))
+    units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=cast(DecimalMark, decimal))
     positions = base.FIELDS if with_value else base.FIELDS[:-1]
-    row_fields = (base.with_heading(positions) if headed else positions) if fields is None else fields
+    row_fields = fields or (base.with_heading(positions) if headed else positions)
     names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
     if fields is None and names_of[0] == FILE:
         return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
     return kind.of(units, names_of, row_fields, kind_options)
-
-
-def _refuse_options(name: str, options: Mapping[str, object]) -> None:
-    for field, value in options.items():
-        if value is not None:
-            raise ValueError(f"{field}: layout {name!r} has its own columns, got {value!r}")
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
@@ -130,8 +131,33 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
     return {option: options[option] for option in own_names}
 
 
-def _with_choices(name: str, headed: bool, values: Mapping[str, Column | None]) -> Any:
-    """Selects a fixed layout, with optional columns of its standard."""
+def _free_fields(unit: str | None) -> set[str]:
+    """Lists the fields of a fixed layout whose columns a specification names."""
+    return {*_KEYS} - ({NAME} if unit is None else set())
+
+
+def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
+    """Returns the unit of a value's column, seconds between two times; None for speeds."""
+    if column is None or (unit is None and isinstance(column, str)):
+        return None
+    units_of, own_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT
+    column_unit = units_of.get(column, own_unit) if isinstance(column, str) else "s"
+    if column_unit not in per_unit(own_unit):
+        raise ValueError(f"{column!r} is in {column_unit}: value.unit must be {column_unit}, got {own_unit}")
+    return column_unit
+
+
+def _with_choices(
+    name: str,
+    headed: bool,
+    fields: tuple[str, ...] | None,
+    values: Mapping[str, Column | None],
+    closed: Mapping[str, object],
+) -> Any:
+    """Selects a fixed layout, with optional columns of its standard. closed: options that it has none of."""
+    for field, option in closed.items():
+        if option is not None:
+            raise ValueError(f"{field}: layout {name!r} has its own columns, got {option!r}")
     fixed = FIXED[name]
     layout: Any = fixed.headed if headed else fixed.layout
     if layout is None:
@@ -139,17 +165,22 @@ def _with_choices(name: str, headed: bool, values: Mapping[str, Column | None]) 
             f"layout {name!r} has no heading, which places with the property directed need: or input.derived_heading"
         )
     columns: dict[str, Column] = dict(zip(layout.fields, layout.columns, strict=True))
+    if fields is None and not fixed.has_positions:
+        raise ValueError(f"layout {name!r} has no positions: name a key of its rows as places.column")
+    fields, is_table = fields or layout.fields, isinstance(layout, base.MappedLayout)
     for option, value in values.items():
         choices = fixed.choices.get(option, ())
         names = () if value is None else _listed(value)
-        for chosen in names:
+        if option == NAME and value == columns[NAME] and value not in fixed.units_of:
+            raise ValueError(f"columns: {value!r} of layout {name!r} is a speed: write [speed] in place of [value]")
+        for chosen in () if is_table and option in _free_fields(UNIT) else names:
             if chosen not in choices:
                 rule = f"must be of {', '.join(choices)}" if choices else "has no other one"
-                raise ValueError(f"{option}: with layout {name!r} {rule}, got {chosen[:60]!r}")
+                raise ValueError(f"{_KEYS.get(option, option)}: with layout {name!r} {rule}, got {chosen[:60]!r}")
         if names:
             columns[option] = names[0] if len(names) == 1 else names
-    named, fields = _parted(_column_names(name, columns, layout.fields), layout.fields)
-    return replace(layout, columns=named, fields=fields) if named != layout.columns else layout
+    named, parted = _parted(_column_names(name, {it: columns[it] for it in fields if it in columns}, fields), fields)
+    return replace(layout, columns=named, fields=parted) if named != layout.columns else layout
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
@@ -166,14 +197,16 @@ def _units(
     given_speed_unit: str | None,
     time_zone: str | None,
     time_format: str | None,
+    unit: str | None,
     default_units: Units | None = None,
 ) -> Units:
     """Creates units from options, by default those of a layout."""
+    per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
-    speed_unit = given_speed_unit or UNIT
-    for field, unit, names in (("time_unit", time_unit, _TIME_UNITS), ("speed_unit", speed_unit, PER_UNIT)):
-        if unit not in names:
-            rule = f"must be one of {', '.join(names)}, got {unit!r}{did_you_mean(unit, names)}"
+    speed_unit = given_speed_unit or unit or UNIT
+    for field, name, names in (("time_unit", time_unit, _TIME_UNITS), (of_value, speed_unit, per_speed_unit)):
+        if name not in names:
+            rule = f"must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}"
             raise ValueError(f"{field}: {rule}")
     if time_zone is not None:
         if time_unit not in ("iso", "excel"):
@@ -187,9 +220,9 @@ def _units(
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
     form = None if time_format is None else TimeFormat.of(time_format)
     if default_units is not None:
-        per_unit = default_units.value_per_unit if given_speed_unit is None else PER_UNIT[speed_unit]
-        return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=per_unit, zone=time_zone)
-    return Units(_TIME_UNITS[time_unit], PER_UNIT[speed_unit], time_zone, form)
+        factor = default_units.value_per_unit if given_speed_unit is None else per_speed_unit[speed_unit]
+        return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=factor, zone=time_zone)
+    return Units(_TIME_UNITS[time_unit], per_speed_unit[speed_unit], time_zone, form)
 
 
 def _listed(column: Column) -> tuple[str, ...]:
@@ -215,12 +248,13 @@ def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple
         column_text = ", ".join(sorted(columns or ())) or "none"
         why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {column_text}{why}")
-    every = [column for field in fields for column in _listed(columns[field])]
+    is_span = len(_listed(columns.get(NAME, ""))) > 1  # a row's time may also begin or end its value
+    every = [column for field in fields if field != NAME or not is_span for column in _listed(columns[field])]
     for field in fields:
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if len(listed) > 1 and (field not in base.LISTED or len(listed) > (2 if field != "vehicle" else 4)):
+        if len(listed) > 1 and (field not in (*base.LISTED, NAME) or len(listed) > (2 if field != "vehicle" else 4)):
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
             if every.count(column) > 1:

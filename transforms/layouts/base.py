@@ -13,7 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, instants, is_text, longitudes, numbers
+from transforms.layouts.columns import (
+    DecimalMark,
+    Instants,
+    Numbers,
+    TimeUnit,
+    are_parts,
+    instants,
+    is_text,
+    longitudes,
+    numbers,
+)
 from transforms.value import NAME
 
 Path = tuple[str, ...]
@@ -99,6 +109,12 @@ LISTED = ("vehicle", "time", "lat", "lon")
 
 The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` puts them together in a struct."""
 
+
+def are_times(field: str, fields: Sequence[str]) -> bool:
+    """Tells whether a field's columns hold times: the row's own, or those of a value that lies between two."""
+    return field.startswith("time") or (field.startswith(NAME) and f"{NAME}.1" in fields)
+
+
 HEADING = "heading"
 """A further field, in degrees, where public places differ by direction. It stands before the last one."""
 
@@ -136,6 +152,15 @@ class Units:
     def numbers(self, column: pa.Array) -> Numbers:
         """Reads a column of numbers, without conversion of units."""
         return numbers(column, self.decimal)
+
+    def values(self, column: pa.Array) -> Numbers:
+        """Reads a column of numbers; of two columns of times, the seconds from the second one to the first."""
+        if not are_parts(column.type):
+            return self.numbers(column)
+        time, scheduled = self.instants(column.field(0)), self.instants(column.field(1))
+        valid = time.valid & scheduled.valid
+        seconds = (time.us.astype(np.float64) - scheduled.us) / 1e6
+        return Numbers(np.where(valid, seconds, 0.0), valid, time.missing | scheduled.missing)
 
     def longitudes(self, column: pa.Array) -> Numbers:
         """Reads a column of longitudes, from -180 to 180 or from 0 to 360."""
@@ -233,8 +258,9 @@ Form = Literal["csv", "json", "xml", "binary"]
 class OwnLayout:
     """Fixed layout with its columns and units, registered by a file of `transforms/layouts/own`.
 
-    headed: with headings. choices: columns for options `vehicle` and `time`, the default first. known_by: columns of
-    all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects.
+    headed: with headings. choices: columns of a field, the default first; of tables any keys and value. known_by:
+    columns of all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects. units_of:
+    units of columns that may be a value.
     """
 
     layout: Layout
@@ -245,6 +271,8 @@ class OwnLayout:
     only: bool = False
     records: tuple[str | None, ...] = (LINES,)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    units_of: Mapping[str, str] = field(default_factory=dict)
+    has_positions: bool = True
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
         """Recognises rows of this layout by their columns, and where JSON has its objects."""

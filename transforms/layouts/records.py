@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transforms.layouts.base import Path, RawBatch, raw_batch, refuse_steps, steps_of
+from transforms.layouts.base import Path, RawBatch, are_times, raw_batch, refuse_steps, steps_of
 from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.value import NAME
@@ -129,6 +129,8 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
     arrays = {
         name: values
         if isinstance(values, pa.Array)
+        else _times(values, decimal)
+        if are_times(name, [*columns])
         else (_CONVERT.get(name) or _CONVERT[name.partition(".")[0]])(values, decimal)
         for name, values in {**columns, first: ids}.items()
     }
@@ -214,7 +216,6 @@ def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
 
 _CONVERT: dict[str, Callable[[Sequence[Any], DecimalMark], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell", "key", "key_within"), _texts),
-    "time": _times,
     **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),
     **dict.fromkeys(("lat.1", "lon.1"), _texts),  # N, E, S or W
 }

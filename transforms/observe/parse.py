@@ -106,7 +106,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
     zeros = pa.array(np.zeros(table.num_rows, np.int64))
-    value = rules.units.numbers(zeros if rules.derived is not None else table.column(NAME))
+    value = rules.units.values(zeros if rules.derived is not None else table.column(NAME))
     slot = rules.calendar.locate(time.us)
 
     verdict = RowVerdicts(table.num_rows, REASONS)

@@ -99,5 +99,7 @@ def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():
 def test_a_layout_of_tables_is_no_layout_of_messages():
     assert isinstance(JSON, MessageLayout)
     assert message_layout("jsonl", JSON) is JSON
-    with pytest.raises(ValueError, match="one of gtfs-realtime, iudx, mds, siri-vm, json, jsonl, got 'capmetro'"):
+    with pytest.raises(
+        ValueError, match="one of gtfs-realtime, gtfs-trip-updates, iudx, mds, siri-vm, json, jsonl, got 'capmetro'"
+    ):
         message_layout("capmetro", layout("capmetro", None, None, None))

@@ -13,7 +13,12 @@ from transforms.layouts import FIXED, MAPPED, MessageLayout, UnreadableFile
 from transforms.layouts.base import FIELDS, LINES, with_heading
 
 TIMES = {"s": 1_700_049_600, "ms": 1_700_049_600_000, "us": 1_700_049_600_000_000, "ns": 1_700_049_600 * 10**9}
-WRITTEN = [(name, place) for name, own in FIXED.items() if own.form in ("csv", "json") for place in own.records]
+WRITTEN = [
+    (name, place)
+    for name, own in FIXED.items()
+    if own.form in ("csv", "json") and "lat" in own.layout.fields
+    for place in own.records
+]
 """Those whose files can be written from what they register, with the place of their objects."""
 ALL = {name: own.layout for name, own in FIXED.items()} | {
     name: kind(KMH, FIELDS, FIELDS) for name, kind in MAPPED.items()

@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 from fastavro.read import BLOCK_READERS
 
-from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile, steps_of, without_zone
+from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile, are_times, steps_of, without_zone
 from transforms.layouts.open_file import unpacked
 from transforms.layouts.records import typed_batch, walk
 
@@ -106,7 +106,10 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         raise UnreadableFile(path, "not an Avro file of records")
     kinds = [_type_at(path, schema, steps) for steps in columns]
     triples = zip(table.fields, table.columns, kinds, strict=True)
-    types = tuple(_arrow_type(path, column, kind, name == "time", table.units.zone) for name, column, kind in triples)
+    types = tuple(
+        _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
+        for name, column, kind in triples
+    )
     _strip(schema)
     heads = {steps[0] for steps in columns}
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in heads]

@@ -111,7 +111,7 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
         pyarrow.csv.ReadOptions(column_names=places, use_threads=False, block_size=len(data) + 1),
         pyarrow.csv.ParseOptions(delimiter=header.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=[str(place) for place in header.places],
+            include_columns=[str(place) for place in dict.fromkeys(header.places)],
             column_types={str(place): pa.binary() for place in header.places},
         ),
     ).combine_chunks()

@@ -1,4 +1,4 @@
-"""GTFS-realtime VehiclePositions: protobuf FeedMessages decoded by entity.
+"""GTFS-realtime VehiclePositions and TripUpdates: protobuf FeedMessages decoded by entity.
 
 Decoded as one message, two bytes of a hostile feed would take two hundred in memory.
 Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
@@ -7,16 +7,27 @@ Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from operator import attrgetter
+from typing import Any, Literal
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import FIELDS, HEADING, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_heading
+from transforms.layouts.base import (
+    FIELDS,
+    HEADING,
+    OwnLayout,
+    RawBatch,
+    Units,
+    UnreadableFile,
+    raw_batch,
+    with_heading,
+    with_keys,
+)
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
-from transforms.value import PER_UNIT
+from transforms.value import NAME, PER_UNIT
 
 UNITS = Units("s", PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
@@ -28,29 +39,69 @@ _FIRST_TAG = b"\x0a"  # of a message that begins with its header
 _REASONS = ("too-long", "not-utf8", "malformed")
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _TYPES = {"vehicle": pa.string(), "time": pa.uint64(), "speed": pa.float64()}
-_TYPES |= dict.fromkeys(("lat", "lon", HEADING), pa.float64())
+_TYPES |= dict.fromkeys(("lat", "lon", HEADING), pa.float64()) | dict.fromkeys(with_keys(2)[2:4], pa.string())
 _Row = tuple[Any, ...]
+_Read = Callable[[Any, int | None], Any]  # takes an entity and its header's time; None where it has nothing
+Kind = Literal["vehicle", "trip_update"]  # as entities name the one that they have
 
 
-def _field_of(part: str, name: str) -> Callable[[Any, int | None], Any]:
-    """Creates a reader of a report's field or nested field; None if unset."""
-
-    def read(entity: Any, _: int | None) -> Any:
-        message = getattr(entity.vehicle, part) if part else entity.vehicle
-        return getattr(message, name) if message.HasField(name) else None
-
-    return read
+def _value_of(message: Any, name: str) -> Any:
+    value = getattr(message, name) if message.HasField(name) else None
+    return str(value) if name == "direction_id" and value is not None else value
 
 
-_READ: Mapping[str, Callable[[Any, int | None], Any]] = {
-    **{name: _field_of("vehicle", name) for name in ("id", "label", "license_plate")},
-    "entity": lambda entity, _: entity.id,
-    "timestamp": _field_of("", "timestamp"),
-    "header": lambda _, header_s: header_s,
-    **{name: _field_of("position", name) for name in ("latitude", "longitude", "bearing", "speed")},
+def _field_of(message: str, name: str) -> _Read:
+    """Creates a reader of a field of an entity's message; None if unset."""
+    message_of = attrgetter(message)
+    return lambda entity, _: _value_of(message_of(entity), name)
+
+
+def _occupancy(entity: Any, _: int | None) -> int | None:
+    """Reads how full a vehicle is, 0 to 5; None for states beside that scale."""
+    status = _value_of(entity.vehicle, "occupancy_status")
+    return status if status is not None and status <= entity.vehicle.FULL else None
+
+
+def _time_of_update(entity: Any, header_s: int | None) -> int | None:
+    update_s = _value_of(entity.trip_update, "timestamp")
+    return header_s if update_s is None else update_s
+
+
+def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, int | None]:
+    """Reads id and delay of the next stop with a delay; the last one's once all are passed."""
+    now_s, stop_id, delay_s = _time_of_update(entity, header_s) or 0, None, _value_of(entity.trip_update, "delay")
+    for stop in entity.trip_update.stop_time_update:
+        if (event := stop.arrival if stop.arrival.HasField("delay") else stop.departure).HasField("delay"):
+            stop_id, delay_s = _value_of(stop, "stop_id"), event.delay
+            if not event.HasField("time") or event.time >= now_s:
+                break
+    return stop_id, delay_s
+
+
+_IDS, _KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id")
+_READ: Mapping[Kind, dict[str, _Read]] = {
+    "vehicle": {
+        **{name: _field_of("vehicle", name) for name in ("timestamp", "stop_id", "occupancy_percentage")},
+        **{name: _field_of("vehicle.position", name) for name in ("latitude", "longitude", "bearing", "speed")},
+        "occupancy_status": _occupancy,
+    },
+    "trip_update": {
+        "timestamp": _time_of_update,
+        "stop_id": lambda entity, header_s: _next_stop(entity, header_s)[0],
+        "delay": lambda entity, header_s: _next_stop(entity, header_s)[1],
+    },
 }
+for _kind, _read in _READ.items():
+    _read |= {name: _field_of(f"{_kind}.vehicle", name) for name in _IDS}
+    _read |= {name: _field_of(f"{_kind}.trip", name) for name in _KEYS}
+    _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
 COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
 HEADED = (*COLUMNS[:4], "bearing", *COLUMNS[4:])
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "vehicle": (*_IDS, "entity"),
+    "time": ("timestamp", "header"),
+    **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "stop_id")),
+}
 
 
 @dataclass(frozen=True)
@@ -60,6 +111,7 @@ class GtfsRealtime:
     units: Units = UNITS
     columns: tuple[str, ...] = COLUMNS
     fields: tuple[str, ...] = FIELDS
+    kind: Kind = "vehicle"
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a feed message."""
@@ -68,7 +120,7 @@ class GtfsRealtime:
         if len(data) > FEED_BYTES:
             raise UnreadableFile(path, f"a feed message of more than {FEED_BYTES >> 20} MiB")
         try:
-            rows = _rows(data, self.columns)
+            rows = _rows(data, self)
             while part := list(islice(rows, BATCH_ROWS)):
                 yield _batch(part, self.fields)
         except _TooManyFields:
@@ -78,7 +130,7 @@ class GtfsRealtime:
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages."""
-        rows = (row for payload in payloads for row in _rows_of_message(payload, self.columns))
+        rows = (row for payload in payloads for row in _rows_of_message(payload, self))
         while part := list(islice(rows, BATCH_ROWS)):
             yield _batch(part, self.fields)
 
@@ -87,7 +139,8 @@ LAYOUT = OwnLayout(
     GtfsRealtime(),
     GtfsRealtime(columns=HEADED, fields=with_heading(FIELDS)),
     form="binary",
-    choices={"vehicle": ("id", "label", "license_plate", "entity"), "time": ("timestamp", "header")},
+    choices={**CHOICES, NAME: ("occupancy_status", "occupancy_percentage")},
+    units_of={"occupancy_percentage": "%"},
 )
 
 
@@ -95,18 +148,18 @@ class _TooManyFields(DecodeError):  # type: ignore[misc]
     """A message of more than FEED_FIELDS."""
 
 
-def _rows_of_message(data: bytes, columns: Sequence[str]) -> list[_Row | str]:
+def _rows_of_message(data: bytes, layout: GtfsRealtime) -> list[_Row | str]:
     """Reads the rows of a message; a damaged one is one refused row."""
     try:
-        return list(_rows(data, columns)) if len(data) <= FEED_BYTES else ["too-long"]
+        return list(_rows(data, layout)) if len(data) <= FEED_BYTES else ["too-long"]
     except _TooManyFields:
         return ["too-long"]
     except (DecodeError, IndexError):
         return ["malformed"]
 
 
-def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
-    """Yields rows of entities with a vehicle, and reasons of refusal."""
+def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
+    """Yields rows of entities with a report, and reasons of refusal."""
     messages, place = [], 0
     while place < len(data):
         try:
@@ -122,7 +175,7 @@ def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
         if field == _HEADER:
             header_s = _time_of_header(data[start:end])
             break
-    read, has_header = [_READ[column] for column in columns], False
+    read, has_header = [_READ[layout.kind][column] for column in layout.columns], False
     for number, (field, start, end) in enumerate(it for part in parts for it in _fields(data, *part)):
         if number > FEED_FIELDS:
             raise _TooManyFields
@@ -134,7 +187,7 @@ def _rows(data: bytes, columns: Sequence[str]) -> Iterator[_Row | str]:
             yield "too-long"
             continue
         entity = gtfs_realtime_pb2.FeedEntity.FromString(data[start:end])
-        if entity.HasField("vehicle") and not entity.is_deleted:
+        if entity.HasField(layout.kind) and not entity.is_deleted:
             row = tuple(of_column(entity, header_s) for of_column in read)
             yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row
     if not has_header:

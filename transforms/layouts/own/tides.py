@@ -17,4 +17,5 @@ LAYOUT = OwnLayout(
     form="csv",
     columns=COLUMNS,
     known_by={"location_ping_id", *COLUMNS},
+    units_of=dict.fromkeys(("schedule_deviation", "headway_deviation"), "s"),
 )

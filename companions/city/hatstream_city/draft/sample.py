@@ -116,7 +116,7 @@ def _sample(path: str, data: bytes) -> Sample:
 def _decoded(form: str, path: str) -> Sample:
     """Reads the file by the first layout of that form that can. Raises InputError."""
     for name, entry in own_layouts().items():
-        if entry.form != form:
+        if entry.form != form or not entry.has_positions:
             continue
         choices = entry.choices.get("vehicle", ())
         with suppress(InputError):
@@ -172,7 +172,7 @@ def _may_be_nested(field: Any) -> bool:
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
     """Names the layout with fixed columns that fits, given offsets in its times."""
     for name, entry in own_layouts().items():
-        if entry.form == form and entry.fits(columns, records):
+        if entry.form == form and entry.has_positions and entry.fits(columns, records):
             in_texts = entry.layout.units.time_unit == "iso"
             if not in_texts or _have_offsets(columns[entry.columns[1]]):
                 return name
