@@ -49,7 +49,6 @@ def release_days(
     """Releases counted days, oldest first, on an in-memory account: for tests and evaluations only.
 
     Args:
-        spec: Specification with the cells, slots and cap of the counts.
         counted: Table of `count_days`; rows may be removed, changed or invented.
         seed: Seed of the noise; None for the random noise of a release.
         whole: Also estimates every day from all releases.

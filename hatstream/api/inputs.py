@@ -38,12 +38,6 @@ Table = TypeVar("Table")
 def open_input(path: str) -> Iterator[BinaryIO]:
     """Opens an input file, decompressing .gz, .zst and .zip on the fly.
 
-    Args:
-        path: Local path.
-
-    Returns:
-        A context manager around the file.
-
     Raises:
         InputError: The file cannot be opened, or is damaged; also raised while reading.
 
@@ -80,9 +74,6 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
         document: A feature collection with the property `name`, like the file of `[places]`.
         cells: The region's H3 cells of one resolution, sorted.
 
-    Returns:
-        Names of places that lie outside, or whose part belongs to other places.
-
     Raises:
         ValueError: A release cannot use the collection; the message says why.
 
@@ -98,7 +89,6 @@ def read_batches(layout: Layout, path: str) -> Iterator[RawBatch]:
 
     Args:
         layout: Result of the function `layout`, or an entry of `own_layouts`.
-        path: Local path.
 
     Returns:
         Batches in file order: `rows`, `table` (an Arrow RecordBatch of the layout's fields) and `refused` (rows left
@@ -126,11 +116,9 @@ def read_positions(
 
     Args:
         layout: Layout of positions.
-        pattern: Pattern of files, as in `input_paths`.
         key: File of the key that vehicles are hashed with; a random key if None.
         step: Step of the speed grid, in km/h.
         steps: Largest speed, in steps.
-        report: Callback with the number of files read.
 
     Returns:
         Columns of the accepted rows: `vehicle`, `event_us` (since 1970 UTC), `lat_e7` and `lon_e7` (1e-7 degrees) and
@@ -173,14 +161,7 @@ def read_tables(path: Path, kind: type[Table]) -> Table:
     """Reads a TOML file into a `msgspec.Struct`, as strictly as a specification.
 
     Args:
-        path: Path of a regular file.
         kind: Struct with the fields and their types; it should forbid unknown fields, to refuse mistyped ones.
-
-    Returns:
-        The struct.
-
-    Raises:
-        SpecificationError: The file cannot be read, is not TOML, or does not fit the struct.
 
     >>> class Town(msgspec.Struct):
     ...     name: str
@@ -201,9 +182,6 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema,
         rows: A value per column of the schema, or None.
         schema: Columns of texts, integers, floats, lists of floats and instants.
         mode: File mode, reduced by the umask.
-
-    Raises:
-        OSError: The file cannot be written.
 
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"

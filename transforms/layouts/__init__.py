@@ -35,9 +35,6 @@ class _Registered(Mapping[str, T], Generic[T]):
         layout: T = import_module(f"{self._folder}.{name.replace('-', '_')}").LAYOUT
         return layout
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
@@ -79,7 +76,6 @@ def layout(
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of keys and value.
         vehicle: Replaces the vehicle column of a fixed layout, as `time` does.
-        records: Path of the JSON objects.
         fields: For rows other than positions: first an id, last a number.
         unit: Unit of a value other than speeds; speed_unit is its input's.
 
@@ -95,11 +91,10 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]
     if name in FIXED and are_reports:
-        is_free = bool(columns) and set(columns or ()) <= _free_fields(unit)
-        closed = {"columns": None if is_free else columns, "time_format": time_format, "decimal": decimal}
-        fixed = _with_choices(
-            name, headed, fields, {**(columns or {}), "vehicle": vehicle, "time": time}, closed | options
-        )
+        free = columns if columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set()) else None
+        closed = {"columns": columns if free is None else None, "time_format": time_format, "decimal": decimal}
+        chosen = {**(free or {}), "vehicle": vehicle, "time": time}
+        fixed = _with_choices(name, headed, fields, chosen, closed | options)
         return cast(Layout, replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, unit, fixed.units)))
     names = [*(FIXED if are_reports else ()), *MAPPED]
     if name not in names:
@@ -110,15 +105,18 @@ def layout(
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
-    if (decimal := decimal or ".") not in (marks := get_args(DecimalMark)):
-        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
-    units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=cast(DecimalMark, decimal))
-    positions = base.FIELDS if with_value else base.FIELDS[:-1]
-    row_fields = fields or (base.with_heading(positions) if headed else positions)
+    units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
+    row_fields = fields or (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
     names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
     if fields is None and names_of[0] == FILE:
         return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
     return kind.of(units, names_of, row_fields, kind_options)
+
+
+def _mark(decimal: str) -> DecimalMark:
+    if decimal not in (marks := get_args(DecimalMark)):
+        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
+    return cast(DecimalMark, decimal)
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
@@ -129,11 +127,6 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
             owner = next(layout for layout in MAPPED if option in MAPPED[layout].OPTIONS)
             raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
     return {option: options[option] for option in own_names}
-
-
-def _free_fields(unit: str | None) -> set[str]:
-    """Lists the fields of a fixed layout whose columns a specification names."""
-    return {*_KEYS} - ({NAME} if unit is None else set())
 
 
 def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
@@ -173,7 +166,7 @@ def _with_choices(
         names = () if value is None else _listed(value)
         if option == NAME and value == columns[NAME] and value not in fixed.units_of:
             raise ValueError(f"columns: {value!r} of layout {name!r} is a speed: write [speed] in place of [value]")
-        for chosen in () if is_table and option in _free_fields(UNIT) else names:
+        for chosen in () if is_table and option in _KEYS else names:
             if chosen not in choices:
                 rule = f"must be of {', '.join(choices)}" if choices else "has no other one"
                 raise ValueError(f"{_KEYS.get(option, option)}: with layout {name!r} {rule}, got {chosen[:60]!r}")

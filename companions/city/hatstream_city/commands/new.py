@@ -40,6 +40,13 @@ if TYPE_CHECKING:
     help="Use the feed's time where reports have none: parked vehicles then look fresh.",
 )
 @click.option("--at-sea", is_flag=True, help="Accept a sample with most positions at sea, of ferries.")
+@click.option(
+    "--value",
+    type=click.Choice(["speed", "delay"]),
+    default="speed",
+    show_default=True,
+    help="Speeds by hexagon, or with --gtfs alone delays of TripUpdates by route, stop or trip.",
+)
 @option("json")
 def new(
     sample: Path | None,
@@ -49,6 +56,7 @@ def new(
     streets: bool,
     header_time: bool,
     at_sea: bool,
+    value: str,
     as_json: bool,
 ) -> None:
     """Draft a specification from a sample of a feed, a timetable, or both.
@@ -59,7 +67,7 @@ def new(
     \b
     Examples:
       hatstream spec new --gtfs static.zip --sample feed.csv --output town.toml
-      hatstream spec new --gtfs static.zip --sample feed.csv --streets --output town.toml
+      hatstream spec new --gtfs static.zip --value delay --output delays.toml
       hatstream spec new --sample feed.csv
     """
     from hatstream.api import load
@@ -71,15 +79,17 @@ def new(
         raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
     if streets and (gtfs is None or adjacency != "add-remove"):
         raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
-    stem = output.stem if output else ""
+    if value == "delay" and (gtfs is None or sample is not None or streets):
+        raise UsageError("--value delay needs --gtfs, for public lists of keys, without --sample and --streets")
     result = draft(
         sample,
         adds_and_removes=adjacency == "add-remove",
         timetable=gtfs,
-        stem=stem,
+        stem=output.stem if output else "",
         streets=streets,
         header_time=header_time,
         at_sea=at_sea,
+        value=value,
     )
     for line in () if as_json else result.findings:
         note(f"found: {line}")

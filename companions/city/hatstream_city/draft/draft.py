@@ -66,13 +66,14 @@ def draft(
     streets: bool = False,
     header_time: bool = False,
     at_sea: bool = False,
+    value: str = "speed",
 ) -> Draft:
     """Drafts a specification from a feed's sample, a GTFS timetable, or both.
 
     adds_and_removes: secret counts with one small total; else public counts with an epsilon for each HAT. stem: prefix
     of further files' names. streets: segments of the timetable's lines are places; needs secret counts. header_time:
-    the feed's time where reports have none. at_sea: positions at sea are valid. Raises InputError where vehicles,
-    times or positions are missing.
+    the feed's time where reports have none. at_sea: positions at sea are valid. value: "delay" needs a timetable alone.
+    Raises InputError where vehicles, times or positions are missing.
     """
     feed = None if path is None else feed_of(path, header_time=header_time, at_sea=at_sea)
     heading = feed.heading if streets and feed else None
@@ -90,13 +91,15 @@ def draft(
         )
     origins = [file.name for file in (timetable, path) if file is not None]
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
-    toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets)
-    files = town.files(stem or name) if town else {}
+    keyed = value == "delay"
+    toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets, keyed=keyed)
+    files = {} if town is None else town.lists(stem or name) if keyed else town.files(stem or name)
     ways = "; both directions of a street are one, for want of headings"
     if heading is not None:
         ways = f", each of one direction, by {heading}"
     findings = (
         *(_said_of_town(town) if town else ()),
+        *([", ".join(f"{len(names):,} of {column}" for column, names in town.keys.items())] if town and keyed else []),
         *(_said_of_feed(feed) if feed else ()),
         *([f"{town.segments:,} segments from stop to stop{ways}"] if town and streets else []),
     )
@@ -113,12 +116,14 @@ def _toml(
     *,
     secret: bool,
     streets: bool,
+    keyed: bool,
 ) -> str:
     """Fills in templates/specification.toml. stem: of the names of files beside it."""
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
     vehicles = town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
+    profile = town.service.profile if town else USUAL_PROFILE
     fill = partial(
         _TEMPLATES.get_template("specification.toml").render,
         name=name,
@@ -128,19 +133,20 @@ def _toml(
         town=town,
         secret=secret,
         streets=streets,
+        keyed=keyed,
         zone=zone,
         follows_hours=follows_hours(zone),
         zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
         resolution=RESOLUTION,
         span_vehicles=SPAN_VEHICLES,
         vehicles=vehicles,
-        profile=_inline(town.service.profile if town else USUAL_PROFILE),
+        profile=_inline(_by_route(profile) if keyed else profile),
         **({} if feed is None else _columns(feed, headed=streets)),
     )
     if not secret or vehicles >= SPAN_VEHICLES:
         return fill(has_month=secret)
     choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
-    is_unplanned = streets or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
+    is_unplanned = streets or keyed or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
     return fill(has_month=False, price="" if is_unplanned else _price(choices, town.cells if town else None))
 
 
@@ -154,6 +160,11 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
         for day, (reports, error) in days.items()
     )
+
+
+def _by_route(profile: Mapping[str, int]) -> dict[str, int]:
+    """Returns the profile of a vehicle that keeps to one route a day."""
+    return {**profile, "hats": profile["hours"], **dict.fromkeys(("cells", "parents", "grandparents"), 1)}
 
 
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from zoneinfo import available_timezones
 import h3
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import Gtfs, read_gtfs
@@ -77,7 +78,7 @@ class Town:
     """Town of a timetable; `cells` is its region, as text.
 
     documents: GeoJSON by REGION, PLACES, GROUND and, if requested, SEGMENTS. visits: vehicles a day by segment.
-    left_out: sentences on invalid parts of the feed.
+    left_out: sentences on invalid parts of the feed. keys: ids of what runs, by column of a feed.
     """
 
     origin: str
@@ -88,6 +89,14 @@ class Town:
     documents: Mapping[str, Mapping[str, Any]]
     visits: Mapping[str, float]
     left_out: list[str]
+    keys: Mapping[str, list[str]]
+
+    def lists(self, stem: str) -> dict[str, bytes]:
+        """Encodes the ids of each column as a file, one a line."""
+        return {
+            f"{stem}-{column.removesuffix('_id')}s.txt": "".join(f"{name}\n" for name in names).encode()
+            for column, names in self.keys.items()
+        }
 
     @property
     def segments(self) -> int:
@@ -126,7 +135,19 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         documents[SEGMENTS] = segments.document
         visits = segments.visits if any(segments.visits.values()) else {}
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
-    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, left_out(feed))
+    trips = np.unique(feed.stop_times.trip)
+    keys = {
+        "route_id": _ids(feed, "routes", feed.rows_of("trips", "route_id", "routes")[trips]),
+        "stop_id": _ids(feed, "stops", served),
+        "trip_id": _ids(feed, "trips", trips),
+    }
+    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, left_out(feed), keys)
+
+
+def _ids(feed: Gtfs, table: str, rows: NDArray[np.int64]) -> list[str]:
+    """Lists the ids of a table's rows in its order, each once."""
+    ids = feed.tables[table][f"{table[:-1]}_id"].take(np.unique(rows[rows >= 0])).to_pylist()
+    return list(dict.fromkeys(name.strip() for name in ids if name and name.strip()))
 
 
 def _table(visits: Mapping[str, float]) -> bytes:
