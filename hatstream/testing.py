@@ -15,7 +15,6 @@ def account(limit: Total, **terms: Any) -> UserAccount:
     Never use it for real data: each new account allows spending the limit again, unnoticed.
 
     Args:
-        limit: An epsilon, or an epsilon and a delta.
         terms: Fields of `hatstream.UserAccount`, such as hides="values".
 
     >>> account(1.0).location.ledger.exists()

@@ -23,11 +23,7 @@ SECONDS: Mapping[str, int] = {"s": 1, "min": 60, "h": 3_600}
 
 
 def per_unit(unit: str) -> Mapping[str, Fraction]:
-    """Lists the units that inputs may have, each with how much of `unit` one is.
-
-    >>> per_unit("min")["s"], per_unit("%")
-    (Fraction(1, 60), {'%': Fraction(1, 1)})
-    """
+    """Lists the units of inputs, each as so many of `unit`."""
     if unit in SECONDS:
         return {name: Fraction(seconds, SECONDS[unit]) for name, seconds in SECONDS.items()}
     return PER_UNIT if unit == UNIT else {unit: Fraction(1)}

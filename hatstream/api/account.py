@@ -74,10 +74,8 @@ class AccountReport:
         """Verifies a ledger and reports its account.
 
         Args:
-            spec: Specification of the releases.
             place: Location of the account, from the option `account`; or its ledger, with the key beside it.
             dates: First and last local date of the slots to check, or ISO times on slot edges.
-            days: Lengths of runs of consecutive days whose costs are reported.
 
         Raises:
             UsageError: The dates are no range.
@@ -112,9 +110,6 @@ _LEARNED = "end of an interval that about 95 % of the rows with status ok, and f
 
 def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
     """Returns the possible result columns of a specification, by name.
-
-    Args:
-        spec: Specification of the rows.
 
     Returns:
         Columns with Arrow type (`kind`), `presence`, `unit` and `meaning`.

@@ -51,16 +51,11 @@ def release_days(
     Args:
         counted: Table of `count_days`; rows may be removed, changed or invented.
         seed: Seed of the noise; None for the random noise of a release.
-        whole: Also estimates every day from all releases.
-        forecasts: Also estimates every day but the first from earlier releases.
 
     Returns:
         Result tables by "hats" (with unknown HATs), product names, "whole" and "forecast". Further columns: `period`,
         and `slot` and `last_slot`, numbers of the first and last slot; null for rows over several periods. HATs with
         public counts also have `vehicles` and `reports`.
-
-    Raises:
-        UsageError: The account's unit is not the vehicle-day.
 
     >>> from hatstream import load
     >>> release_days(load("examples/hourly-means.toml"), pa.table({"period": pa.array([], pa.string())}))
@@ -238,11 +233,8 @@ def count_days(
     """Counts each vehicle's reports as a release reads them; the counts are not private.
 
     Args:
-        spec: Specification of the feed, and of the cells or places.
-        pattern: Pattern of files, such as `feed/*.csv`.
         dates: First and last local day or time; all days of the files if None.
         bins: Number of equally wide bins of values, counted in the column `histograms`.
-        report: Callback with the number of files read.
 
     Returns:
         One row per vehicle, slot and cell (or piece of one): `period`, `slot` (number in the period, from 0), `cell`

@@ -38,9 +38,6 @@ Table = TypeVar("Table")
 def open_input(path: str) -> Iterator[BinaryIO]:
     """Opens an input file, decompressing .gz, .zst and .zip on the fly.
 
-    Raises:
-        InputError: The file cannot be opened, or is damaged; also raised while reading.
-
     >>> with open_input("examples/hourly-means.toml") as file:
     ...     file.read(1)
     b'#'
@@ -71,7 +68,6 @@ def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
     """Lists the places of a GeoJSON collection that a release refuses as outside.
 
     Args:
-        document: A feature collection with the property `name`, like the file of `[places]`.
         cells: The region's H3 cells of one resolution, sorted.
 
     Raises:
@@ -115,7 +111,6 @@ def read_positions(
     """Reads vehicle positions with a release's row checks, except calendar and region.
 
     Args:
-        layout: Layout of positions.
         key: File of the key that vehicles are hashed with; a random key if None.
         step: Step of the speed grid, in km/h.
         steps: Largest speed, in steps.
@@ -181,7 +176,6 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema,
         path: Path in .parquet, .avro, .csv, .jsonl or .geojson, which draws the H3 cells of the column `cell`.
         rows: A value per column of the schema, or None.
         schema: Columns of texts, integers, floats, lists of floats and instants.
-        mode: File mode, reduced by the umask.
 
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"

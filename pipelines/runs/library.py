@@ -69,9 +69,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     a bounded period stopped for too few vehicles (under secret counts) stays stopped; by default the next pipeline
     releases it.
 
-    columns: optional ones, as in `hatstream release --columns`: "times" (slots as instants with their zone), under
-    public counts "counts" (vehicles and reports), and with `levels` "traffic" (`traffic_lower95`, `traffic_upper95`: of
-    the mean over very many vehicles).
+    columns: optional ones, as in `hatstream release --columns`: "times", "counts", and with `levels` "traffic".
 
     A row's event time is the last instant of its slot, so that it can be windowed again: by the slot, an hour, a day.
     typed: outputs NamedTuples with a Beam schema, for `SqlTransform`, `to_dataframe` and files with columns.

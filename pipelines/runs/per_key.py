@@ -256,11 +256,9 @@ class QuantilesPerKey(_OfValues):
 class CountPerKey(PerKey):
     """PTransform to numbers of elements or users, in `MeanPerKey` rows.
 
-    For accounts that hide presence; public counts need no noise.
-
-    of: counted items. bound: contribution bound, the L2 norm of a user's counts over all keys and windows in a day or
-    week; larger vectors are scaled down, and noise grows with it. For counts of users, presence in k keys and windows
-    needs a bound of the root of k. The interval covers the noise.
+    For accounts that hide presence. of: counted items. bound: contribution bound, the L2 norm of a user's counts over
+    all keys and windows in a day or week; larger vectors are scaled down, and noise grows with it. For counts of users,
+    presence in k keys and windows needs a bound of the root of k. The interval covers the noise.
 
     >>> from hatstream.testing import account
     >>> rows = [{"bus": f"b{i}", "route": "AB"[i % 4 == 0]} for i in range(400)]

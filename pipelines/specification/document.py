@@ -59,15 +59,11 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Limit | None, about("most epsilon that a vehicle may spend in a period, over all releases on the account")
     ] = None
     limits: Annotated[
-        list[SpanTable],
-        about("instead of limit, with unit vehicle-day: limits of spans of days, each length once"),
+        list[SpanTable], about("instead of limit, with unit vehicle-day: limits of spans of days, each length once")
     ] = []
     accounting: Annotated[
         Accounting,
-        about(
-            "how limits with delta add up Gaussian noise: zcdp in rho; gdp in mu^2, with 5 to 7 % less noise at totals "
-            "of 1 to 10 and delta 1e-6: pure claims then fit only in what pure sets apart"
-        ),
+        about("of Gaussian noise under limits with delta: zcdp in rho, or gdp in mu^2, with 5 to 7 % less noise"),
     ] = "zcdp"
     since: Annotated[date | None, about("first day of an account of unit vehicle-ever")] = None
     until: Annotated[date | None, about("day after the last, with unit vehicle-ever")] = None
@@ -93,16 +89,12 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     region: Annotated[
         str | list[str],
         about(
-            "the cells that are released: a GeoJSON file, a list of cells, or, where counts are public, occupied. "
-            "Public: under add-remove never made from the reports that are protected"
+            "released cells: a GeoJSON file, a list, or occupied where counts are public; never from protected reports"
         ),
     ]
     region_source: Annotated[
         Literal["timetable", "sample"] | None,
-        about(
-            "where the region comes from: one from a sample of reports is refused by init under add-remove, unless "
-            "--region-is-public; no part of the spec_id"
-        ),
+        about("origin of the region; init refuses sample under add-remove without --region-is-public; no identity"),
     ] = None
     bbox: Annotated[
         tuple[Fraction, Fraction, Fraction, Fraction] | None,
@@ -131,10 +123,7 @@ class ValueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     name: Annotated[
         str,
-        about(
-            "also in input.columns; gtfs-trip-updates has delay, at the next stop, gtfs-realtime occupancy_status, "
-            "0 to 5, and occupancy_percentage"
-        ),
+        about("its column, or key in input.columns; gtfs-..: delay; occupancy_status, 0 to 5, occupancy_percentage"),
     ]
     unit: Annotated[str, about("such as min")]
     lower: Annotated[Fraction, about("what is less counts as this")]
@@ -157,17 +146,11 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     delta: Annotated[Fraction | None, about("with mechanism levels: Gaussian noise; below 0.01")] = None
     span_days: Annotated[
         int | None,
-        about(
-            "with mechanism levels: epsilon is the total of any so many consecutive days, divided equally or by "
-            "day_weights over those that are released; one of the account's limits"
-        ),
+        about("with levels: epsilon is the total of so many days, shared equally or by day_weights; one of the limits"),
     ] = None
     day_weights: Annotated[
         dict[Weekday, Fraction] | None,
-        about(
-            "with span_days: shares of weekdays, 1 where not named: { sat = 2, sun = 2 }; no window of so many days "
-            "has more than epsilon"
-        ),
+        about("with span_days: shares of weekdays, 1 where not named: { sat = 2, sun = 2 }; the total holds"),
     ] = None
     first_days: FirstDaysTable | None = None
     composition: Annotated[
@@ -210,17 +193,10 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         ),
     ] = None
     time_unit: Annotated[
-        str | None,
-        about(
-            "texts or timestamps, numbers since 1970 UTC, or a spreadsheet's days; iso, or the layout's, if left out",
-            *get_args(TimeUnit),
-        ),
+        str | None, about("numbers since 1970 UTC, or a spreadsheet's days; iso or the layout's", *get_args(TimeUnit))
     ] = None
     speed_unit: Annotated[str | None, about("km/h, or the layout's, if left out", *PER_UNIT)] = None
-    value_unit: Annotated[
-        str | None,
-        about("of a [value] of time; its own, or the layout's, if left out", *SECONDS),
-    ] = None
+    value_unit: Annotated[str | None, about("of a [value] of time; its own or the layout's", *SECONDS)] = None
     vehicle: Annotated[
         str | list[str] | None,
         about(
@@ -230,23 +206,16 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = None
     time: Annotated[
         str | None,
-        about(
-            "likewise; gtfs-..: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp: a feed's, by "
-            "which parked vehicles look fresh"
-        ),
+        about("likewise; gtfs-..: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp, fresh if parked"),
     ] = None
     no_value: Annotated[
-        list[Fraction],
-        about("speeds that stand for unknown, such as -1; with counts-public, which rows have one is public"),
+        list[Fraction], about("unknown values, such as -1; with counts-public, which rows have one is public")
     ] = []
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out; any number of blanks", *DELIMITERS)] = None
     time_format: Annotated[
         str | None,
-        about(
-            "texts that are no ISO 8601, as strptime has it: %d.%m.%Y %H:%M:%S, or %a, %d %b %Y %I:%M:%S %p; %s: "
-            "seconds after midnight"
-        ),
+        about("texts other than ISO 8601, as in strptime: %d.%m.%Y %I:%M:%S %p; %s: seconds after midnight"),
     ] = None
     decimal: Annotated[str | None, about("of numbers in texts; a point if left out", *get_args(DecimalMark))] = None
     derived_speed: DerivedSpeedTable | None = None
@@ -254,14 +223,12 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     records: Annotated[
         str | None,
         about(
-            "with json: path of the objects, such as entity; a[].b leads through arrays, entity.* to "
-            "whatever keys, whose column is '*'"
+            "with json: path of the objects, such as entity; a[].b: in arrays; entity.*: any keys, whose column is '*'"
         ),
     ] = None
     header: Annotated[bool | None, about("whether CSV's first line names the columns; true if left out")] = None
     vehicle_form: Annotated[
-        VehicleForm,
-        about("which spellings are one vehicle's: with integer 0100, 100.0 and 100, with casefold BUS-1 and bus-1"),
+        VehicleForm, about("spellings of one vehicle: with integer 0100, 100.0 and 100, with casefold BUS-1 and bus-1")
     ] = "text"
 
 
@@ -270,11 +237,7 @@ class OutputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     product: Annotated[
         Literal[ProductName, "cell-day"],
-        about(
-            "a row for each cell's day (days, once cell-day: always written), cell in a part of the day, parent cell "
-            "in an hour, or the region in an hour; with [places] for each place as it usually is, on the day, in a "
-            "part of it, or in a slot"
-        ),
+        about("a row for each cell's day (days: always), cell in a part of it, parent or region in an hour, or place"),
     ]
     parts: Annotated[
         list[str], about("with cell-part and place-part: local times, such as 06:00-10:00; on slots, none overlap")

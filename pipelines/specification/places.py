@@ -130,8 +130,8 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     file: Annotated[
         str | None,
         about(
-            "instead: a GeoJSON FeatureCollection of lines and polygons, each with a property name; "
-            "a line with the property directed is of those who drive in the order of its positions. Public"
+            "instead: a GeoJSON FeatureCollection of lines and polygons with the property name; a line with the "
+            "property directed is of those who drive in the order of its positions. Public"
         ),
     ] = None
     buffer_m: Annotated[
@@ -139,10 +139,7 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ] = None
     visits: Annotated[
         str | None,
-        about(
-            "a CSV of columns place and vehicles: how many come to each place on a day, roughly. Public, as"
-            " from a timetable; what it leaves out is hardly visited"
-        ),
+        about("a public CSV of columns place and vehicles: how many come to each on a day; absent: hardly any"),
     ] = None
     share: Annotated[Fraction, about("of each period's total; hexagons and hours keep the rest")] = SHARE
     column: Annotated[

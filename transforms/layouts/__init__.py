@@ -75,7 +75,6 @@ def layout(
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of keys and value.
-        vehicle: Replaces the vehicle column of a fixed layout, as `time` does.
         fields: For rows other than positions: first an id, last a number.
         unit: Unit of a value other than speeds; speed_unit is its input's.
 

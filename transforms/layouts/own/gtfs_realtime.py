@@ -16,7 +16,6 @@ from google.transit import gtfs_realtime_pb2
 
 from transforms.layouts.base import (
     FIELDS,
-    HEADING,
     OwnLayout,
     RawBatch,
     Units,
@@ -38,8 +37,7 @@ _HEADER, _ENTITY = 1, 2
 _FIRST_TAG = b"\x0a"  # of a message that begins with its header
 _REASONS = ("too-long", "not-utf8", "malformed")
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
-_TYPES = {"vehicle": pa.string(), "time": pa.uint64(), "speed": pa.float64()}
-_TYPES |= dict.fromkeys(("lat", "lon", HEADING), pa.float64()) | dict.fromkeys(with_keys(2)[2:4], pa.string())
+_TYPES = {"time": pa.uint64()} | dict.fromkeys(("vehicle", *with_keys(2)[2:4]), pa.string())  # else numbers
 _Row = tuple[Any, ...]
 _Read = Callable[[Any, int | None], Any]  # takes an entity and its header's time; None where it has nothing
 Kind = Literal["vehicle", "trip_update"]  # as entities name the one that they have
@@ -233,5 +231,5 @@ def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
     rows = [row for row in decoded if not isinstance(row, str)]
     columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
     pairs = zip(fields, columns, strict=True)
-    arrays = {name: pa.array(values, _TYPES[name.partition(".")[0]]) for name, values in pairs}
+    arrays = {name: pa.array(values, _TYPES.get(name.partition(".")[0], pa.float64())) for name, values in pairs}
     return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REASONS})

@@ -1,7 +1,4 @@
-"""GTFS-realtime TripUpdates: a vehicle's delay at its next stop, in seconds, by route, trip, direction or stop.
-
-A row has the time of its update, or of the feed where the update says none: a prediction's own time is no report's.
-"""
+"""GTFS-realtime TripUpdates: delays at next stops in seconds, at the time of the update, or else of the feed."""
 
 from fractions import Fraction
 
