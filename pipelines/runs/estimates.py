@@ -164,9 +164,12 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
         return None
     period = max(stages.periods)
     entries, value = stages.until(period), spec.value
-    field = learned_from(entries, stages.policy).estimate()
+    models = learned_from(entries, stages.policy)
+    field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
     is_ok = published(field, float(value.standard.upper)).status == Status.OK
-    share, variances = field.weights / field.weights.sum(), field.variances + field.deviations.mean(axis=-1)
+    share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
+    deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
+    variances = field.variances + deviations.mean(axis=-1)
     around = (field.values - np.sum(share * field.values)) ** 2
     error, constant = (
         value.width(OF_NORMAL * float(np.sum(share * squares)) ** 0.5) for squares in (variances, variances + around)
