@@ -28,7 +28,7 @@ Source = beam.PTransform[PBegin, DoOutputsTuple]
 
 
 class ObservedOutputs(NamedTuple):
-    """events: by (slot, vehicle shard). refused: dead letters of all steps up to them."""
+    """Events by (slot, vehicle shard), and dead letters of the steps up to them."""
 
     events: PCollection[PackedEvents]
     refused: PCollection[Refused]

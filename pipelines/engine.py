@@ -1,4 +1,4 @@
-"""Interface of engines for bounded jobs, such as pipelines/runs/flink, and what engines share."""
+"""Interface and common parts of engines for bounded jobs."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping

@@ -45,7 +45,7 @@ EXTRA_OF: Mapping[str, str] = {
 
 
 class MissingExtra(ModuleNotFoundError):
-    """A package of an extra is not installed; the message says what to install."""
+    """Missing package of an extra; the message names the extra."""
 
 
 def advice(extra: str) -> str:

@@ -36,7 +36,7 @@ else:
 
 
 class Operator(Generic[T_co]):
-    """For the operator alone. What shows values shows none of it."""
+    """Value for the operator alone, which printing does not reveal."""
 
     __slots__ = ("_kept",)
 

@@ -15,7 +15,7 @@ Keys = Callable[[Int64s], Int64s]
 
 
 def constant(hours: Int64s) -> Int64s:
-    """Gives every slot the same key."""
+    """Returns one key for all slots."""
     return np.zeros(hours.size, np.int64)
 
 

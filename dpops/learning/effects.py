@@ -63,7 +63,7 @@ class Block:
         return np.asarray(values)
 
     def of_hats(self, effects: Float64s, hours: Int64s) -> Float64s:
-        """Gives each HAT its effect, (cells, slots) or (cells, 1)."""
+        """Expands effects to HATs, (cells, slots) or (cells, 1)."""
         table = effects.reshape(-1, self.slots)[self.cell_keys]
         return table if self.slots == 1 else table[:, self.slot_keys(hours)]
 

@@ -70,7 +70,7 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
 
 
 def vehicles_in(released: ReleasedStage) -> float:
-    """Reads the noisy number of vehicles from such a stage."""
+    """Reads the noisy number of vehicles of a count stage."""
     return float(released.levels[0].weights[0])
 
 

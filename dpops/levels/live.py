@@ -28,7 +28,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
 
 
 def of_slot(live: Stage, slots: int) -> Stage:
-    """Takes one of a period's live slots; 23 or 25 at clock changes."""
+    """Derives a live slot's stage; periods may have 23 or 25 at clock changes."""
     return replace(live, share=live.share / slots)
 
 

@@ -84,7 +84,7 @@ class Level:
         return np.array(self.slot_group, np.int64)
 
     def groups(self) -> Int64s:
-        """Gives the group of every HAT, int64 (cells, slots)."""
+        """Returns the group of every HAT, int64 (cells, slots)."""
         return self.cell_start[:, None] + self.of_slot[None, :]
 
 
@@ -164,7 +164,7 @@ def shares_of(**parts: str) -> Shares:
 
 
 def alike(shares: Shares) -> tuple[Part, ...]:
-    """Gives each level equal parts of speeds and of weights."""
+    """Builds levels' parts, equal for speeds and weights."""
     return tuple(Part(name, share, share) for name, share in shares)
 
 

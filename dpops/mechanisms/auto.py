@@ -1,4 +1,4 @@
-"""auto: per HAT the mechanism of best forecast, from public information."""
+"""Mechanism `auto`: per HAT the one of best forecast, by public counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -8,7 +8,7 @@ from dpops.means.clipping import QuantileInterval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedQuantile(QuantileInterval):
-    """Private 10 % and 90 % quantiles, whatever epsilon is.
+    """Private 10 % and 90 % quantiles at any epsilon.
 
     Source: S0 section III-E "FixedQuantile"; private quantiles by Smith 2011.
     """

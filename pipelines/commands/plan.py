@@ -1,4 +1,4 @@
-"""`hatstream plan`: what a specification would give, before anything is spent."""
+"""`hatstream plan`: forecasts of a specification, before anything is spent."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a specification would give, from counts and other public knowledge alone."""
+"""Forecasts of specifications from counts and other public facts."""

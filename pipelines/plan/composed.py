@@ -204,7 +204,7 @@ def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
-    """Computes what one vehicle spends in a slot and in all slots at most."""
+    """Computes a vehicle's maximum spending in a slot and in all slots."""
     seen = np.zeros(len(rates), np.int64)
     np.maximum.at(seen, stays.slot, stays.cells)
     slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
@@ -216,7 +216,7 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
 
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
-    """Tells what the specification alone says of a vehicle's slot and period."""
+    """Bounds a vehicle's HATs in slot and period by the specification."""
     lengths = period_lengths(spec)
     if (total := spec.privacy.allocation.total) is not None:
         plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])

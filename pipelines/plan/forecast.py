@@ -215,7 +215,7 @@ def _statistics(
 
 
 def _evenly(hats: list[PlannedHat], number: int) -> list[PlannedHat]:
-    """Takes so many of the HATs, evenly from the smallest to the largest."""
+    """Samples HATs evenly by size."""
     if len(hats) <= number:
         return hats
     ordered = sorted(hats, key=lambda hat: (hat.samples.size, hat.reported, hat.samples.tobytes()))

@@ -160,7 +160,7 @@ def _usable(
 
 
 def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
-    """Expects what a specification by `levels` is worth, from public facts.
+    """Forecasts a `levels` specification's worth by day, from public facts.
 
     Args:
         spec: Specification.
@@ -195,17 +195,17 @@ class _DayKind(NamedTuple):
     number: int = 1
 
     def stage(self, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
-        """Plans the day's last stage, at so many times the total."""
+        """Plans the day's last stage at a multiple of the total."""
         recipe = _recipe_at(levels, bounds, levels.epsilon * factor, _rho(levels, factor))
         stage = recipe.first[-1] if self.is_first else recipe.later[0]
         return replace(stage, share=self.part(levels) * stage.share, counts_public=levels.counts_public)
 
     def part(self, levels: LevelsRelease) -> Fraction:
-        """Says what it has of the total."""
+        """Returns the day's share of the total."""
         return ONE if self.is_first else levels.usual_part
 
     def epsilon(self, levels: LevelsRelease, factor: Fraction) -> float:
-        """Says what a day of them has, at so many times the total."""
+        """Computes a day's epsilon at a multiple of the total."""
         part, rho = self.part(levels), _rho(levels, factor)
         if part == 1 or rho is None or levels.delta is None:
             return float(part * factor * levels.epsilon)
@@ -264,7 +264,7 @@ def _recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho
 
 @cache
 def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
-    """Tells what so many times the total comes to; None without delta."""
+    """Computes rho of a multiple of the total; None without delta."""
     if levels.delta is None:
         return None
     return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho

@@ -76,7 +76,7 @@ def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnl
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
-    """Says which days are expected to be held back, and why."""
+    """Words which first days will probably be held back, and why."""
     specified = next(span for span in spans if span.as_specified)
     if specified.first_published == 1:
         return (

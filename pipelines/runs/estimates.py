@@ -144,7 +144,7 @@ class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> str:
-        """Words it for whoever plans further days."""
+        """Words the result for planning further days."""
         return (
             f"This account's released days ({self.days}) say more: on {self.period} {hundredths(self.rows)} of 100 "
             f"rows are usable by themselves, which hold {hundredths(self.reports)} of 100 reports; an error of "
@@ -153,7 +153,7 @@ class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | None:
-    """Reads what an account's releases say of their newest period; None without any."""
+    """Estimates an account's newest released period; None without one."""
     if not spec.is_learned:
         return None
     book = location.reader()

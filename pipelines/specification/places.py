@@ -75,7 +75,7 @@ class LiveTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class CountOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is written in [[statistic]] of counts, in place of the mean."""
+    """Options of [[statistic]] for counts, in place of the mean."""
 
     of: Annotated[Literal["reports", "vehicles"], about("what is counted under each key and in each slot")]
     bound: Annotated[

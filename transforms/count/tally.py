@@ -43,7 +43,7 @@ class CountedPane(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """partials: with those late events counted that are admitted. refused: how many are not."""
+    """Partial tallies with admitted late events, and the number refused."""
 
     partials: list[Partial]
     refused: int

@@ -281,7 +281,7 @@ class OwnLayout:
 
 
 class UnreadableFile(Exception):
-    """A whole file cannot be decoded, lacks a column, or would expand without bound."""
+    """File that cannot be decoded, lacks a column, or expands without bound."""
 
     def __init__(self, path: str, rule: str) -> None:
         path = path.partition("\0")[0]  # of what is inside an archive, its own

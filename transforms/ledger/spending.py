@@ -225,7 +225,7 @@ def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[
 
 
 def spent_by_specification(db: sa.Connection, account: str, period: str | None) -> list[Spent]:
-    """Lists what each specification spent, oldest period first."""
+    """Lists specifications' spending, oldest period first."""
     specs = {
         spec_id: msgspec.json.decode(body, type=_Spec)
         for spec_id, body in db.execute(

@@ -1,1 +1,1 @@
-"""What the ledger keeps of a release."""
+"""Ledger's form of releases: units, plans and their codec."""

@@ -118,7 +118,7 @@ class Encoded(NamedTuple):
 
     @classmethod
     def read(cls, text: bytes) -> "Encoded":
-        """Raises what `decode` does."""
+        """Decodes the unit, raising as `decode`."""
         return cls(decode(text), text)
 
 

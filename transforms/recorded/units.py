@@ -92,7 +92,7 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
-        """What is drawn: places and names, each with its plan."""
+        """Statistics drawn by cell and name, with their plans."""
         return [((released.cell, released.statistic, released.mechanism), released.plan) for released in self.released]
 
     @property
@@ -109,12 +109,12 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def per_hat(self) -> Claim | None:
-        """What the vector costs, as its HATs share it."""
+        """Claim of the vector, which its HATs share."""
         return self.debit
 
     @property
     def spent(self) -> Claim | None:
-        """What a vehicle spends at most, which is in all HATs of the vector."""
+        """Maximum spending of a vehicle, in all HATs of the vector."""
         return self.per_hat
 
     @property
@@ -129,7 +129,7 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
-        """What is drawn: one vector, with its plan."""
+        """The vector drawn, with its plan."""
         return [((), self.plan)]
 
     @property
@@ -212,7 +212,7 @@ def all_of(kind: type[_OfKind], units: Iterable[Unit]) -> list[_OfKind]:
 
 
 class Debit(NamedTuple):
-    """What one unit asks of the account."""
+    """Debit of one unit."""
 
     unit: UnitKey
     claim: Claim

@@ -106,7 +106,7 @@ class ReleaseKind(Protocol):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What tallies carry besides counts."""
+        """Columns of tallies besides counts."""
 
     @property
     def shards(self) -> int:

@@ -26,7 +26,7 @@ def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
 
 
 def refused_file(reason: str) -> Iterator[Refusal]:
-    """Yields the dead letter of a whole file, which counts as one row."""
+    """Yields a file's dead letter, which counts as one row."""
     count(counters.ROWS)
     yield from dead_letters("read", {reason: 1})
 

@@ -43,7 +43,7 @@ class _Fault(msgspec.Struct):
 
 
 class Cluster:
-    """rest: `host:port`. Raises OSError where nobody answers."""
+    """REST client of a Flink cluster at `host:port`. Raises OSError without answer."""
 
     def __init__(self, rest: str) -> None:
         self.rest = rest

@@ -10,7 +10,7 @@ from transforms.layouts.records import Paths, refuse_indexed_objects, table_of_r
 
 
 class JsonLines(MappedLayout):
-    """columns: dotted paths; a part that is a number indexes an array."""
+    """JSON lines; columns are dotted paths, numbers index arrays."""
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:

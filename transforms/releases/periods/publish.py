@@ -40,7 +40,7 @@ class HatEstimates(NamedTuple):
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
     def slot(self, number: int) -> "HatEstimates":
-        """Takes the estimates of one slot alone, (cells, 1)."""
+        """Selects the estimates of one slot, (cells, 1)."""
         leans = None if self.leans is None else self.leans[:, [number]]
         value, lower, upper, sd = (column[:, [number]] for column in self[:4])
         traffic = None if self.traffic is None else (self.traffic[0][:, [number]], self.traffic[1][:, [number]])

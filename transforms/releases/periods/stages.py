@@ -100,7 +100,7 @@ class LevelsPolicy:
 
     @property
     def public_places(self) -> Places | None:
-        """What a stage of places is about."""
+        """Places of place stages, or None."""
         return None if self.places is None else self.places.places
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:

@@ -51,7 +51,7 @@ WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, z
 
 
 class Kept(NamedTuple):
-    """rests_on: says of which entries the arrays are a function. number: of days."""
+    """Arrays of a state, digest of their entries, number of days."""
 
     rests_on: str
     number: int

@@ -19,7 +19,7 @@ _PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; ma
 
 
 class Question(msgspec.Struct, frozen=True):
-    """headers: sent with it, and never shown. deadline_s: for the whole of the exchange."""
+    """Request to an address; headers are secret, deadline_s bounds the exchange."""
 
     url: str
     headers: dict[str, str]

@@ -27,7 +27,7 @@ class PublishedDay(NamedTuple):
 
 
 class NewestSlot(NamedTuple):
-    """kind: `live` where its values will change, `forecast`, or empty."""
+    """Newest slot; kind `live` (preliminary), `forecast`, or empty."""
 
     start: str
     end: str

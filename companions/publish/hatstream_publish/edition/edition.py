@@ -11,7 +11,7 @@ from hatstream_publish.pages.report import Odds, odds, span_odds
 
 
 class Licence(NamedTuple):
-    """url: empty for one that is not known here."""
+    """Licence of the values; url empty if unknown."""
 
     name: str
     title: str

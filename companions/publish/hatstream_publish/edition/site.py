@@ -284,7 +284,7 @@ def _columns(edition: Edition, days: Iterable[PublishedDay]) -> dict[str, list[C
 
 
 class _Table(NamedTuple):
-    """files: content and Table Schema, by name. columns: those of the CSV file."""
+    """Published table: content and Table Schema by file name, CSV columns."""
 
     rows: int
     columns: list[ColumnEntry]

@@ -19,7 +19,7 @@ from hatstream_publish.pages.usable import of_each
 
 
 class ColumnEntry(NamedTuple):
-    """unit: empty where there is none, or where the column `unit` says it."""
+    """Column of the data dictionary; unit empty if none or in column `unit`."""
 
     name: str
     meaning: str
