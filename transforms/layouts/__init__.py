@@ -146,7 +146,7 @@ def _with_choices(
     values: Mapping[str, Column | None],
     closed: Mapping[str, object],
 ) -> Any:
-    """Selects a fixed layout, with optional columns of its standard. closed: options that it has none of."""
+    """Selects a fixed layout with its standard's optional columns, refusing `closed` options."""
     for field, option in closed.items():
         if option is not None:
             raise ValueError(f"{field}: layout {name!r} has its own columns, got {option!r}")

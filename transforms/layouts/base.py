@@ -111,7 +111,7 @@ The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` p
 
 
 def are_times(field: str, fields: Sequence[str]) -> bool:
-    """Tells whether a field's columns hold times: the row's own, or those of a value that lies between two."""
+    """Checks whether a field's columns hold times, one or a value's two."""
     return field.startswith("time") or (field.startswith(NAME) and f"{NAME}.1" in fields)
 
 
@@ -154,7 +154,7 @@ class Units:
         return numbers(column, self.decimal)
 
     def values(self, column: pa.Array) -> Numbers:
-        """Reads a column of numbers; of two columns of times, the seconds from the second one to the first."""
+        """Reads numbers, or of two columns of times the difference in seconds."""
         if not are_parts(column.type):
             return self.numbers(column)
         time, scheduled = self.instants(column.field(0)), self.instants(column.field(1))

@@ -55,7 +55,7 @@ def _field_of(message: str, name: str) -> _Read:
 
 
 def _occupancy(entity: Any, _: int | None) -> int | None:
-    """Reads how full a vehicle is, 0 to 5; None for states beside that scale."""
+    """Reads a vehicle's occupancy, 0 to 5; None for other states."""
     status = _value_of(entity.vehicle, "occupancy_status")
     return status if status is not None and status <= entity.vehicle.FULL else None
 
@@ -66,7 +66,7 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
 
 
 def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, int | None]:
-    """Reads id and delay of the next stop with a delay; the last one's once all are passed."""
+    """Reads id and delay of the next stop with one, else of the last."""
     now_s, stop_id, delay_s = _time_of_update(entity, header_s) or 0, None, _value_of(entity.trip_update, "delay")
     for stop in entity.trip_update.stop_time_update:
         if (event := stop.arrival if stop.arrival.HasField("delay") else stop.departure).HasField("delay"):

@@ -1,4 +1,4 @@
-"""GTFS-realtime TripUpdates: delays at next stops in seconds, at the time of the update, or else of the feed."""
+"""GTFS-realtime TripUpdates: delays at next stops in seconds, timed by update or feed."""
 
 from fractions import Fraction
 
