@@ -77,17 +77,12 @@ def test_live_slots_and_the_whole_day_are_released_and_the_command_finds_them_as
     assert ledger.audit(account.name)[0] == 0, "the whole day is of the same reports"
 
 
-def test_a_row_whose_beam_timestamp_is_its_own_time_is_refused_by_itself(streamed):
-    _, counts, live, _ = streamed(of_second_day(), delay_s=0)
-    assert "refused/lateness/own-time" in counts, "this runner tells that it counted, not how often"
-    assert len(live) == 4, "what is recorded does not depend on it"
-
-
-def test_a_period_that_is_not_over_is_not_released(streamed):
-    """The watermark ends in the middle of the day, and the source with it."""
+def test_a_period_that_is_not_over_is_not_released_and_own_times_are_refused_by_row(streamed):
+    """The watermark and the source end in the middle of the day; rows' Beam timestamps are their own times."""
     morning = [row for row in of_second_day() if row["ts"][11:13] == "08"]
-    _, _, live, stages = streamed(morning, end_s=3600)
-    assert (len(live), len(stages)) == (1, 0)
+    _, counts, live, stages = streamed(morning, delay_s=0, end_s=3600)
+    assert "refused/lateness/own-time" in counts, "this runner tells that it counted, not how often"
+    assert (len(live), len(stages)) == (1, 0), "what is recorded does not depend on it"
 
 
 def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstream, monkeypatch):
