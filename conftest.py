@@ -29,8 +29,8 @@ SHARED = Path(__file__).resolve().parents[1] / "shared" / "data"
 let_ledgers_remember()
 let_disks_be_quick()
 
-RELEASES = {"pipelines", "stream", "faults"}
-"""Folders whose files release the same days again: with the same noise, so that their models are the same."""
+RELEASES = {"pipelines", "hatstream", "stream", "faults"}
+"""Rooms whose files release the same days again: with the same noise, so that their models are the same."""
 
 ENGINES = {"kafka", "flink", "pool", "cluster"}
 """Fixtures that start Kafka or Flink."""
@@ -67,7 +67,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     let_beam_remember()
     if "statistical" in item.path.parts:
         let_noise_be_fresh()
-    elif item.path.parent.name in RELEASES:
+    elif item.path.relative_to(item.config.rootpath).parts[1] in RELEASES:
         let_noise_repeat(item.path.name)
         let_models_be_remembered()
     else:

@@ -37,6 +37,8 @@ def test_under_secret_counts_rows_tell_vehicles_only_about_and_only_on_request(t
     days = {"start": levels_city.DAYS[0], "end": levels_city.DAYS[-1]}
     assert hatstream(*city.release(tmp_path, "--columns", "times", **days))[0] == 0
     plain = rows_in(tmp_path / "out")
+    exponent = float(load(tmp_path / "spec.toml").levels.exponent)
+    assert f"a vehicle with n reports in the place and slot counts n^{exponent:g}; " in value_said_by(tmp_path / "out")
     assert not SECRET & {name for row in plain for name in row}
     assert not any(name.startswith("vehicles_") for row in plain for name in row)
     code, out, _ = hatstream(
@@ -77,6 +79,7 @@ def test_a_dataset_by_date_is_whole_and_a_second_run_leaves_it_as_it_is(town, ha
     assert set(table["date"].to_pylist()) <= set(city.DAYS)
     assert hatstream(*arguments)[0] == 0
     assert {path: path.read_bytes() for path in files} == files
+    assert "the mean speed of all reports, each counting once" in value_said_by(town / "out")
 
 
 @pytest.mark.parametrize("scheme", ["s3", "gs", "hdfs", "file"])
@@ -93,17 +96,3 @@ def test_an_address_as_output_is_refused_in_one_sentence(town, hatstream, scheme
 def value_said_by(folder):
     (said,) = {pq.read_schema(path).field("value").metadata[b"description"] for path in folder.rglob("*.parquet")}
     return said.decode()
-
-
-def test_a_parquet_file_says_which_mean_its_values_are(town, hatstream):
-    assert hatstream(*city.release(town, "--formats", "parquet"))[0] == 0
-    assert "the mean speed of all reports, each counting once" in value_said_by(town / "out")
-
-
-def test_a_parquet_file_of_levels_says_by_how_much_its_means_differ_from_that(tmp_path, hatstream):
-    levels_city.write(tmp_path)
-    hatstream(*city.init(tmp_path))
-    days = {"start": levels_city.DAYS[0], "end": levels_city.DAYS[0]}
-    assert hatstream(*city.release(tmp_path, "--formats", "parquet", **days))[0] == 0
-    exponent = float(load(tmp_path / "spec.toml").levels.exponent)
-    assert f"a vehicle with n reports in the place and slot counts n^{exponent:g}; " in value_said_by(tmp_path / "out")

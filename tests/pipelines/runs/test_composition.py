@@ -96,7 +96,7 @@ def test_verify_finds_plans_that_claimed_more_than_their_debit(tmp_path, hatstre
     assert (code, "claim more than the account was debited" in err) == (FAILED, True)
 
 
-def test_a_part_of_a_period_that_is_planned_as_a_whole_is_refused_before_and_after(tmp_path, hatstream):
+def test_other_slots_of_a_period_that_is_planned_as_a_whole_are_refused(tmp_path, hatstream, monkeypatch):
     opened(tmp_path, hatstream, spec_of())
     part = city.release(tmp_path, start=f"{city.DAYS[0]}T08:00", end=f"{city.DAYS[0]}T10:00")
     for _ in range(2):
@@ -104,13 +104,7 @@ def test_a_part_of_a_period_that_is_planned_as_a_whole_is_refused_before_and_aft
         assert code == 1
         assert "2022-01-01 has 4 slots, the range holds 2 of them" in err
         released(tmp_path, hatstream)
-
-
-def test_a_period_that_was_sealed_with_other_slots_is_refused_with_the_reason(tmp_path, hatstream, monkeypatch):
-    """As when the law on clock changes did change after the release."""
-    opened(tmp_path, hatstream, spec_of())
-    released(tmp_path, hatstream)
-    day_slots = Timetable.day_slots
+    day_slots = Timetable.day_slots  # as when the law on clock changes did change after the release
     monkeypatch.setattr(Timetable, "day_slots", lambda table, day: day_slots(table, day)[1:])
     code, _, err = hatstream(*city.release(tmp_path))
     assert code == 3
