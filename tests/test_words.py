@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -52,10 +53,15 @@ QUOTED = """
 """Sentences that a stranger could not place; they were rewritten, and their like is not to come back."""
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
 def trees(root: Path, packages: tuple[str, ...] = PACKAGES) -> Iterator[tuple[Path, ast.Module]]:
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
-            yield path.relative_to(root), ast.parse(path.read_bytes())
+            yield path.relative_to(root), parsed(path)
 
 
 def first_lines(root: Path) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ import pickle
 from contextlib import suppress
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import KMH, good_row, rules, run
@@ -103,7 +103,6 @@ def test_a_layout_goes_to_another_process_and_says_its_fields(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=20)
 @given(data=st.binary(max_size=200))
 @example(data=b"\x00\x00\x00\x00\x02\x80\x80\x80\x80\x80\x02")  # Avro: a key of 32 GB
 def test_no_bytes_of_a_file_make_a_layout_raise_anything_but_unreadable(name, tmp_path_factory, data):
@@ -114,7 +113,6 @@ def test_no_bytes_of_a_file_make_a_layout_raise_anything_but_unreadable(name, tm
 
 
 @pytest.mark.parametrize("name", MESSAGES)
-@settings(max_examples=20)
 @given(payloads=st.lists(st.binary(max_size=60), max_size=4))
 def test_no_bytes_of_a_message_make_a_layout_raise(name, payloads):
     for batch in ALL[name].from_messages(payloads):

@@ -75,6 +75,20 @@ def file(tmp_path: Path) -> StateFile:
     return StateFile.beside(tmp_path / "key.head", "a", OURS)
 
 
+@pytest.fixture(scope="module")
+def written(many: list[Sequenced], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a file holds after `many`."""
+    file = StateFile.beside(tmp_path_factory.mktemp("written") / "key.head", "a", OURS)
+    estimated(many, replace(HOW, kept=file))
+    return file.path.read_bytes()
+
+
+@pytest.fixture
+def full(file: StateFile, written: bytes) -> StateFile:
+    file.path.write_bytes(written)
+    return file
+
+
 def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
     count = count_stage(HOW.later[0], 1_000)
     assert count is not None
@@ -108,19 +122,17 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_damage_is_told_once_and_loses_nothing(
     many: list[Sequenced],
     plain: bytes,
-    file: StateFile,
+    full: StateFile,
     caplog: pytest.LogCaptureFixture,
     damage: Callable[[bytes], bytes],
 ) -> None:
-    how = replace(HOW, kept=file)
-    estimated(many, how)
-    whole = file.path.read_bytes()
-    file.path.write_bytes(damage(whole))
+    how, whole = replace(HOW, kept=full), full.path.read_bytes()
+    full.path.write_bytes(damage(whole))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
         assert estimated(many, how) == plain
         assert estimated(many, how) == plain
     assert [record.message.count("is damaged") for record in caplog.records] == [1]
-    assert file.path.read_bytes() == whole
+    assert full.path.read_bytes() == whole
 
 
 FORGERS = {
@@ -134,40 +146,37 @@ FORGERS = {
 def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
     many: list[Sequenced],
     plain: bytes,
-    file: StateFile,
+    full: StateFile,
     caplog: pytest.LogCaptureFixture,
     forger: str,
     arrays: str,
 ) -> None:
-    how = replace(HOW, kept=file)
-    estimated(many, how)
-    kept = file.read()
+    how, kept = replace(HOW, kept=full), full.read()
     assert kept is not None
     forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: values * 2 for n, values in kept.arrays.items()}
-    replace(FORGERS[forger], path=file.path).write(kept._replace(arrays=forged))
+    replace(FORGERS[forger], path=full.path).write(kept._replace(arrays=forged))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
         assert estimated(many, how) == plain
     assert [record.message.count("learned anew") for record in caplog.records] == [1]
 
 
 def test_arrays_of_another_model_are_learned_anew_and_end_nothing(
-    many: list[Sequenced], plain: bytes, file: StateFile
+    many: list[Sequenced], plain: bytes, full: StateFile
 ) -> None:
-    how = replace(HOW, kept=file)
-    estimated(many, how)
-    kept = file.read()
+    kept = full.read()
     assert kept is not None
-    file.write(kept._replace(arrays={"x": np.zeros(3)}))
-    assert estimated(many, how) == plain
+    full.write(kept._replace(arrays={"x": np.zeros(3)}))
+    assert estimated(many, replace(HOW, kept=full)) == plain
 
 
-def test_without_the_key_it_is_neither_taken_nor_written(many: list[Sequenced], plain: bytes, file: StateFile) -> None:
+def test_without_the_key_it_is_neither_taken_nor_written(
+    many: list[Sequenced], plain: bytes, file: StateFile, written: bytes
+) -> None:
     assert estimated(many, replace(HOW, kept=StateFile(file.path))) == plain
     assert not file.path.exists()
-    estimated(many, replace(HOW, kept=file))
-    before = file.path.read_bytes()
+    file.path.write_bytes(written)
     assert StateFile(file.path).read() is None
-    assert file.path.read_bytes() == before
+    assert file.path.read_bytes() == written
 
 
 def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], file: StateFile) -> None:
