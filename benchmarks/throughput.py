@@ -31,36 +31,19 @@ from rich.table import Table
 
 from benchmarks.processes import Watch
 from pipelines.cli import main
+from tests import city
 
 ROUTE_CELLS, BATCH = 20, 1_000_000
 FIRST_DAY_S = 1_778_630_400  # 2026-05-13 00:00 UTC
 DAY_S = 86_400
-SPEC = """
-name = "benchmark"
-[account]
-name = "benchmark"
-unit = "vehicle-day"
-timezone = "UTC"
-adjacency = "counts-public"
-limit = 1000000
-[slot]
-minutes = 60
-[cells]
-resolution = 7
-region = "occupied"
-[speed]
-upper_kmh = 65
-[privacy]
-epsilon = 1
-per = "hat"
-[[statistic]]
-name = "mean"
-mechanism = "array-average"
-[input]
-layout = "{layout}"
-columns = {{ vehicle = "bus", time = "ts", lat = "lat", lon = "lon", speed = "v" }}
-time_unit = "{time_unit}"
-"""
+SPEC = city.changed(
+    city.SPEC,
+    ("small-city", "benchmark"),
+    ('"small"', '"benchmark"'),
+    ("Asia/Kolkata", "UTC"),
+    ("limit = 50", "limit = 1000000"),
+    ('service = "08:00-12:00"\n', ""),
+)
 
 
 @dataclass(frozen=True)
@@ -160,7 +143,8 @@ def measure(case: Case, feed: Path) -> Measured:
     report = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         time_unit = "iso" if case.layout == "parquet" else "us"
-        Path(folder, "spec.toml").write_text(SPEC.format(layout=case.layout, time_unit=time_unit))
+        spec = city.changed(SPEC, ('"csv"', f'"{case.layout}"')) + f'time_unit = "{time_unit}"\n'
+        Path(folder, "spec.toml").write_text(spec)
         process = context.Process(target=_child, args=(case, folder, str(feed), report))
         process.start()
         report.get(timeout=60)

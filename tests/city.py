@@ -1,6 +1,8 @@
 """A small made-up city for tests: two days of a few buses as CSV, and a specification for it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -93,6 +95,14 @@ def _typed(name: str, column: tuple[str, ...]) -> pa.Array:
 
 def init(folder: Path) -> list[str]:
     return ["init", "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite")]
+
+
+def opened(folder: Path, hatstream: Callable[..., tuple[int, str, str]], **written: Any) -> Path:
+    """Writes the city into a folder, which may be new, and opens its account."""
+    folder.mkdir(exist_ok=True)
+    write(folder, **written)
+    assert hatstream(*init(folder))[0] == 0
+    return folder
 
 
 def release(folder: Path, *more: str, start: str = DAYS[0], end: str = DAYS[-1]) -> list[str]:

@@ -1,6 +1,7 @@
 """A small city under secret counts: its specification, and reports of as many buses as a test wants."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from tests import city
@@ -34,3 +35,10 @@ def rows(days: tuple[str, ...] = DAYS, buses: int = 4, hours: range = range(8, 1
 
 def write(folder: Path, *, spec: str = SPEC, lines: list[str] | None = None) -> tuple[Path, Path]:
     return city.write(folder, spec=spec, lines=rows() if lines is None else lines)
+
+
+def opened(
+    folder: Path, hatstream: Callable[..., tuple[int, str, str]], *, spec: str = SPEC, lines: list[str] | None = None
+) -> Path:
+    """Writes the city into a folder, which may be new, and opens its account."""
+    return city.opened(folder, hatstream, spec=spec, lines=rows() if lines is None else lines)

@@ -86,8 +86,7 @@ def test_an_old_copy_of_the_ledger_without_a_head_is_no_witness_of_itself(backed
 
 def test_another_ledger_or_key_in_the_place_is_left_alone(backed_up, hatstream, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
-    city.write(other)
-    assert hatstream(*city.init(other))[0] == 0
+    city.opened(other, hatstream)
     for name in FILES:
         before = (backed_up / name).read_bytes()
         copy2(other / name, backed_up / name)
@@ -180,8 +179,7 @@ def test_a_ledger_moves_from_a_file_to_a_server(backed_up, hatstream, server_url
 
 @pytest.mark.slow
 def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp_path, hatstream):
-    levels_city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream)
     assert released(tmp_path, hatstream, levels_city.DAYS[0])[0] == 0
     assert hatstream("ledger", "backup", "--to", tmp_path / "town.backup", "--ledger", tmp_path / LEDGER)[0] == 0
     first = results(tmp_path)

@@ -19,9 +19,7 @@ from transforms.ledger.head import LedgerError
 def town(tmp_path, hatstream, monkeypatch):
     """The small city with its account opened; its ledger waits for other writers only for a moment."""
     monkeypatch.setattr(databases, "BUSY_S", 0.2)
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
+    return city.opened(tmp_path, hatstream)
 
 
 @pytest.fixture

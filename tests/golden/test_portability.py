@@ -118,8 +118,7 @@ def pickled(payload):
 
 def test_what_is_submitted_to_dataflow_keeps_to_it_too(tmp_path, monkeypatch, hatstream):
     streaming = pytest.importorskip("pipelines.runs.stream.stream")
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     monkeypatch.setattr(streaming, "kafka_source", lambda *_: from_kafka())
     monkeypatch.setattr("transforms.sinks.kafka.check", lambda _: None)
     submit = runpy.run_path(str(Path(__file__).parents[2] / "deploy" / "dataflow" / "submit.py"))

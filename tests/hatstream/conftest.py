@@ -8,8 +8,6 @@ from tests import city
 @pytest.fixture
 def town(tmp_path, hatstream):
     def open_(spec=city.SPEC, lines=None):
-        city.write(tmp_path, spec=spec, lines=lines)
-        assert hatstream(*city.init(tmp_path))[0] == 0
-        return tmp_path
+        return city.opened(tmp_path, hatstream, spec=spec, lines=lines)
 
     return open_

@@ -80,15 +80,17 @@ def _once_a_state(learn: Callable[[Any], Any]) -> Any:
 def let_beam_remember() -> None:
     """Lets Beam, where it is imported, remember what it asks of the same classes for every pipeline.
 
-    Signatures of functions and parsed options depend on the function, and on the class and the flags, alone.
+    Signatures of functions, parsed options and specs of state depend on the function, on the class and the flags, and
+    on the class of the DoFn, alone.
     """
     if "apache_beam" not in sys.modules:
         return
     from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.transforms import core
+    from apache_beam.transforms import core, userstate
 
     if not hasattr(core.get_function_args_defaults, "__wrapped__"):
         core.get_function_args_defaults = _once_a_function(core.get_function_args_defaults)
+        userstate.get_dofn_specs = _once_a_kind_of_dofn(userstate.get_dofn_specs)
         PipelineOptions.view_as = _once_a_class(PipelineOptions.view_as)
 
 
@@ -105,6 +107,21 @@ def _once_a_function(ask: Callable[[Any], tuple[list[str], list[Any]]]) -> Any:
         return list(names), list(defaults)
 
     return asked
+
+
+def _once_a_kind_of_dofn(ask: Callable[[Any], tuple[set[Any], set[Any]]]) -> Any:
+    cached: WeakKeyDictionary[type, tuple[set[Any], set[Any]]] = WeakKeyDictionary()
+
+    @functools.wraps(ask)
+    def specs(dofn: Any) -> tuple[set[Any], set[Any]]:
+        if any(isinstance(value, MethodType) for value in getattr(dofn, "__dict__", {}).values()):
+            return ask(dofn)
+        if type(dofn) not in cached:
+            cached[type(dofn)] = ask(dofn)
+        states, timers = cached[type(dofn)]
+        return set(states), set(timers)
+
+    return specs
 
 
 def _once_a_class(view_as: Callable[[Any, type], Any]) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pipelines.account import location
 from pipelines.specification import load
-from tests import city, levels_city
+from tests import city
 from tests.levels_city import DAYS
 from transforms.recorded.units import Sequenced
 
@@ -24,13 +24,6 @@ def released(folder: Path, hatstream: Run, *more: str, start: str = DAYS[0], end
 def entries(folder: Path) -> list[Sequenced]:
     spec = load(folder / "spec.toml")
     return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
-
-
-def made(folder: Path, hatstream: Run, **written: object) -> Path:
-    folder.mkdir(exist_ok=True)
-    levels_city.write(folder, **written)  # type: ignore[arg-type]
-    assert hatstream(*city.init(folder))[0] == 0
-    return folder
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

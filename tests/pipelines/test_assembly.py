@@ -13,8 +13,7 @@ from transforms.releases.hats.policy import is_plain
 
 @pytest.fixture
 def release(tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
 
     def run(*, end, lines=None):
         city.write(tmp_path, lines=lines)

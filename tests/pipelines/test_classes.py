@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.specification import Specification, SpecificationError, load
-from tests.levels_city import CELLS, DAYS, SPEC
-from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
+from tests.levels_city import CELLS, DAYS, SPEC, opened
+from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms.recorded.stage_plan import as_stored, is_of_classes, stage_of
 from transforms.recorded.units import StageUnit
 from transforms.releases.periods.products import DISTRIBUTION
@@ -34,7 +34,7 @@ def of_classes(folder: Path) -> list[StageUnit]:
 def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_it_teaches(
     tmp_path: Path, hatstream: Run
 ) -> None:
-    made(tmp_path, hatstream, spec=with_classes() + PRODUCTS + PLACES)
+    opened(tmp_path, hatstream, spec=with_classes() + PRODUCTS + PLACES)
     summary = released(tmp_path, hatstream, end=DAYS[1])
     shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
     assert [of_day[-2:] for of_day in shares] == [["1/5", "3/10"]] * 2, "each has its own share of the total"
@@ -56,7 +56,7 @@ def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_i
 
 
 def test_what_was_released_of_classes_has_their_edges(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=with_classes("share = 0.1\nclasses = 6\n"))
+    opened(tmp_path, hatstream, spec=with_classes("share = 0.1\nclasses = 6\n"))
     released(tmp_path, hatstream, end=DAYS[0])
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
     days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")

@@ -23,8 +23,8 @@ from pipelines.runs import estimates
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.identity import decisive_text
 from tests import city, levels_city
-from tests.levels_city import CELLS, DAYS, SPEC
-from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
+from tests.levels_city import CELLS, DAYS, SPEC, opened
+from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms import tasks
 from transforms.recorded.stage_plan import numbers_of, rests_on, stage_of
 from transforms.records import SlotEstimates
@@ -36,7 +36,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
+    opened(tmp_path, hatstream)
     released(tmp_path, hatstream)
     rows = [row for path in (tmp_path / "out").glob("days-*.csv") for row in rows_of(path)]
     assert len({(row["slot_start"], row["cell"]) for row in rows}) == len(rows) == len(CELLS) * len(DAYS)
@@ -64,7 +64,7 @@ def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
 def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
     keys, said = [], []
     for number, buses in enumerate((0, 1, 60)):
-        folder = made(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=buses))
+        folder = opened(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=buses))
         summary = released(folder, hatstream, end=DAYS[0])
         assert re.match(r"Of 100 rows, a place in a slot each, \S+( \d+)? are usable", summary["usable"])
         del summary["operator_only"], summary["files"], summary["usable"]  # which released rows tell
@@ -81,7 +81,7 @@ def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Pa
 
 def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object, object, list[dict[str, str]]]:
     """What is public of day 2 after a rerun of day 1 with these lines, the ledger's own numbers, and the sums' rows."""
-    made(folder, hatstream)
+    opened(folder, hatstream)
     released(folder, hatstream, end=DAYS[0])
     levels_city.write(folder, lines=again)
     released(folder, hatstream, end=DAYS[0])
@@ -145,7 +145,7 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
 ) -> None:
     outcomes = []
     for number, buses in enumerate((1, 0)):
-        folder = made(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=1))
+        folder = opened(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=1))
         command = city.release(folder, "--allow-empty", "--json", start=DAYS[0], end=DAYS[0])
         if not buses:
             (folder / "feed.csv").unlink()
@@ -160,7 +160,7 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
 
 
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
+    opened(tmp_path, hatstream)
     released(tmp_path, hatstream)
     units = [entry.unit for entry in entries(tmp_path)]
     assert [(unit.period, unit.stage, numbers_of(unit).stages) for unit in units] == [
@@ -176,7 +176,7 @@ def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp
 
 
 def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
+    opened(tmp_path, hatstream)
     released(tmp_path, hatstream, end=DAYS[0])
     ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
     assert [float(spent.epsilon) for spent in ledger.spent("small")] == [2.64]
@@ -193,7 +193,7 @@ def test_a_period_is_debited_once_and_a_lowered_limit_refuses_a_new_one_alone(tm
 def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not_cover(
     tmp_path: Path, hatstream: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made(tmp_path, hatstream)
+    opened(tmp_path, hatstream)
     release, other = tasks.released, tmp_path / "other.toml"
     other.write_text(SPEC.replace("upper_kmh = 65", "upper_kmh = 60"))
 
@@ -218,7 +218,7 @@ def test_a_budget_that_another_process_spends_meanwhile_refuses_what_it_does_not
 def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone(
     tmp_path: Path, hatstream: Run
 ) -> None:
-    made(tmp_path, hatstream)
+    opened(tmp_path, hatstream)
     first = released(tmp_path, hatstream)
     before, recorded = files_of(tmp_path), entries(tmp_path)
     again = released(tmp_path, hatstream)
@@ -236,7 +236,7 @@ def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone
 
 @pytest.mark.slow
 def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
+    opened(tmp_path, hatstream)
     for day in (DAYS[2], DAYS[0]):
         released(tmp_path, hatstream, start=day, end=day)
     stages = [(e.unit.period, numbers_of(e.unit).stages) for e in entries(tmp_path)]
@@ -248,7 +248,7 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
 @pytest.mark.slow
 def test_how_much_a_vehicle_reports_makes_brief_days_weigh_less(tmp_path: Path, hatstream: Run) -> None:
     asked = "vehicles = 50\nprofile = { hats = 6, cells = 2, reports = 30 }"
-    folder = made(tmp_path / "a", hatstream, spec=SPEC.replace("vehicles = 50", asked))
+    folder = opened(tmp_path / "a", hatstream, spec=SPEC.replace("vehicles = 50", asked))
     plain, reported = load(levels_city.write(tmp_path)[0]), load(folder / "spec.toml")
     assert plain.spec_id != reported.spec_id
     assert "reports" not in decisive_text(plain), "what was written before is what it was"
@@ -345,7 +345,7 @@ def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_
 
 @pytest.mark.slow
 def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
+    opened(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
     assert all(numbers_of(entry.unit).counts_public for entry in entries(tmp_path))
     first = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.csv")}
@@ -375,7 +375,7 @@ def test_public_counts_have_the_noise_of_secret_ones_and_half_the_reach(tmp_path
 
 @pytest.mark.slow
 def test_a_week_is_one_release(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
+    opened(tmp_path, hatstream, spec=SPEC.replace("vehicle-day", "vehicle-week"))
     released(tmp_path, hatstream, start="2021-12-27", end="2022-01-02")
     assert [(e.unit.period, len(e.unit.plan["hours"])) for e in entries(tmp_path)] == [("2021-W52", 28)] * 2
 

@@ -10,8 +10,8 @@ import pytest
 
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
-from tests.levels_city import CELLS, DAYS, SPEC
-from tests.pipelines.levels_runs import Run, entries, made, released, rows_of
+from tests.levels_city import CELLS, DAYS, SPEC, opened
+from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms.places.ground import NOWHERE, hexagon_pieces
 from transforms.recorded.stage_plan import as_stored, is_of_places, stage_of
 from transforms.releases.periods.stages import rows_of_pieces
@@ -38,7 +38,7 @@ def of_places(folder: Path) -> list[object]:
 
 
 def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
+    opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     summary = released(tmp_path, hatstream, end=DAYS[1])
     shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
     assert shares == [["21/100", "49/100", "3/10"], ["7/10", "3/10"]]
@@ -50,7 +50,7 @@ def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_pat
 
 @pytest.mark.slow
 def test_a_rerun_changes_nothing_and_draws_no_look_again(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
+    opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     released(tmp_path, hatstream, end=DAYS[1])
     before = entries(tmp_path)
     released(tmp_path, hatstream, end=DAYS[1])
@@ -59,7 +59,7 @@ def test_a_rerun_changes_nothing_and_draws_no_look_again(tmp_path: Path, hatstre
 
 @pytest.mark.slow
 def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC + HEXAGONS)
+    opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     released(tmp_path, hatstream, end=DAYS[0])
     (unit,) = of_places(tmp_path)
     spec = load(tmp_path / "spec.toml")
@@ -73,7 +73,7 @@ def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path
 @pytest.mark.slow
 def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: Run) -> None:
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
-    made(tmp_path, hatstream, spec=SPEC + OF_FILE)
+    opened(tmp_path, hatstream, spec=SPEC + OF_FILE)
     released(tmp_path, hatstream, end=DAYS[0])
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
     days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")
@@ -212,7 +212,7 @@ def products(folder: Path, day: str = DAYS[1]) -> dict[str, list[dict[str, str]]
 
 @pytest.mark.slow
 def test_every_place_has_a_row_in_every_product_of_places(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
+    opened(tmp_path, hatstream, spec=SPEC + HEXAGONS + PRODUCTS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
     rows_of_products = products(tmp_path)
     rows = {name: len(of_product) for name, of_product in rows_of_products.items()}
@@ -235,7 +235,7 @@ def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty
     loud = SPEC.replace("limit = 2.64", "limit = 100").replace("epsilon = 2.64", "epsilon = 100")
     bus = levels_city.rows(buses=40)
     van = [line.replace("PLATE0,", "VAN,").replace(",21.17,", ",21.175,") for line in bus if line.startswith("PLATE0,")]
-    made(tmp_path, hatstream, spec=loud + HEXAGONS + PRODUCTS, lines=bus + van)
+    opened(tmp_path, hatstream, spec=loud + HEXAGONS + PRODUCTS, lines=bus + van)
     released(tmp_path, hatstream, end=DAYS[1])
     place_of = {name: h3.latlng_to_cell(lat, 72.83, 9) for name, lat in (("buses", 21.17), ("van", 21.175))}
     assert place_of["buses"] != place_of["van"]
@@ -249,7 +249,7 @@ def test_a_place_of_one_van_is_never_said_to_have_four_vehicles_and_one_of_forty
 
 @pytest.mark.slow
 def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
+    opened(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "out")
     days = ("--from", DAYS[1], "--to", DAYS[1], "--product", "place-standing", "--formats", "csv")
@@ -265,7 +265,7 @@ def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hats
 def test_places_of_a_file_have_their_lines_in_files_and_on_the_map(tmp_path: Path, hatstream: Run) -> None:
     spec = SPEC + OF_FILE + '[[output]]\nproduct = "place-standing"\n'
     (tmp_path / "segments.geojson").write_text(json.dumps(FILE))
-    made(tmp_path, hatstream, spec=spec)
+    opened(tmp_path, hatstream, spec=spec)
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--input", tmp_path / "feed.csv")
     days = ("--from", DAYS[0], "--to", DAYS[1], "--output", tmp_path / "o", "--formats", "geojson,avro,jsonl,parquet")
     assert hatstream("release", *map(str, where + days))[0] == 0

@@ -33,9 +33,7 @@ RHO = rho_within(Fraction(5), DELTA)
 
 
 def made(folder: Path, hatstream: Run, spec: str = SPEC) -> Path:
-    levels_city.write(folder, spec=spec, lines=levels_city.rows(DAYS))
-    assert hatstream(*city.init(folder))[0] == 0
-    return folder
+    return levels_city.opened(folder, hatstream, spec=spec, lines=levels_city.rows(DAYS))
 
 
 def release(folder: Path, hatstream: Run, first: str, last: str) -> tuple[int, str, str]:

@@ -60,8 +60,7 @@ def test_a_pipe_or_a_device_is_refused_at_once(town, hatstream, option, kind):
 
 def test_names_with_markup_are_shown_as_they_are(tmp_path, hatstream):
     spec = city.SPEC.replace('"small-city"', '"[/x]"').replace('"small"', '"[bold]"')
-    city.write(tmp_path, spec=spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec)
     assert "[/x]" in hatstream(*city.release(tmp_path))[1]
     assert "[bold]" in hatstream("ledger", "show", "--ledger", tmp_path / "ledger.sqlite")[1]
 

@@ -145,9 +145,7 @@ DISTRIBUTION = 'name = "distribution"\nmechanism = "tree"\nbins = 13\n'
 @pytest.fixture
 def town(tmp_path, hatstream, request):
     assert MEAN in city.SPEC
-    city.write(tmp_path, spec=city.SPEC.replace(MEAN, getattr(request, "param", MEAN)))
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
+    return city.opened(tmp_path, hatstream, spec=city.SPEC.replace(MEAN, getattr(request, "param", MEAN)))
 
 
 @pytest.mark.parametrize("town", [DISTRIBUTION, MEAN], ids=["distribution", "mean"], indirect=True)

@@ -40,8 +40,7 @@ def test_the_ten_lines_of_the_readme_run_on_flink(flink, pool, tmp_path):
 
 
 def test_a_bounded_pipeline_on_flink_gives_the_rows_of_the_command(flink, pool, tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     with beam.Pipeline(options=PipelineOptions(options_of(flink, pool))) as p:
         made = library.Release(tmp_path / "spec.toml", DAY, DAY, ledger=str(tmp_path / "ledger.sqlite"))
         rows = p | beam.Create(reports()) | made | "as text" >> beam.Map(json.dumps)

@@ -53,8 +53,7 @@ def test_what_was_recorded_before_a_worker_was_killed_is_what_is_published(flink
     """Flink does the stage again, and before it as much as it likes; the ledger returns what it had."""
     armed = tmp_path / "armed"
     monkeypatch.setenv(FILE_VARIABLE, str(armed))
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     armed.write_text("after-commit kill")
     with WorkerPool(tmp_path / "pool") as failing:
         code, first, err = hatstream(*city.release(tmp_path, "--json"), *on(flink, failing))

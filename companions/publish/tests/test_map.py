@@ -6,18 +6,12 @@ import math
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.browser import asked, browser
+from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, known_of, row, write
 
 HOURS = (6, 7)
 HOURS_BACK, OFFSETS_BACK = ("00", "01", "01", "02", "03"), ("01", "01", "00", "00", "00")
 NAMED = {CELLS[3]: "Market Square"}
-
-
-@pytest.fixture(scope="module")
-def page():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -246,7 +240,6 @@ def test_streets_are_places_too(page, tmp_path, hatstream):
 
 
 def test_the_page_asks_for_nothing_and_complains_of_nothing(page, drawn):
-    page.complaints(), page.requests()
     opened(page, drawn)
     click_on(page, CELLS[5])
     assert (page.complaints(), page.requests()) == ([], [])

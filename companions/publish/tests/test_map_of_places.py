@@ -11,19 +11,13 @@ import pytest
 
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.places import NamedPlaces
-from tests.browser import asked, browser
+from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, known_of, row
 from transforms.sinks.rows import NOTES, SCHEMA
 
 DAYS = (13, 14)
 _WITH = ("product", "days", "vehicles_at_least", "parent", "parent_value", "parent_lower95", "parent_upper95")
 SCHEMA_OF_PLACES = pa.schema([*SCHEMA, *(pa.field(name, NOTES[name]) for name in _WITH)])
-
-
-@pytest.fixture(scope="module")
-def page():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -5,17 +5,11 @@ import base64
 import pytest
 
 from tests import city
-from tests.browser import asked, browser
+from tests.browser import asked
 from tests.kit.results import CELLS, row, write
 
 MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
 A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
-
-
-@pytest.fixture(scope="module")
-def page():
-    with browser() as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -68,8 +62,7 @@ def test_paper_is_light_and_the_screen_afterwards_as_dark_as_before(page, drawn)
 
 
 def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, end=city.DAYS[0]))[0] == 0
     place = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite")
     assert hatstream("report", *place, "--output", tmp_path / "report.html")[0] == 0

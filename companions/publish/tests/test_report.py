@@ -12,15 +12,13 @@ from hatstream_publish.pages.rows import read_rows
 from pipelines.account import location
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.browser import browser
 from tests.kit.results import CELLS, row, write
 
 
 @pytest.fixture
 def released(tmp_path, hatstream):
     """A city of which the first of two days is released."""
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, end=city.DAYS[0]))[0] == 0
     return tmp_path
 
@@ -32,18 +30,17 @@ def report_of(folder, hatstream, *arguments):
     return folder / "report.html"
 
 
-def test_the_report_says_what_is_promised_spent_good_and_missing(released, hatstream):
+def test_the_report_says_what_is_promised_spent_good_and_missing(page, released, hatstream):
     arguments = ["--input", released / "out" / "*.parquet", "--from", city.DAYS[0], "--to", city.DAYS[1]]
     path = report_of(released, hatstream, *arguments)
-    with browser() as page:
-        page.open(path)
-        text = page.one("main").text
-        assert len(page.all("#budget rect.bar")) == 1
-        assert "4 of 8 slots are due and not released whole" in text
-        assert "that a vehicle drove, when and where is treated as public" in text
-        assert "A driver of several is protected once for each" in text
-        assert city.DAYS[0] in page.one("details").get_attribute("textContent")
-        assert (page.complaints(), page.requests()) == ([], [])
+    page.open(path)
+    text = page.one("main").text
+    assert len(page.all("#budget rect.bar")) == 1
+    assert "4 of 8 slots are due and not released whole" in text
+    assert "that a vehicle drove, when and where is treated as public" in text
+    assert "A driver of several is protected once for each" in text
+    assert city.DAYS[0] in page.one("details").get_attribute("textContent")
+    assert (page.complaints(), page.requests()) == ([], [])
 
 
 def test_a_total_with_delta_is_what_was_spent_and_decides_the_odds(tmp_path, hatstream):
@@ -123,8 +120,7 @@ def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():
 
 
 def test_with_places_the_report_says_what_they_tell_of_who_comes_every_day(tmp_path, hatstream):
-    levels_city.write(tmp_path, spec=levels_city.SPEC + "[places]\nresolution = 8\n")
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream, spec=levels_city.SPEC + "[places]\nresolution = 8\n")
     text = re.sub(r"\s+", " ", report_of(tmp_path, hatstream).read_text())
     assert "A place where somebody is every day" in text
     rows = re.findall(

@@ -1,24 +1,15 @@
 """Texts of map and portal in five languages, by one table."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from hatstream_publish.pages.page import words
 from hatstream_publish.pages.rows import ADVICE, STATUSES
-from tests.browser import Page, asked, browser
+from tests.browser import asked
 from tests.kit.results import CELLS, row, write
 
 TEMPLATES = Path(__file__).parents[1] / "hatstream_publish" / "pages" / "templates"
 CALLED = re.compile(r"""\bt\((?:[^()"']*\? )?("[^"]+"|'[^']+')(?: : ("[^"]+"))?""")
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Page]:
-    with browser() as opened:
-        yield opened
 
 
 def test_each_text_of_the_program_is_in_the_table_in_every_language() -> None:

@@ -24,6 +24,7 @@ from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.reference import unlike
+from tests.kit.grids import grid
 from tests.statistical.audit import Release
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
@@ -107,6 +108,11 @@ plain_kinds = pytest.mark.parametrize(
 )
 """The fast run takes one mechanism of each statistic, the whole suite all: 8 s each."""
 every_counts = pytest.mark.parametrize("counts", COUNTS, ids=lambda c: f"{c.size}users-{c[0]}most")
+plain_and_counts = pytest.mark.parametrize(
+    ("mechanism", "counts"),
+    grid(PLAIN, COUNTS),
+    ids=lambda it: f"{it.size}users-{it[0]}most" if isinstance(it, np.ndarray) else repr(it),
+)
 few_counts = pytest.mark.parametrize(
     "counts",
     [pytest.param(c, id=f"{c.size}users-{c[0]}most", marks=[] if c.size == 9 else pytest.mark.slow) for c in COUNTS],

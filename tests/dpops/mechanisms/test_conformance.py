@@ -34,7 +34,6 @@ from tests.dpops.mechanisms.conformance import (
     PLAIN,
     count_vectors,
     enumerated_sensitivity,
-    every_counts,
     every_example,
     every_plain,
     few_counts,
@@ -44,6 +43,7 @@ from tests.dpops.mechanisms.conformance import (
     last_of,
     noiseless_many,
     noiseless_of,
+    plain_and_counts,
     plain_kinds,
     plan_for,
     releases_of,
@@ -113,8 +113,7 @@ def test_no_neighbours_of_a_small_hat_differ_by_more_than_the_sensitivity(
         assert moved >= plan.sensitivity - 2
 
 
-@every_counts
-@every_plain
+@plain_and_counts
 def test_the_worst_neighbours_attain_no_more_than_the_sensitivity(mechanism: Mechanism, counts: Int64s) -> None:
     plan = plan_for(mechanism, counts)
     one, other = noiseless_of(mechanism, plan, worst_neighbours(mechanism, plan, counts))

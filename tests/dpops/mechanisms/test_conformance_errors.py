@@ -30,6 +30,7 @@ from tests.dpops.mechanisms.conformance import (
     first_plain,
     last_of,
     noiseless_of,
+    plain_and_counts,
     plan_for,
     spread,
     statistic_of,
@@ -117,8 +118,7 @@ def test_values_lie_between_zero_and_the_upper_bound(mechanism: Mechanism, integ
     assert plan.upper == KNOWN[statistic_of(mechanism)].most
 
 
-@every_counts
-@every_plain
+@plain_and_counts
 def test_equal_speeds_are_returned_within_rounding(mechanism: Mechanism, counts: Int64s) -> None:
     """Also where a cap dropped half of the samples. Only worst-case-optimal draws heavy users towards U/2, and a
     constant says nothing of speeds."""

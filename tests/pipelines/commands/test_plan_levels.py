@@ -97,8 +97,7 @@ def test_the_text_says_that_counts_are_for_the_operator_alone(tmp_path, hatstrea
 
 def test_ones_own_feed_is_counted_as_a_release_counts_it(tmp_path, hatstream):
     """Two days alike; the plan's period holds what a release of one of them debits."""
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     code, out, _ = hatstream(*city.release(tmp_path, "--json", start=city.DAYS[0], end=city.DAYS[0]))
     assert code == 0
     (period,) = json.loads(out)["periods"]

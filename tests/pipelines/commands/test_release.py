@@ -71,8 +71,7 @@ def test_an_empty_city_publishes_the_same_keys_as_a_full_one(tmp_path, hatstream
     keys = []
     for name, lines in (("full", None), ("empty", [])):
         (tmp_path / name).mkdir()
-        city.write(tmp_path / name, spec=spec, lines=lines)
-        assert hatstream(*city.init(tmp_path / name))[0] == 0
+        city.opened(tmp_path / name, hatstream, spec=spec, lines=lines)
         assert hatstream(*city.release(tmp_path / name, "--allow-empty"))[0] == 0
         rows = rows_in(tmp_path / name / "out")
         keys.append([(row["slot_start"], row["cell"], row["statistic"]) for row in rows])
@@ -90,8 +89,7 @@ def test_rows_outside_range_service_and_region_are_counted_by_reason(tmp_path, h
         "A,2022-01-01T08:20:00+05:30,22.17,72.83,9\n",
         "A,2022-01-01T08:20:00+05:30,21.17,72.83,fast\n",
     ]
-    city.write(tmp_path, spec=spec, lines=lines)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec, lines=lines)
     done = summary_of(hatstream(*city.release(tmp_path, "--allow-empty", "--json"))[1])
     assert done["refused"] == {
         "assign/outside-region": 1,
@@ -116,8 +114,7 @@ def test_per_period_bounds_what_any_vehicle_spends_in_the_whole_period(tmp_path,
 
 def test_a_cap_bounds_cells_and_samples_and_says_what_it_left_out(tmp_path, hatstream):
     capped = 'per = "hat"\ncomposition = "cap"\nmax_cells = 2\nmax_samples = 3'
-    city.write(tmp_path, spec=city.SPEC.replace('per = "hat"', capped))
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=city.SPEC.replace('per = "hat"', capped))
     done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
     assert [period["most_spent_by_a_vehicle"] for period in done["periods"]] == [6, 6]
     assert done["left_out_by_the_cap"] > 0
@@ -129,9 +126,7 @@ def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path,
     cells = []
     for shards in (1, 3):
         folder = tmp_path / str(shards)
-        folder.mkdir()
-        city.write(folder, spec=city.SPEC.replace('per = "hat"', capped.format(shards)))
-        assert hatstream(*city.init(folder))[0] == 0
+        city.opened(folder, hatstream, spec=city.SPEC.replace('per = "hat"', capped.format(shards)))
         assert hatstream(*city.release(folder))[0] == 0
         cells.append([(row["slot_start"], row["cell"]) for row in rows_in(folder / "out")])
     assert cells[0] == cells[1]
@@ -189,8 +184,7 @@ def test_a_file_without_its_columns_is_refused_by_name_and_nothing_is_sealed(tow
 
 def test_a_week_is_one_period_and_its_days_share_its_limit(tmp_path, hatstream):
     spec = city.SPEC.replace("vehicle-day", "vehicle-week").replace("limit = 50", "limit = 17")
-    city.write(tmp_path, spec=spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec)
     done = summary_of(hatstream(*city.release(tmp_path, "--json", end="2022-01-01"))[1])
     assert done["periods"][0]["period"] == "2021-W52"
     assert hatstream(*city.release(tmp_path, start="2022-01-02"))[0] == 3
@@ -213,8 +207,7 @@ def test_the_shards_of_a_slot_share_the_largest_debit_whichever_of_them_is_empty
     lat = next(lat for lat in np.arange(20, 25, 0.01) if shard_of(float(lat), 3) == shard)
     capped = 'epsilon = 40.0\ncomposition = "cap"\nmax_cells = 1\nmax_samples = 5\nrelease_shards = 3'
     lines = [f"PLATE{bus},2022-01-01T{hour:02d}:00:00+05:30,{lat},72.83,{bus}\n" for hour in (8, 9) for bus in range(3)]
-    city.write(tmp_path, spec=city.SPEC.replace("epsilon = 1.0", capped), lines=lines)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=city.SPEC.replace("epsilon = 1.0", capped), lines=lines)
     code, _, err = hatstream(*city.release(tmp_path, end="2022-01-01"))
     assert code == 3
     assert "asks for 80" in err

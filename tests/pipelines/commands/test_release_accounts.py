@@ -45,8 +45,7 @@ def test_a_limit_without_delta_says_that_it_allows_no_gaussian_noise(tmp_path, h
     spec = levels_city.SPEC.replace("limit = 2.64", "limit = 40").replace(
         "epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6"
     )
-    levels_city.write(tmp_path, spec=spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream, spec=spec)
     code, out, err = hatstream(*city.release(tmp_path))
     assert (code, out) == (3, "")
     assert "limit without delta" in err

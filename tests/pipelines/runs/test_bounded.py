@@ -24,12 +24,6 @@ def on_beam(monkeypatch):
     put_in_the_place_of_flink(monkeypatch)
 
 
-def opened(folder, hatstream, spec=city.SPEC, lines=None):
-    city.write(folder, spec=spec, lines=lines)
-    assert hatstream(*city.init(folder))[0] == 0
-    return folder
-
-
 def of(arguments, folder, pattern):
     arguments = [*arguments]
     arguments[arguments.index("--input") + 1] = str(folder / pattern)
@@ -80,7 +74,7 @@ def check_drawn_in_vain(folder, hatstream, arguments):
 
 @pytest.mark.parametrize("spec", [WHOLE, pytest.param(SHARDED, marks=pytest.mark.slow)])
 def test_it_releases_what_the_job_of_one_machine_releases(tmp_path, hatstream, spec):
-    opened(tmp_path, hatstream, spec, [*city.rows(), *city.rows()[:5], "PLATE1,no time,21,72,3\n"])
+    city.opened(tmp_path, hatstream, spec=spec, lines=[*city.rows(), *city.rows()[:5], "PLATE1,no time,21,72,3\n"])
     summary = check_equal(tmp_path, hatstream, city.release(tmp_path))
     assert (summary["rows"], summary["duplicates"], summary["refused"]) == (132, 5, {"parse/bad-time": 1})
 
@@ -94,8 +88,7 @@ def test_files_are_read_by_row_groups(tmp_path, hatstream, monkeypatch):
 
 
 def test_periods_by_levels_rest_on_those_before_them(tmp_path, hatstream):
-    levels_city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream)
     arguments = city.release(tmp_path)
     code, out, err = hatstream(*arguments, "--json", *OPTIONS)
     assert (code, err) == (0, "")
@@ -145,7 +138,7 @@ def test_places_of_one_direction_are_those_of_this_machine(tmp_path, hatstream, 
 
 
 def test_a_second_run_says_what_the_first_said_and_one_of_other_input_that_it_differs(tmp_path, hatstream):
-    opened(tmp_path, hatstream)
+    city.opened(tmp_path, hatstream)
     first = hatstream(*city.release(tmp_path, "--json", *OPTIONS))[1]
     files = files_in(tmp_path / "out")
     code, again, _ = hatstream(*city.release(tmp_path, "--json", *OPTIONS))
@@ -175,7 +168,7 @@ def refused(folder, hatstream, arguments):
     ],
 )
 def test_an_input_without_usable_rows_of_a_day_seals_nothing(tmp_path, hatstream, lines, said):
-    opened(tmp_path, hatstream, lines=lines)
+    city.opened(tmp_path, hatstream, lines=lines)
     code, err, here = refused(tmp_path, hatstream, city.release(tmp_path))
     assert (code, err) == (4, here)
     assert said in err
@@ -184,16 +177,15 @@ def test_an_input_without_usable_rows_of_a_day_seals_nothing(tmp_path, hatstream
 @pytest.mark.parametrize("levels", [False, True])
 def test_over_the_limit_nothing_is_recorded_and_the_words_are_the_same(tmp_path, hatstream, levels):
     if levels:
-        levels_city.write(tmp_path, spec=levels_city.SPEC.replace("limit = 2.64", "limit = 1"))
-        assert hatstream(*city.init(tmp_path))[0] == 0
+        levels_city.opened(tmp_path, hatstream, spec=levels_city.SPEC.replace("limit = 2.64", "limit = 1"))
     else:
-        opened(tmp_path, hatstream, city.SPEC.replace("limit = 50", "limit = 5"))
+        city.opened(tmp_path, hatstream, spec=city.SPEC.replace("limit = 50", "limit = 5"))
     code, err, here = refused(tmp_path, hatstream, city.release(tmp_path))
     assert (code, err) == (3, here)
 
 
 def test_a_range_that_is_not_over_and_options_that_do_not_fit_are_wrong_use(tmp_path, hatstream):
-    opened(tmp_path, hatstream)
+    city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, *OPTIONS, end="2099-01-01"))[0] == 1
     for more, words in (
         (["--runner", "flink"], "needs --job-server, --worker-pool and --rest"),
@@ -207,7 +199,7 @@ def test_a_range_that_is_not_over_and_options_that_do_not_fit_are_wrong_use(tmp_
 @pytest.mark.parametrize("place", [pytest.param("after-noise", marks=pytest.mark.slow), "after-commit"])
 def test_what_is_drawn_again_after_a_fault_gives_what_was_recorded_first(tmp_path, hatstream, place):
     """As an engine does with a stage: everything is drawn anew, and the ledger keeps the first."""
-    opened(tmp_path, hatstream)
+    city.opened(tmp_path, hatstream)
 
     def fail(name, passage):
         if (name, passage) == (place, 2):

@@ -32,11 +32,6 @@ def spec_of(privacy=WHOLE, *changes):
 TWO = ('name = "mean"\nmechanism = "array-average"', BOTH)
 
 
-def opened(folder, hatstream, spec):
-    city.write(folder, spec=spec)
-    assert hatstream(*city.init(folder))[0] == 0
-
-
 def released(folder, hatstream, *more):
     code, out, _ = hatstream(*city.release(folder, "--json", *more))
     assert code == 0
@@ -53,7 +48,7 @@ def ledger_of(folder):
 
 
 def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstream):
-    opened(tmp_path, hatstream, spec_of(WHOLE, ("epsilon = 1.0", "epsilon = 6")))
+    city.opened(tmp_path, hatstream, spec=spec_of(WHOLE, ("epsilon = 1.0", "epsilon = 6")))
     for period in released(tmp_path, hatstream)["periods"]:
         assert (period["sum_of_slot_maxima"], period["most_spent_by_a_vehicle"]) == (6, 6)
     assert {float(row["epsilon"]) for row in rows_in(tmp_path)} == {6 / 9}, "every bus is in 9 HATs of the day"
@@ -76,7 +71,7 @@ def plans_of_twice_the_epsilon(patch):
 @pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
 @pytest.mark.parametrize("wrong", [half_debit, plans_of_twice_the_epsilon])
 def test_a_job_whose_plans_claim_more_than_its_debit_releases_nothing(tmp_path, hatstream, monkeypatch, privacy, wrong):
-    opened(tmp_path, hatstream, spec_of(privacy))
+    city.opened(tmp_path, hatstream, spec=spec_of(privacy))
     wrong(monkeypatch)
     code, _, err = hatstream(*city.release(tmp_path, *DAY))
     assert (code, "claim more than the account was debited" in err) == (FAILED, True)
@@ -86,7 +81,7 @@ def test_a_job_whose_plans_claim_more_than_its_debit_releases_nothing(tmp_path, 
 
 @pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
 def test_verify_finds_plans_that_claimed_more_than_their_debit(tmp_path, hatstream, monkeypatch, privacy):
-    opened(tmp_path, hatstream, spec_of(privacy))
+    city.opened(tmp_path, hatstream, spec=spec_of(privacy))
     with monkeypatch.context() as careless:
         plans_of_twice_the_epsilon(careless)
         careless.setattr("transforms.releases.hats.draw.check_claims", lambda _units, _counted: None)
@@ -97,7 +92,7 @@ def test_verify_finds_plans_that_claimed_more_than_their_debit(tmp_path, hatstre
 
 
 def test_other_slots_of_a_period_that_is_planned_as_a_whole_are_refused(tmp_path, hatstream, monkeypatch):
-    opened(tmp_path, hatstream, spec_of())
+    city.opened(tmp_path, hatstream, spec=spec_of())
     part = city.release(tmp_path, start=f"{city.DAYS[0]}T08:00", end=f"{city.DAYS[0]}T10:00")
     for _ in range(2):
         code, _, err = hatstream(*part)
@@ -116,7 +111,7 @@ def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monk
     for rows in (4_000_000, 5):
         folder = tmp_path / str(rows)
         folder.mkdir()
-        opened(folder, hatstream, spec_of(CLIPPED))
+        city.opened(folder, hatstream, spec=spec_of(CLIPPED))
         monkeypatch.setattr(bounded, "PANE_ROWS", rows)
         released(folder, hatstream)
         units = ledger_of(folder).released(load(folder / "spec.toml").spec_id, city.DAYS[0])
@@ -130,8 +125,7 @@ def test_suppression_leaves_every_vehicle_in_fewer_hats_and_every_hat_with_a_veh
     """A lone bus in a cell of its own has the largest error; below it there is room to suppress the others."""
     spec = spec_of(f'per = "hat"\ncomposition = "clip-user"\nscope = "{scope}"', ("epsilon = 1.0", "epsilon = 0.01"))
     lone = [f"PLATE9,{city.DAYS[0]}T08:{minute:02d}:00+05:30,21.40,72.83,30\n" for minute in range(10)]
-    city.write(tmp_path, spec=spec, lines=[*city.rows(), *lone])
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec, lines=[*city.rows(), *lone])
     (period,) = released(tmp_path, hatstream, *DAY)["periods"]
     assert (period["hats"], period["no_data"]) == (10, 0)
     assert period["most_spent_by_a_vehicle"] <= period["sum_of_slot_maxima"] < 9 * 0.01
@@ -139,7 +133,7 @@ def test_suppression_leaves_every_vehicle_in_fewer_hats_and_every_hat_with_a_veh
 
 def test_mean_and_variance_are_those_of_an_independent_count_when_there_is_hardly_any_noise(tmp_path, hatstream):
     changes = [("epsilon = 1.0", "epsilon = 1000000"), ("limit = 50", "limit = 1e9"), TWO]
-    opened(tmp_path, hatstream, spec_of('per = "hat"', *changes))
+    city.opened(tmp_path, hatstream, spec=spec_of('per = "hat"', *changes))
     released(tmp_path, hatstream, *DAY)
     speeds: dict[tuple[int, str], list[float]] = {}
     for line in city.rows(days=city.DAYS[:1]):
@@ -155,7 +149,7 @@ def test_mean_and_variance_are_those_of_an_independent_count_when_there_is_hardl
 
 def test_the_epsilon_of_a_hat_is_divided_over_its_statistics_by_weight(tmp_path, hatstream):
     weighted = (TWO[0], BOTH.replace('"baseline"', '"baseline"\nweight = 3'))
-    opened(tmp_path, hatstream, spec_of('per = "hat"', weighted))
+    city.opened(tmp_path, hatstream, spec=spec_of('per = "hat"', weighted))
     released(tmp_path, hatstream, *DAY)
     shares = {(row["statistic"], float(row["epsilon"])) for row in rows_in(tmp_path)}
     assert shares == {("mean", 0.75), ("variance", 0.25)}
@@ -183,7 +177,7 @@ def counts_of(folder):
 @pytest.mark.few(2)
 @pytest.mark.parametrize("privacy", ['per = "hat"', 'per = "period"', WHOLE, CLIPPED, 'per = "hat"\nscope = "period"'])
 def test_a_plan_says_what_the_release_then_spends(tmp_path, hatstream, privacy):
-    opened(tmp_path, hatstream, spec_of(privacy, ("epsilon = 1.0", "epsilon = 0.5"), TWO))
+    city.opened(tmp_path, hatstream, spec=spec_of(privacy, ("epsilon = 1.0", "epsilon = 0.5"), TWO))
     code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml", "--counts", counts_of(tmp_path), "--json")
     assert code == 0
     composed = json.loads(out.splitlines()[-1])["composed"]

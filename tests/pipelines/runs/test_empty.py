@@ -12,9 +12,7 @@ FIRST, LAST = city.DAYS
 @pytest.fixture
 def town(tmp_path, hatstream):
     """The small city with its account opened and no feed yet."""
-    city.write(tmp_path, lines=[])
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
+    return city.opened(tmp_path, hatstream, lines=[])
 
 
 WORKDAYS = '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]'
@@ -25,8 +23,7 @@ WORKDAYS = '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]'
 @pytest.mark.parametrize("runner", [(), ("--runner", "FnApiRunner")])
 @pytest.mark.parametrize("spec", [city.SPEC, levels_city.SPEC])
 def test_days_on_which_nothing_is_released_are_done_and_have_no_files(tmp_path, hatstream, spec, runner):
-    city.write(tmp_path, spec=spec.replace("[slot]", WORKDAYS))
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec.replace("[slot]", WORKDAYS))
     assert hatstream(*city.release(tmp_path, *runner))[0] == 0
     assert published(tmp_path) == []
 
@@ -61,8 +58,7 @@ def test_yesterdays_file_under_todays_date_is_refused_and_the_right_file_later_i
     ],
 )
 def test_a_file_without_rows_is_refused_under_every_plan(tmp_path, hatstream, spec):
-    city.write(tmp_path, spec=spec, lines=city.rows() if "ffffff" in spec else [])
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec, lines=city.rows() if "ffffff" in spec else [])
     code, _, err = hatstream(*city.release(tmp_path))
     assert (code, f"none is of {FIRST}, {LAST};" in err) == (4, True)
 

@@ -28,8 +28,7 @@ def loaded(folder, text):
 
 def test_a_slow_bus_counts_once_in_the_rows_and_the_ledger_adds_up(tmp_path, hatstream, monkeypatch):
     monkeypatch.setattr(tasks, "Noise", lambda: seeded(3))
-    city.write(tmp_path, spec=SPEC, lines=LINES)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=SPEC, lines=LINES)
     assert hatstream(*city.release(tmp_path, *DAY))[0] == 0
     (row,) = [row for path in (tmp_path / "out").glob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
     assert (row["statistic"], row["mechanism"], row["unit"]) == ("mean-of-vehicles", "baseline", "km/h")

@@ -28,8 +28,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: Path, hatstream: Run) -> None:
-    levels_city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
     without = files(tmp_path / "out")
 
@@ -54,8 +53,7 @@ def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: P
 
 
 def test_rows_of_products_are_there_whatever_happened(tmp_path: Path, hatstream: Run) -> None:
-    levels_city.write(tmp_path, spec=levels_city.SPEC + OUTPUT, lines=[])
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream, spec=levels_city.SPEC + OUTPUT, lines=[])
     code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
     assert code == 0, err
     (parts,), (hours,) = ((tmp_path / "out").glob(f"{name}-*.jsonl") for name in ("cell-part", "city-hour"))
@@ -84,8 +82,7 @@ def test_what_is_known_of_a_day_alone_is_repeated_in_none_of_its_slots(
     noise = seeded(5)
     monkeypatch.setattr(base, "Noise", lambda: noise)
     spec = levels_city.SPEC.replace("08:00-12:00", "00:00-24:00").replace("2.64", "60")
-    levels_city.write(tmp_path, spec=spec, lines=of_few_buses(DAYS[0]))
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream, spec=spec, lines=of_few_buses(DAYS[0]))
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
     hats, days = (
         [

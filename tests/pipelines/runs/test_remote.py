@@ -40,8 +40,7 @@ def store():
 
 @pytest.mark.slow
 def test_a_store_gives_the_bytes_and_digests_that_local_files_give(store, tmp_path, hatstream, monkeypatch):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path))[0] == 0
     first = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     head, *lines = (tmp_path / "feed.csv").read_text().splitlines(keepends=True)
@@ -59,8 +58,7 @@ def test_a_store_gives_the_bytes_and_digests_that_local_files_give(store, tmp_pa
 
 
 def test_what_cannot_be_read_is_named_as_it_is_in_the_store(store, tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     store.put_object(Bucket="fleet", Key="bad/feed.csv", Body=b"no,column,of,ours\n1,2,3,4\n")
     arguments = city.release(tmp_path)
     arguments[arguments.index("--input") + 1] = "s3://fleet/bad/*.csv"
@@ -82,8 +80,7 @@ def test_nothing_that_was_fetched_has_a_name_on_disk(store, tmp_path, monkeypatc
 
 
 def test_a_store_that_nobody_knows_is_told_with_what_would_help(tmp_path, hatstream):
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     for pattern, said in (("nowhere://x/*", "no file system is installed for nowhere://"),):
         arguments = city.release(tmp_path)
         arguments[arguments.index("--input") + 1] = pattern

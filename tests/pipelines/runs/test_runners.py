@@ -26,9 +26,7 @@ KNOWN = {"beam:coder:bytes:v1", "beam:coder:string_utf8:v1", "beam:coder:varint:
 @pytest.fixture
 def town(tmp_path, hatstream):
     def open_(spec=city.SPEC, lines=None):
-        city.write(tmp_path, spec=spec, lines=lines)
-        assert hatstream(*city.init(tmp_path))[0] == 0
-        return tmp_path
+        return city.opened(tmp_path, hatstream, spec=spec, lines=lines)
 
     return open_
 

@@ -55,8 +55,7 @@ def test_an_input_of_pages_alone_is_refused_nevertheless(town, hatstream, where)
 
 
 def test_so_it_is_under_secret_counts_where_no_row_decides_anything(tmp_path, hatstream):
-    city.write(tmp_path, spec=levels_city.SPEC)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=levels_city.SPEC)
     (tmp_path / "page.csv").write_bytes(PAGE)
     code, _, err = hatstream(*of(tmp_path, "page.csv", "--skip-unreadable"))
     assert (code, "no file of the input can be decoded" in err) == (4, True)

@@ -147,13 +147,15 @@ def deflated(data):
     return deflate.compress(data) + deflate.flush()
 
 
-def write_coded(path, rows, types, codec):
-    """As `write_avro`, of a codec for which fastavro wants other libraries too."""
+def write_coded(path, rows, types, codec, times=1):
+    """As `write_avro`, of a codec for which fastavro wants other libraries too; the rows so many times."""
     with open(write_avro(path, rows, types, "null"), "rb") as file:
         blocks = [(block.num_records, block.bytes_.getvalue()) for block in fastavro.block_reader(file)]
         file.seek(0)
         schema = fastavro.reader(file).metadata["avro.schema"].encode()
-    path.write_bytes(avro_file(schema, [(rows, _COMPRESS[codec](data)) for rows, data in blocks], codec.encode()))
+    path.write_bytes(
+        avro_file(schema, [(rows * times, _COMPRESS[codec](data * times)) for rows, data in blocks], codec.encode())
+    )
     return path
 
 

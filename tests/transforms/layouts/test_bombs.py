@@ -46,8 +46,9 @@ def test_a_parquet_file_of_too_many_rows_is_refused_whatever_they_take(monkeypat
 @pytest.mark.parametrize("text_bytes", [100, 30_000])
 def test_a_parquet_encoding_that_repeats_prefixes_is_read_or_ends_at_a_limit(text_bytes, tmp_path):
     """Each of the texts but the first takes no bytes in the file, and all of them in memory."""
-    columns = {field: pa.array([row(0)[field]] * 50_000) for field in FIELDS if field != "vehicle"}
-    columns["vehicle"] = pa.array(["x" * text_bytes] * 50_000)
+    columns = {field: pa.repeat(row(0)[field], 50_000) for field in FIELDS} | {
+        "vehicle": pa.repeat("x" * text_bytes, 50_000)
+    }
     encoding = {"vehicle": "DELTA_BYTE_ARRAY"}
     path = write_parquet(tmp_path / "a", columns, use_dictionary=False, column_encoding=encoding)
     if text_bytes == 100:

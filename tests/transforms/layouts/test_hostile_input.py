@@ -17,11 +17,20 @@ from tests.transforms.inputs import (
     rules,
     run,
     write_array,
-    write_avro,
     write_jsonl,
     write_parquet,
 )
-from tests.transforms.layouts.hostile_files import JSON_DAMAGE, NAMES, WRITERS, damage, places, read, row, unreadable
+from tests.transforms.layouts.hostile_files import (
+    JSON_DAMAGE,
+    NAMES,
+    WRITERS,
+    damage,
+    places,
+    read,
+    row,
+    unreadable,
+    write_coded,
+)
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.lines import CHUNK_BYTES, LINE_BYTES
 from transforms.layouts.mapped.json import array_of
@@ -120,11 +129,11 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
 def test_avro_fields_that_take_no_bytes_are_bounded_by_those_of_the_file(tmp_path):
     types = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
     nothing = {f"nothing{number}": "null" for number in range(300)}
-    few = write_avro(tmp_path / "few", [row(i) for i in range(5)], types | nothing)
-    assert len(run(mapped("avro"), few, rules())[0].value) == 5
-    many = write_avro(tmp_path / "many", (row(i % 9) for i in range(60_000)), types | nothing)
+    rows = [row(i) for i in range(9)]
+    few, many = (write_coded(tmp_path / str(n), rows, types | nothing, "deflate", n) for n in (1, 7_000))
+    assert len(run(mapped("avro"), str(few), rules())[0].value) == 9
     with pytest.raises(UnreadableFile, match="300 fields hold nothing in any row"):
-        run(mapped("avro"), many, rules())
+        run(mapped("avro"), str(many), rules())
 
 
 @pytest.mark.parametrize("text", ["1e999", "-1e999", "1" + "0" * 400, "-" + "9" * 5_000])

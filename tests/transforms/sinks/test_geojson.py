@@ -15,8 +15,7 @@ DISTRIBUTION = city.SPEC.replace(
 
 @pytest.mark.parametrize("spec", [city.SPEC, DISTRIBUTION], ids=["mean", "distribution"])
 def test_every_row_is_a_feature_with_its_hexagon_and_all_its_columns(tmp_path, hatstream, spec):
-    city.write(tmp_path, spec=spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec)
     command = [part.replace("parquet,avro,csv,jsonl", "jsonl,geojson") for part in city.release(tmp_path)]
     assert hatstream(*command)[0] == 0
     files = sorted((tmp_path / "out").glob("*.geojson"))

@@ -98,8 +98,7 @@ class Taken:
 @pytest.fixture
 def stream(tmp_path, hatstream):
     """Runs a stream that Flink has taken; how many jobs it cancelled, and what it raised."""
-    city.write(tmp_path)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream)
     spec = load(tmp_path / "spec.toml")
     place = streaming.AccountLocation(f"sqlite:///{tmp_path / 'ledger.sqlite'}", tmp_path / "ledger.key")
     start_s = streaming.first_slot(spec, "2026-03-01", None)
