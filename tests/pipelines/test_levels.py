@@ -112,7 +112,7 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
         for bus, cell in enumerate([0] * 10 + [1] * 20 + [2] * 30)
         for i in range(1, 5)
     ]
-    folder = made(tmp_path, hatstream, spec=spec, lines=lines)
+    folder = opened(tmp_path, hatstream, spec=spec, lines=lines)
     said = str(released(folder, hatstream)["usable"])
     place = ("--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite")
     rows = [row for path in (folder / "out").glob("hats-*.csv") for row in rows_of(path)]
