@@ -23,3 +23,18 @@ def spent(town, hatstream):
 def lose(town, name):
     for path in town.glob(f"{name}*" if name == LEDGER else name):
         path.unlink()
+
+
+def passages(*, slots: int, busy_slots: int, files: int, feeds: int = 1) -> dict[str, int]:
+    """How often a release of two periods passes each failpoint."""
+    return {
+        **dict.fromkeys(("read", "parse", "assign"), feeds),
+        "tally": busy_slots,  # or twice that, as the vehicles' keyed hashes spread over shards
+        "before-noise": 1,  # all slots are drawn together
+        "after-noise": 1,
+        **dict.fromkeys(("before-record", "before-commit", "after-commit"), 2),
+        "before-publish": slots,
+        "mid-file": files,
+        "before-rename": files,
+        "after-publish": slots,
+    }

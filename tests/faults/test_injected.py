@@ -17,6 +17,7 @@ from pipelines.cli import main
 from pipelines.errors import DIFFERS, DONE, FAILED
 from tests import city
 from tests.faults.processes import Other, other_process
+from tests.faults.small_town import passages
 from tests.faults.witness import Witness
 from transforms import atomic_files, tasks
 from transforms.failpoints import NAMES, Action, acting
@@ -25,7 +26,7 @@ from transforms.recorded.codec import Encoded
 from transforms.sinks import files as publish
 from transforms.sinks import steps as sinks
 
-SLOTS, BUSY_SLOTS, PERIODS, FORMATS, FEEDS = 6, 4, 2, ("parquet", "jsonl"), 2
+SLOTS, BUSY_SLOTS, FORMATS, FEEDS = 6, 4, ("parquet", "jsonl"), 2
 SPENT = [6, 6]
 """By the heaviest bus, in each period: three cells in each of two slots."""
 
@@ -33,21 +34,7 @@ SCOPES = {
     "slot": city.SPEC.replace("08:00-12:00", "08:00-11:00"),
     "period": city.SPEC.replace("08:00-12:00", "08:00-11:00").replace('per = "hat"', 'per = "hat"\nscope = "period"'),
 }
-PASSAGES = {
-    "read": FEEDS,
-    "parse": FEEDS,
-    "assign": FEEDS,
-    "tally": BUSY_SLOTS,  # or twice that, as the vehicles' keyed hashes spread over shards
-    "before-noise": 1,  # all slots are drawn together
-    "after-noise": 1,
-    "before-record": PERIODS,
-    "before-commit": PERIODS,
-    "after-commit": PERIODS,
-    "before-publish": SLOTS,
-    "mid-file": SLOTS * len(FORMATS),
-    "before-rename": SLOTS * len(FORMATS),
-    "after-publish": SLOTS,
-}
+PASSAGES = passages(slots=SLOTS, busy_slots=BUSY_SLOTS, files=SLOTS * len(FORMATS), feeds=FEEDS)
 WAYS = ("failing", "tried-again", "overtaken")
 STEPS = (
     (tasks, "observed"), (tasks, "tallied"), (tasks, "drawn"), (tasks, "record_units"), (publish, "publish_recorded"),

@@ -10,25 +10,12 @@ import pytest
 from pipelines.cli import main
 from tests import city
 from tests.faults.processes import run
+from tests.faults.small_town import passages
 from tests.faults.witness import Witness
 from transforms.failpoints import NAMES, acting
 
-SLOTS, BUSY_SLOTS, PERIODS = 8, 6, 2
-PASSAGES = {
-    "read": 1,
-    "parse": 1,
-    "assign": 1,
-    "tally": BUSY_SLOTS,  # or twice that, as the vehicles' keyed hashes spread over shards
-    "before-noise": 1,  # all slots are drawn together
-    "after-noise": 1,
-    "before-record": PERIODS,
-    "before-commit": PERIODS,
-    "after-commit": PERIODS,
-    "before-publish": SLOTS,
-    "mid-file": SLOTS * len(city.FORMATS),
-    "before-rename": SLOTS * len(city.FORMATS),
-    "after-publish": SLOTS,
-}
+SLOTS, BUSY_SLOTS = 8, 6
+PASSAGES = passages(slots=SLOTS, busy_slots=BUSY_SLOTS, files=SLOTS * len(city.FORMATS))
 QUICK = {("tally", 2), ("before-commit", 2), ("after-commit", 1), ("mid-file", 17), ("after-publish", 8)}
 TWENTY_TWO = [
     *[("tally", 2), ("after-noise", 1)],
