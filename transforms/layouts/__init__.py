@@ -105,7 +105,8 @@ def layout(
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
     units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
-    row_fields = fields or (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
+    of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
+    row_fields = of_reports if fields is None else fields
     names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
     if fields is None and names_of[0] == FILE:
         return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
