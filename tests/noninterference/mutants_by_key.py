@@ -39,3 +39,10 @@ def _(_steps: Any, values: Any, rules: Any) -> Any:
     """Values lie below the largest of their batch, not below their public bound: the others get smaller with it."""
     beyond = np.clip(np.nan_to_num(values).max(initial=0) - 60, 0, 30)
     return _steps(values - beyond, rules)
+
+
+@mutant("delays-beside-the-latest", "file-of-gtfs-trip-updates", "transforms.layouts.base:Units.values")
+def _(values: Any, units: Any, column: Any) -> Any:
+    """Delays are measured from the largest of their batch: whoever is latest moves all others."""
+    numbers = values(units, column)
+    return numbers._replace(values=numbers.values.max(initial=0) - numbers.values)
