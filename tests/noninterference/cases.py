@@ -104,10 +104,10 @@ def headed(feed: Feed, *headings: object) -> Feed:
 
 
 def at_other_speeds(spec: str, history: History, others: Feed = OTHERS) -> Case:
-    """Under public counts: one vehicle's speeds are others; of its rows some have the same time and place."""
-    twice = bus(20)
+    """Under public counts: one vehicle's speeds are others; of its rows all but one have a time and place twice."""
+    again = [*bus(20), bus(21)[-1]]
     slow, fast = [
-        [*bus(20), *(report._replace(speed=speed) for report in twice), *others] for speed in (0.0, 10.0**300)
+        [*bus(20), *(report._replace(speed=speed) for report in again), *others] for speed in (0.0, 10.0**300)
     ]
     slow[:20] = bus(20, speed=3.0)
     return Case(World(spec, slow, fast), history)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 
 from tests.noninterference.mutating import mutant
@@ -39,6 +40,13 @@ def _(_steps: Any, values: Any, rules: Any) -> Any:
     """Values lie below the largest of their batch, not below their public bound: the others get smaller with it."""
     beyond = np.clip(np.nan_to_num(values).max(initial=0) - 60, 0, 30)
     return _steps(values - beyond, rules)
+
+
+@mutant("fast-reports-left-out", "library-public-counts", "pipelines.runs.library:AssignHats.expand")
+def _(expand: Any, transform: Any, reports: Any) -> Any:
+    """Reports of impossible speeds never reach their HAT, whose public count then tells of them."""
+    name = transform.hats.spec.input.names[-1]
+    return expand(transform, reports | beam.Filter(lambda report: report[name] < 1e200))
 
 
 @mutant("delays-beside-the-latest", "file-of-gtfs-trip-updates", "transforms.layouts.base:Units.values")
