@@ -59,11 +59,16 @@ class AccountTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Limit | None, about("most epsilon that a vehicle may spend in a period, over all releases on the account")
     ] = None
     limits: Annotated[
-        list[SpanTable], about("instead of limit, with unit vehicle-day: limits of spans of days, each length once")
+        list[SpanTable],
+        about("instead of limit, with unit vehicle-day: limits of spans of days that all hold, each length once"),
     ] = []
     accounting: Annotated[
         Accounting,
-        about("of Gaussian noise under limits with delta: zcdp in rho, or gdp in mu^2, with 5 to 7 % less noise"),
+        about(
+            "of Gaussian noise under limits with delta: zcdp in rho, or gdp in mu^2, with 5 to 7 % less noise at "
+            "totals of "
+            "1 to 10; pure claims then fit only in what pure sets apart"
+        ),
     ] = "zcdp"
     since: Annotated[date | None, about("first day of an account of unit vehicle-ever")] = None
     until: Annotated[date | None, about("day after the last, with unit vehicle-ever")] = None
@@ -94,7 +99,10 @@ class CellsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ]
     region_source: Annotated[
         Literal["timetable", "sample"] | None,
-        about("origin of the region; init refuses sample under add-remove without --region-is-public; no identity"),
+        about(
+            "origin of the region; init refuses sample under add-remove without --region-is-public; no part of "
+            "the spec_id"
+        ),
     ] = None
     bbox: Annotated[
         tuple[Fraction, Fraction, Fraction, Fraction] | None,
@@ -146,11 +154,17 @@ class PrivacyTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     delta: Annotated[Fraction | None, about("with mechanism levels: Gaussian noise; below 0.01")] = None
     span_days: Annotated[
         int | None,
-        about("with levels: epsilon is the total of so many days, shared equally or by day_weights; one of the limits"),
+        about(
+            "with levels: epsilon is the total of any so many consecutive days, shared equally or by "
+            "day_weights; one of the limits"
+        ),
     ] = None
     day_weights: Annotated[
         dict[Weekday, Fraction] | None,
-        about("with span_days: shares of weekdays, 1 where not named: { sat = 2, sun = 2 }; the total holds"),
+        about(
+            "with span_days: shares of weekdays, 1 where not named: { sat = 2, sun = 2 }; no such days have more "
+            "than epsilon"
+        ),
     ] = None
     first_days: FirstDaysTable | None = None
     composition: Annotated[
@@ -206,7 +220,10 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = None
     time: Annotated[
         str | None,
-        about("likewise; gtfs-..: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp, fresh if parked"),
+        about(
+            "likewise; gtfs-..: timestamp, header; siri-vm: RecordedAtTime, ResponseTimestamp, by which parked "
+            "ones look fresh"
+        ),
     ] = None
     no_value: Annotated[
         list[Fraction], about("unknown values, such as -1; with counts-public, which rows have one is public")

@@ -88,7 +88,7 @@ def _lines() -> Iterator[str]:
     yield from _table(table_type(Document))
     for name, table, required in _tables("", table_type(Document)):
         yield f"## [{name}]\n"
-        yield f"{table['description']}{'' if required else ' May be left out.'}\n"
+        yield f"{table['description']}{'' if required else ' Optional.'}\n"
         yield from _table(table)
     yield from _statistics()
     yield "## [[output]]\n"
