@@ -309,7 +309,7 @@ P = TypeVar("P", bound=Plan)
 def full_plan(plan: Plan, kind: type[P]) -> P:
     """Checks that a plan has unstored fields. Raises TypeError."""
     if not isinstance(plan, kind):
-        raise TypeError("this needs its plan as planned, not as decoded")
+        raise TypeError("a release needs the plan it made, not one that was read back")
     return plan
 
 

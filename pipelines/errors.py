@@ -18,12 +18,10 @@ class InputError(Exception):
     _tagged_with_step = True  # Beam, in whose steps files are read, leaves it alone
 
 
-SHOWN_LETTERS = 300
-
-
 def shortened(text: str) -> str:
     """Shortens long text to its beginning and end, with unprintable letters replaced."""
-    shown = text if len(text) <= SHOWN_LETTERS else f"{text[: SHOWN_LETTERS // 2]} .. {text[-SHOWN_LETTERS // 4 :]}"
+    length = 300
+    shown = text if len(text) <= length else f"{text[: length // 2]} .. {text[-length // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in shown)
 
 

@@ -86,7 +86,7 @@ def test_an_input_of_which_no_row_is_usable_seals_nothing_and_spends_nothing(tow
     code, out, err = hatstream(*city.release(town, "--json"))
     assert (code, out) == (4, "")
     assert said in err
-    assert "nothing was spent" in err
+    assert "nothing was recorded or spent" in err
     assert files_in(town / "out") == {}
     city.write(town)
     code, out, _ = hatstream(*city.release(town, "--json"))

@@ -54,7 +54,7 @@ def test_what_has_no_speed_says_why():
 
 def told(some, limits=LIMITS):
     """Every event that has a speed, in one order."""
-    return in_one_order(with_derived_speeds(in_order(events_of(some)), limits, GRID).ordered)
+    return in_one_order(with_derived_speeds(in_order(events_of(some)), limits, GRID)[0])
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
@@ -69,9 +69,8 @@ def test_without_a_vehicle_the_others_are_what_they_were(some):
 
 @given(rows)
 def test_rows_are_all_accounted_for(some):
-    derived = with_derived_speeds(in_order(events_of(some)), LIMITS, GRID)
-    kept = derived.ordered.slot_s.size
-    assert kept + sum(derived.without.values()) + derived.ordered.duplicates == len(some)
+    ordered, without = with_derived_speeds(in_order(events_of(some)), LIMITS, GRID)
+    assert ordered.slot_s.size + sum(without.values()) + ordered.duplicates == len(some)
 
 
 def test_a_speed_reaches_over_the_edge_of_a_slot():
