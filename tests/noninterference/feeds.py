@@ -11,6 +11,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.transit import gtfs_realtime_pb2
@@ -138,7 +139,7 @@ def _trip_updates(feed: Sequence[Report], path: Path) -> None:
         update = message.entity.add(id=str(number)).trip_update
         update.vehicle.id, update.trip.route_id, update.timestamp = _text(bus) or "", _text(lat) or "", _seconds(ts)
         if math.isfinite(delay := _number(v) or 0.0):
-            update.stop_time_update.add().arrival.delay = int(delay)
+            update.stop_time_update.add().arrival.delay = int(np.clip(delay, -(2**31), 2**31 - 1))
     path.write_bytes(message.SerializeToString())
 
 
