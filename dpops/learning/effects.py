@@ -221,7 +221,7 @@ class EffectLayout:
     def hats(
         self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
     ) -> Float64s:
-        """Sums each HAT's effects, (cells, slots); day None: no daily effects."""
+        """Sums HATs' effects, (cells, slots); border effects are shared by all cells."""
         of_slots = np.zeros(hours.size)
         total: Float64s | float = 0.0
         for block in self.blocks:

@@ -154,11 +154,11 @@ def hat_half_widths(
 
 
 def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int) -> Float64s:
-    """Computes posterior variances of HATs' log weights, for each number of vehicles."""
+    """Computes posterior variances of log vehicle numbers; 0 where counts are public."""
     if stage.counts_public:
         return np.zeros(vehicles.size)
-    single, others = _described(stage, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + single + 1 / np.maximum(others, 1e-300))
+    precision, other_variance = _described(stage, bounds, vehicles, days, weight_noise)
+    variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + precision + 1 / np.maximum(other_variance, 1e-300))
     return variances
 
 

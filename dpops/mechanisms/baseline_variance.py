@@ -88,7 +88,7 @@ class BaselineVariance(Mechanism):
         return np.array(errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        """Draws noisy sums of values and squares."""
+        """Draws noisy variances, as multiples of the largest possible one over RANGE."""
         users = mechanism.stack(totals, plans)
         squares = np.concatenate([total.squares for total in totals]) if totals else users.sums
         if [total.squares.size for total in totals] != [total.counts.size for total in totals]:

@@ -47,6 +47,7 @@ class Levy(ClippedArrays):
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
             errors = np.zeros(tau.size)
             for bins, rows in groups_of(-(-upper // tau)):
+                # values are clipped to the median's bin, of width tau, and one to either side
                 widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.moved[rows])
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
             return errors

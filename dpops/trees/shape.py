@@ -78,7 +78,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """Sums (t // width) % factor over t < bins."""
+    """Sums digits (t // width) % factor of bins t, places among siblings."""
     cycles, remainder = divmod(bins, width * factor)
     full, part = divmod(remainder, width)
     return width * (cycles * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part

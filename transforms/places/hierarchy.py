@@ -61,7 +61,7 @@ def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[
 
 
 def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
-    """Names each cell's ancestor `above` levels up, or its coarsest; keys' groups."""
+    """Names ancestors of cells `above` levels up; of public keys, groups or the city."""
     if isinstance(region, Keys):
         return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
     cells = [cell_text(cell) for cell in region]

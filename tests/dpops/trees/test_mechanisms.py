@@ -163,7 +163,7 @@ def test_the_plan_cannot_see_a_value_and_survives_storage(mechanism: Mechanism) 
         for name, output in fresh.items():
             for one, other in zip(output, again[name], strict=True):
                 np.testing.assert_array_equal(one, other)
-        with pytest.raises(TypeError, match="not as decoded"):
+        with pytest.raises(TypeError, match="the plan it made"):
             mechanism.release([hat], [stored_plan], Noise())
 
 

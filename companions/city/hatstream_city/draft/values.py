@@ -251,7 +251,7 @@ def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
 
 
 def time_formats(array: Any) -> tuple[str, ...]:
-    """Lists formats of times in this century; ISO dates may have twelve-hour clocks."""
+    """Lists formats that fit all texts, or structs of date and clock."""
     if pa.types.is_struct(array.type):
         parts = [
             [None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()

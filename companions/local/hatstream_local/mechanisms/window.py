@@ -117,10 +117,10 @@ class Window(ABC):
         return float(EXACT.ln(EXACT.add(1, lift)))
 
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
-        """Draws the cell 0..STEPS + W - 1 of each report."""
-        cells = self._cells()
+        """Draws steps: near a report's own, or by a coin any."""
+        window = self._cells()
         is_kept = flip(self._coin(), steps.size, noise)
-        offset = noise.below(np.where(is_kept, cells, STEPS + cells))
+        offset = noise.below(np.where(is_kept, window, STEPS + window))
         return np.where(is_kept, steps, 0) + offset
 
     def _cells(self) -> int:

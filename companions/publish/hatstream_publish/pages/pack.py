@@ -227,7 +227,7 @@ def _packed_layer(
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
         arrays[f"{name}.{part}"] = matrix
     arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
-    arrays[f"{name}.code"][slot, place] = codes.of(_known(subset, layer, is_parent))
+    arrays[f"{name}.code"][slot, place] = codes.of(_provenance(subset, layer, is_parent))
     unit = subset["unit"][0].as_py() if subset.num_rows else ""
     return {"title": layer.title, "unit": unit, "step": step, "origin": origin, "arrays": name}
 
@@ -255,8 +255,8 @@ def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
     return np.where(is_parent, rows[coarser].to_numpy(), numbers) if is_parent.any() and coarser else numbers
 
 
-def _known(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
-    """Joins each row's status, mechanism, and the place of its drawn value."""
+def _provenance(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
+    """Joins status, mechanism, and whether the value is of an area or a day."""
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
