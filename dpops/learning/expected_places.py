@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.expected import speed_noise, weight_noise
+from dpops.learning.expected import OF_NORMAL, speed_noise, weight_noise
 from dpops.learning.field import Z95
 from dpops.learning.places import own_variance
 from dpops.levels.defaults import Fleet, weight_at_places
@@ -27,7 +27,6 @@ SPREAD, CONCENTRATED = fitted.SPREAD_PLACES, fitted.FEW_PLACES
 EVEN = fitted.EVEN_PLACES
 """Spread over segments of streets that many share."""
 _CLASSES = 1_000
-_OF_NORMAL = math.sqrt(2 / math.pi)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +69,8 @@ def expected_maps(
         maps.append(
             ExpectedMap(
                 day=day,
-                kmh=_OF_NORMAL * float(reports @ np.sqrt(variance)),
-                cell_kmh=_OF_NORMAL * math.sqrt(prior_variance),
+                kmh=OF_NORMAL * float(reports @ np.sqrt(variance)),
+                cell_kmh=OF_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
                 ok=float(reports @ ((half < MOST_HALF_WIDTH_KMH) & sure)),
             )

@@ -176,7 +176,7 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
     )
     return NewestDay(
         period=period,
-        days=len(period_order(entries)),
+        days=len(stages.periods.intersection(period_order(entries))),
         rows=float(is_ok.mean()),
         reports=float(share[is_ok].sum()),
         error=error,
