@@ -1,4 +1,4 @@
-"""Entry point for other people's Beam pipelines; `Release` turns vehicle reports into private statistics.
+"""Private statistics of vehicle reports, for other Beam pipelines.
 
 Importing it puts hatstream's packages ahead of a project's folders of the same names; Beam is imported lazily.
 """

@@ -1,4 +1,4 @@
-"""Temporary accounts for tests and first steps, deleted with their spending at process end."""
+"""Temporary accounts for tests and first steps."""
 
 import atexit
 import shutil

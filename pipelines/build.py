@@ -1,4 +1,4 @@
-"""Path of an event from a source's batches to published files.
+"""Path of an event, from source to published files.
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
@@ -35,13 +35,13 @@ class ObservedOutputs(NamedTuple):
 
 
 class Runner(Protocol):
-    """Part of a pipeline that differs after counting: what precedes recording a slot."""
+    """Part of a pipeline between counting and recording."""
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
-        """Records drawn units (`ByHexagon`) in the ledger, and returns its recorded slots."""
+        """Records drawn units in the ledger; returns recorded slots."""
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
-        """Draws, records and estimates the groups of a release that come one after another."""
+        """Draws, records and estimates a release's groups in order."""
 
 
 def road(
@@ -60,7 +60,7 @@ def road(
 def observe(
     read: DoOutputsTuple, job: Job, pane_s: int | None = None, lateness: RefuseLate | None = None
 ) -> ObservedOutputs:
-    """Turns batches into accepted observations by (slot, vehicle shard), and counts refused rows.
+    """Turns batches into observations, and counts refused rows.
 
     pane_s: length of a slot's panes; None for whole slots. lateness: None where slots are over.
     """
@@ -73,7 +73,7 @@ def observe(
 
 
 def beats_of(job: Job) -> list[KeyedTally]:
-    """Lists the heartbeats of all plans of a closed range."""
+    """Lists heartbeats of a closed range for all plans."""
     plans = dict.fromkeys(map(job.release.group, job.slots))
     return [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
 

@@ -1,4 +1,4 @@
-"""The command line `hatstream`: its commands, and one place where errors become exit codes."""
+"""The command line `hatstream`, with its exit codes."""
 
 import importlib
 import io
@@ -52,7 +52,7 @@ _CODES = {
 
 
 class _Commands(click.Group):
-    """Command group with lazy import: commands of the core, then of companions."""
+    """Command group that imports its commands lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
         return [*COMMANDS, *(name for name in _companion_commands() if " " not in name)]
@@ -87,7 +87,7 @@ class _Commands(click.Group):
 
 
 def _companion_commands() -> dict[str, str]:
-    """Returns one-line help of the project's companion commands, then of other installed ones."""
+    """Returns one-line help texts of companion commands."""
     lines = {name: line for name, (_, line) in COMPANION_COMMANDS.items()}
     others = entries(COMMANDS_GROUP).items()
     return lines | {name: f"Of {entry.module.partition('.')[0]}." for name, entry in others if name not in lines}

@@ -1,4 +1,4 @@
-"""Companions: packages beside the core that bring commands and extensions by entry points."""
+"""Packages beside the core, found by entry points."""
 
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points

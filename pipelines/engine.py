@@ -13,11 +13,11 @@ ENDED = ("FINISHED", "CANCELED", "FAILED")
 
 
 class EngineError(Exception):
-    """Error of an engine that refused or lost a job, or does not answer."""
+    """Error of an engine or of its job."""
 
 
 class Finished(NamedTuple):
-    """Counters and texts of a finished bounded job, by the names of metrics."""
+    """Counters and texts of a finished job, by metric."""
 
     counts: Mapping[str, int]
     texts: Mapping[str, frozenset[str]]
@@ -32,12 +32,12 @@ class BoundedEngine(Protocol):
 
     @property
     def is_here(self) -> bool:
-        """Returns whether all steps run in this process, and can share its temporary files."""
+        """Whether all steps run in this process."""
 
     def run(
         self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
-        """Runs the pipeline of `build` to its end. watch: receives its counters meanwhile.
+        """Runs the pipeline of `build` until it ends.
 
         Raises a step's StepError, LedgerError or AccountRefusal, else EngineError. An interrupt ends the job.
         """
@@ -45,7 +45,7 @@ class BoundedEngine(Protocol):
 
 @contextmanager
 def watched_every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
-    """Calls a function at this interval while the block lasts."""
+    """Calls a function periodically while the block lasts."""
     ended = threading.Event()
 
     def repeat() -> None:

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 
 class UsageError(Exception):
-    """Error of a wrong call of a command; exit code 1, with the message."""
+    """Error of a command's wrong use; exit code 1."""
 
 
 class InputError(Exception):
-    """Error of missing or unusable input; exit code 4, with the message.
+    """Error of missing or unusable input; exit code 4.
 
     >>> raise InputError("town.csv: it is empty")
     Traceback (most recent call last):
@@ -19,7 +19,7 @@ class InputError(Exception):
 
 
 def shortened(text: str) -> str:
-    """Shortens long text to its beginning and end, with unprintable letters replaced."""
+    """Shortens text to its ends, without unprintable letters."""
     length = 300
     shown = text if len(text) <= length else f"{text[: length // 2]} .. {text[-length // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in shown)

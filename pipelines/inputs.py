@@ -1,4 +1,4 @@
-"""Input of a run: files that match a pattern, and the range of time."""
+"""Input files of a run, and its time range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from transforms.time.calendar import Calendar, CalendarError, Timetable, calenda
 
 
 def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) -> list[str]:
-    """Lists the files that match a pattern, or lie in a folder, sorted.
+    """Lists matching files, or those of a folder, sorted.
 
     Args:
         pattern: Pattern such as `feed/*.csv`; `**` matches any folders. A folder's hidden files are left out.
@@ -49,7 +49,7 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
 
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
-    """Finds paths as `input_paths` does; the pattern may be of an object store too."""
+    """Finds input paths, also in an object store."""
     from transforms.layouts.open_file import NoFileSystem, is_remote, matching
 
     if not is_remote(pattern):
@@ -64,7 +64,7 @@ def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    """Matches like recursive `glob.glob`, but `**` follows no links, which may be circular."""
+    """Matches as recursive `glob.glob`, but `**` follows no links."""
     head, stars, tail = pattern.partition(f"**{os.sep}")
     if not stars:
         return glob.glob(pattern)
@@ -79,7 +79,7 @@ def _in_folder(top: str) -> list[str]:
 
 
 def _folders(top: str) -> Iterator[str]:
-    """Yields a folder and all in it but those of `is_skipped`."""
+    """Yields a folder and its unskipped subfolders."""
     for folder, inner, _ in os.walk(top):
         inner[:] = [name for name in inner if not is_skipped(name)]
         yield folder
@@ -90,7 +90,7 @@ FIRST_YEAR, LAST_YEAR = 2000, 2099
 
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
-    """Returns the calendar of --from and --to: inclusive local dates, or ISO slot edges."""
+    """Returns the calendar of the options --from and --to."""
     first, until = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
     if until <= first:
         raise UsageError(f"the range is empty: --to {end} is before --from {start}")
@@ -101,7 +101,7 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
 
 
 def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
-    """Returns the calendar of a past range; refuses unfinished ones, as sealing is final."""
+    """Returns the calendar of a finished range; refuses others."""
     calendar = range_of(timetable, start, end)
     if calendar.to_s > now.timestamp():
         raise UsageError(
@@ -112,7 +112,7 @@ def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> C
 
 
 def yesterday(timetable: Timetable, now: datetime) -> Calendar:
-    """Returns the calendar of the local day that precedes `now`'s."""
+    """Returns the calendar of the local day before `now`."""
     day = (now.astimezone(ZoneInfo(timetable.zone)).date() - timedelta(days=1)).isoformat()
     return range_of(timetable, day, day)
 

@@ -1,4 +1,4 @@
-"""Jobs and their construction, with checks of key, ledger and account."""
+"""Configuration of a release's job, after checking its account."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VEHICLE_SHARDS = 2
 
 @dataclass(frozen=True)
 class Outputs:
-    """Destinations of released rows: files in a folder, and optionally messages of a topic.
+    """Destinations of released rows: files, and optionally a topic.
 
     shape: optional columns and layout.
     """
@@ -49,7 +49,7 @@ NOWHERE = Outputs(Path())
 
 @dataclass(frozen=True)
 class Job:
-    """Complete configuration of the pipeline, as small values that its steps define.
+    """Complete configuration of a pipeline, as small values.
 
     vehicle_shards: number of parallel parts of a stream's pane and slot, without effect on results. skips_unreadable:
     whether undecodable files become dead letters instead of ending the job.
@@ -105,7 +105,7 @@ def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
-    """Returns the job with digests in its ledger's form (transforms.releases.hats.policy)."""
+    """Returns the job with digests in its ledger's form."""
     return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
 
 

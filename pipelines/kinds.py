@@ -1,4 +1,4 @@
-"""Functions that differ by kind of release, loaded when they are called."""
+"""Functions by kind of release, imported when called."""
 
 from collections.abc import Callable
 from importlib import import_module

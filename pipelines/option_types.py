@@ -1,4 +1,4 @@
-"""Option types and choices, kept import-free for a fast `--help`; a test compares them."""
+"""Option types and choices, kept import-free for fast `--help`."""
 
 import math
 import re
@@ -30,7 +30,7 @@ class InputFiles:
 
 
 class FiniteRange(click.FloatRange):
-    """Range of finite numbers: refuses nan, which passes comparisons, and inf."""
+    """Range of finite numbers; refuses nan and inf."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuses infinite numbers and NaN."""
@@ -53,7 +53,7 @@ class LocalPath(click.Path):
 
 
 def listed(*offered: str) -> Callable[[click.Context, click.Parameter, str | None], tuple[str, ...]]:
-    """Returns an option callback that parses a comma-separated choice of the offered names."""
+    """Returns an option callback that parses a comma-separated choice."""
 
     def read(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
         parts = (value or "").split(",") if value or isinstance(parameter.default, str) else []

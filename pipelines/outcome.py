@@ -1,4 +1,4 @@
-"""Outcome of a scheduled job: rows, duplicates, refusals, recorded units, debits and spending."""
+"""Outcome of a scheduled job, with its debits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-reg
 
 
 class Spend(NamedTuple):
-    """Spending of vehicles in a period: maximum, median and 90th percentile."""
+    """Vehicles' spending: maximum, median and 90th percentile."""
 
     most: Fraction
     median: Fraction
@@ -23,7 +23,7 @@ class Spend(NamedTuple):
 
 @dataclass
 class Outcome:
-    """Outcome of a run; by period: new units, debits, and vehicles' spending in it.
+    """Outcome of a run, with debits by period.
 
     left_out: undecodable files with the reason. is_unreadable: whether no other file exists.
     """
@@ -51,7 +51,7 @@ class Outcome:
 
     @property
     def periods_released(self) -> list[str]:
-        """Periods published in a refused run before another process spent the remaining budget."""
+        """Periods published before another process spent the budget."""
         lost_some = self.units_lost_to_the_limit > 0
         return [period for period in self.debits if lost_some and period not in self.periods_refused]
 

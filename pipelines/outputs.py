@@ -1,4 +1,4 @@
-"""Output destinations, checked before spending, and optional columns of rows."""
+"""Output destinations, and optional columns of rows."""
 
 import os
 import tempfile

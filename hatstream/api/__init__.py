@@ -1,4 +1,4 @@
-"""Public interface of companions: with `dpops`, all of hatstream that they may use.
+"""Public interface of companions, beside `dpops`.
 
 Other names may change without notice. Names are imported lazily, for fast --help. See docs/api/companions.md.
 """

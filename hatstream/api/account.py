@@ -109,7 +109,7 @@ _LEARNED = "end of an interval that about 95 % of the rows with status ok, and f
 
 
 def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
-    """Returns the possible result columns of a specification, by name.
+    """Returns a specification's possible result columns, by name.
 
     Returns:
         Columns with Arrow type (`kind`), `presence`, `unit` and `meaning`.

@@ -1,4 +1,4 @@
-"""In-memory releases of counted days beside true values, for tests and evaluations; never publish.
+"""In-memory releases of counted days, for tests and evaluations.
 
 Counts are true, hence not private. The account is in memory, its limit is not enforced and its noise may be seeded;
 plans, noise, learning and rows are those of `hatstream release`.
@@ -46,7 +46,7 @@ from transforms.time.calendar import Calendar
 def release_days(
     spec: Specification, counted: pa.Table, *, seed: int | None = None, whole: bool = False, forecasts: bool = False
 ) -> dict[str, pa.Table]:
-    """Releases counted days, oldest first, on an in-memory account: for tests and evaluations only.
+    """Releases counted days in memory, for tests and evaluations.
 
     Args:
         counted: Table of `count_days`; rows may be removed, changed or invented.
@@ -81,7 +81,7 @@ def release_days(
 
 
 class _Days(NamedTuple):
-    """Slot facts of counted periods, and tallies by period and slot, empty slots included."""
+    """Slot facts and tallies of counted periods."""
 
     facts: dict[int, SlotFacts]
     tallies: dict[str, dict[int, wire.Tally]]
@@ -144,7 +144,7 @@ class _MemoryAccount(LedgerAccount):
         return False
 
     def record(self, units: Sequence[Unit]) -> list[RecordedSlot]:
-        """Keeps units, and answers as a ledger does, by slot."""
+        """Stores units, and returns them as recorded slots."""
         slots: dict[int, RecordedSlot] = {}
         for unit in units:
             sequence = len(self.entries) + 1
@@ -183,7 +183,7 @@ class _EvaluatedDays:
             self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
 
     def draw(self, first_s: int, tallies: Sequence[wire.Tally]) -> None:
-        """Draws a group to its end, keeps it and estimates it."""
+        """Draws a group, stores its units and estimates it."""
         release, recorded = self.release, list[RecordedSlot]()
         table = wire.joined(tallies)
         while drawn := release.draw({(first_s, 0): lambda: [table]}, Before(self.account, recorded), self.noise):
@@ -203,7 +203,7 @@ class _EvaluatedDays:
 
 
 def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
-    """Writes estimates as rows of the result table, with their period and slots."""
+    """Converts estimates to result rows with period and slots."""
     first, last = {}, {}
     for period in days.tallies:
         for number, facts in enumerate(days.facts_of(period)):
@@ -230,7 +230,7 @@ def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.T
 def count_days(
     spec: Specification, pattern: str, dates: tuple[str, str] | None = None, *, bins: int = 0, report: Report = unheard
 ) -> pa.Table:
-    """Counts each vehicle's reports as a release reads them; the counts are not private.
+    """Counts each vehicle's reports; the counts are not private.
 
     Args:
         dates: First and last local day or time; all days of the files if None.
@@ -274,7 +274,7 @@ def count_days(
 
 
 def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
-    """Returns the calendar from the first to the last plausible time in the files."""
+    """Returns the calendar of all plausible times in files."""
     first, last, units = TO_US, FROM_US, spec.input.layout.units
     for path in paths:
         for batch in spec.input.layout.read(path):
@@ -295,7 +295,7 @@ def _release_of(spec: Specification) -> ReleaseKind:
 
 
 def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tuple[Column, ...]:
-    """Lists the columns to sum: sums, and those that the release needs."""
+    """Lists the columns that a release sums."""
     further = [Histogram(bins, spec.value.grid.upper_steps)] if bins else []
     return tuple({column.name: column for column in (SUMS, *release.columns, *further)}.values())
 
@@ -330,7 +330,7 @@ def _int64s(column: pa.Array) -> Int64s:
 
 
 def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
-    """Returns the counting key of each row; below 0 outside of the region."""
+    """Returns each row's counting key, negative outside the region."""
     cells = counted["cell"].combine_chunks().dictionary_encode()
     named = cells.dictionary.to_pylist()
     numbers = [int(name, 16) if spec.keys is None else spec.keys.number.get(name.encode(), -1) for name in named]

@@ -1,4 +1,4 @@
-"""Input files as a release reads them, for companions that inspect or convert them."""
+"""Input files as a release reads them, for companions."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ Table = TypeVar("Table")
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Opens an input file, decompressing .gz, .zst and .zip on the fly.
+    """Opens an input file, decompressing .gz, .zst and .zip.
 
     >>> with open_input("examples/hourly-means.toml") as file:
     ...     file.read(1)
@@ -52,7 +52,7 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 
 
 def own_layouts() -> Mapping[str, OwnLayout]:
-    """Returns the built-in layouts with fixed columns and units, by name.
+    """Returns the built-in layouts with fixed columns, by name.
 
     Returns:
         By name, imported on access: `layout`; `headed`, the same with headings, or None; `form`, `columns` and
@@ -65,7 +65,7 @@ def own_layouts() -> Mapping[str, OwnLayout]:
 
 
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
-    """Lists the places of a GeoJSON collection that a release refuses as outside.
+    """Lists the GeoJSON places that lie outside the region.
 
     Args:
         cells: The region's H3 cells of one resolution, sorted.
@@ -145,7 +145,7 @@ def read_positions(
 
 
 class _AnyTime:
-    """A calendar without an end, all of it one period and one slot."""
+    """Endless calendar of a single period and slot."""
 
     def locate(self, event_us: Int64s) -> Where:
         zeros, always = np.zeros(event_us.size, np.int64), np.ones(event_us.size, np.bool_)
@@ -153,7 +153,7 @@ class _AnyTime:
 
 
 def read_tables(path: Path, kind: type[Table]) -> Table:
-    """Reads a TOML file into a `msgspec.Struct`, as strictly as a specification.
+    """Reads a TOML file strictly into a `msgspec.Struct`.
 
     Args:
         kind: Struct with the fields and their types; it should forbid unknown fields, to refuse mistyped ones.
@@ -170,7 +170,7 @@ def read_tables(path: Path, kind: type[Table]) -> Table:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema, *, mode: int = 0o666) -> None:
-    r"""Writes rows to a file atomically, in the format of its suffix.
+    r"""Writes rows atomically, in the format of the suffix.
 
     Args:
         path: Path in .parquet, .avro, .csv, .jsonl or .geojson, which draws the H3 cells of the column `cell`.

@@ -1,4 +1,4 @@
-"""Result files read back, for companions that show, publish or judge results."""
+"""Result files read back for companions."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _KEY = ("slot_start", "cell", "statistic")
 
 
 def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.Table]:
-    """Reads result files of any format, or tables of a published folder, by product.
+    """Reads result files or a published folder, by product.
 
     Args:
         source: A folder or a file pattern; or a sequence of files and tables to concatenate.

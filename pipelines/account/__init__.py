@@ -1,1 +1,1 @@
-"""Accounts: locations of ledger, key and head, privacy guarantee, missing slots."""
+"""Accounts: location, backup, privacy guarantee and missing slots."""

@@ -64,14 +64,14 @@ class Backup(NamedTuple):
         return self.entries[-1]
 
     def with_entries(self, entries: Entries) -> "Backup":
-        """Returns a backup of the same ledger with these entries and their head."""
+        """Returns a backup with these entries and their head."""
         last, head = entries[-1], self.header.head
         newest = RememberedHead(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
         return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: newest}), entries)
 
     @property
     def newest(self) -> Mapping[str, Any] | None:
-        """The entry of the newest slot or period that was released."""
+        """The entry of the newest released slot or period."""
         releases = (entry for entry in self.entries if entry["kind"] == "release")
         return max(releases, key=lambda entry: entry["slot_s"], default=None)
 

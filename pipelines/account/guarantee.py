@@ -1,4 +1,4 @@
-"""Spending of vehicles, and a release's privacy promise: as a sentence, and by unit."""
+"""Privacy guarantee of a release, and vehicles' spending."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Location and opening of an account's ledger, key file and head file."""
+"""Location of an account's ledger, key and head."""
 
 import os
 import secrets
@@ -49,7 +49,7 @@ class AccountLocation:
         return database_of(self.url).shown
 
     def absolute(self) -> "AccountLocation":
-        """Names the key as workers find it, which may stand in another folder."""
+        """Returns this location with an absolute key path."""
         return replace(self, key=self.key.absolute())
 
     @property
@@ -91,7 +91,7 @@ class AccountLocation:
 
 
 def find(ledger: str | None, key: str | Path | None) -> AccountLocation:
-    """Finds an account by options, else HATSTREAM_LEDGER, else in the state folder."""
+    """Finds an account by options, environment or state folder."""
     folder = user_state_path("hatstream")
     url = ledger or os.environ.get(LEDGER_VARIABLE) or str(folder / "ledger.sqlite")
     file = database_of(url).path if "://" in url else Path(url)

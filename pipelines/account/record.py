@@ -1,4 +1,4 @@
-"""Ledger evidence of a specification's releases, and slots missing from it."""
+"""Verified ledger record of a specification, and missing slots."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ def walked(book: Ledger, spec: Specification) -> LedgerRecord:
 
 
 class Gap(NamedTuple):
-    """Due slot without a full release; ISO 8601 times for `--from` and `--to`."""
+    """Due slot without a complete release, in ISO times."""
 
     period: str
     slot_start: str
@@ -36,7 +36,7 @@ class Gap(NamedTuple):
 
 
 def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
-    """Checks whether a slot and its allowed lateness are over."""
+    """Checks whether a slot and its allowed lateness ended."""
     return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
 
 

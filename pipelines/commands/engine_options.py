@@ -1,4 +1,4 @@
-"""Options of the engine: Flink for streams; for closed ranges also Beam's runners."""
+"""Command-line options of engines: Flink, or Beam's runners."""
 
 import importlib
 import tempfile

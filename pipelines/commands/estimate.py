@@ -1,4 +1,4 @@
-"""`hatstream estimate`: estimates of released or coming days from the ledger, without spending."""
+"""`hatstream estimate`: estimates of released or coming days."""
 
 from __future__ import annotations
 

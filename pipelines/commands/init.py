@@ -1,4 +1,4 @@
-"""`hatstream init`: opens an account in the ledger and makes its key."""
+"""`hatstream init`: opens an account and makes its key."""
 
 from __future__ import annotations
 

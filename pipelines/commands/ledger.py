@@ -1,4 +1,4 @@
-"""`hatstream ledger`: spending, integrity and missing slots of the record."""
+"""`hatstream ledger`: spending, verification, backup and missing slots."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) 
 
 
 def loaded(path: Path, *, quiet: bool) -> Specification:
-    """Loads a specification, with a progress bar for large files of places."""
+    """Loads a specification, with a progress bar."""
     from pipelines.specification import load
 
     with progress_bars(quiet=quiet) as report:
@@ -139,7 +139,7 @@ _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
 
 
 def option(name: str, **changes: Any) -> Callable[[Command], Command]:
-    """Returns an option shared by commands, with one name, check and help text.
+    """Returns a shared option, with its check and help.
 
     Args:
         name: `spec` (which gives spec_path), `input` (pattern), `folder` or `file` (output), `formats`, `kafka`

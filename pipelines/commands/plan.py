@@ -1,4 +1,4 @@
-"""`hatstream plan`: forecasts of a specification, before anything is spent."""
+"""`hatstream plan`: forecasts of a release, without spending."""
 
 from __future__ import annotations
 
@@ -353,7 +353,7 @@ def _totals(planned: PlannedLevels) -> Table:
 
 
 def _in_brackets(numbers: Iterable[float], is_shown: Iterable[bool]) -> list[str]:
-    """Writes numbers, those that would not be published in brackets."""
+    """Formats numbers; those that stay unpublished are in brackets."""
     return [f"{number:.1f}" if shown else f"({number:.1f})" for number, shown in zip(numbers, is_shown, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""`hatstream release`: the scheduled job over a closed range of time."""
+"""`hatstream release`: scheduled release of a closed time range."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ input_options = packed(
 
 
 def _begun_early(command: Command) -> Command:
-    """Loads the specification and starts its input decoder early, to overlap their imports."""
+    """Loads the specification and starts its input decoder early."""
 
     @wraps(command)
     def begun(*, spec_path: Path, **values: Any) -> Any:

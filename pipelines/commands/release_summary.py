@@ -1,4 +1,4 @@
-"""Report of `hatstream release` on a finished run, or on a checked input."""
+"""Summary of a finished run or a checked input."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
-    """Prints the summary of a run: tables for people, or one JSON document."""
+    """Prints a run's summary, as tables or JSON."""
     summary: Summary = of_kind(spec, "summary")(spec, run, place)
     if as_json:
         click.echo(summary.json())
@@ -39,7 +39,7 @@ def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_js
 
 
 def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Summarises a run with public counts, for people's tables and for programs."""
+    """Summarises a run with public counts."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
     periods, hat, bound = list[dict[str, Fact]](), Fraction(0), Loss()
@@ -103,7 +103,7 @@ def _where(run: FinishedRun) -> dict[str, Fact]:
 
 
 def show_hats(summary: dict[str, Any], out: Console) -> None:
-    """Shows the summary as tables, the guarantee, and where the files are."""
+    """Shows a run's summary, its guarantee and its files."""
     extras = {}
     if summary["left_out_by_the_cap"]:
         extras["observations left out by the cap"] = summary["left_out_by_the_cap"]
@@ -172,7 +172,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 
 def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Summarises a run of levels; public facts follow from released rows, not the input."""
+    """Summarises a run of levels from its released rows."""
     from transforms.releases.periods.stages import read_unit
 
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
@@ -180,7 +180,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
-        """Lists a period's stages in order. number: maps ledger sequences to those shown."""
+        """Lists a period's stages with mapped ledger sequence numbers."""
         stages = (entry for entry in entries if entry.unit.period == period)
         return [
             {
@@ -225,7 +225,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
 
 
 def show_levels(summary: dict[str, Any], out: Console) -> None:
-    """Shows the summary as tables, with the operator's part last."""
+    """Shows the summary as tables, the operator's part last."""
     title = f"{summary['name']} ({summary['spec_id']})"
     table = table_of(title, "|period", ">slots", ">cells", ">stages", ">epsilon", ">delta")
     for period in summary["periods"]:
@@ -252,7 +252,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
 
 
 def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: Console) -> None:
-    """Prints a table of read, accepted and refused rows, and the skipped files."""
+    """Prints read, accepted and refused rows, and skipped files."""
     rows = table_of(title, "|rows", ">number")
     numbers = {"read": counted["rows"]} | {name: counted[name] for name in ("observations", "duplicates")}
     numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | extras

@@ -1,4 +1,4 @@
-"""`hatstream stream`: the same road without an end, on Apache Flink."""
+"""`hatstream stream`: endless release of slots, on Apache Flink."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_SHARDS = 1024
 
 @dataclass(frozen=True)
 class FeedOptions:
-    """Where reports come from: a topic, or a folder that grows."""
+    """Source of reports: a topic, or a growing folder."""
 
     brokers: str | None
     topic: str | None
@@ -99,7 +99,7 @@ class HealthOptions:
         return say
 
     def _tell(self, line: Summary) -> None:
-        """Appends a line to the file, or prints it. Raises OSError."""
+        """Appends a line to the file, or prints it."""
         text = msgspec.json.encode(line.whole().opened()).decode()
         if self.log is None:
             (click.echo if self.as_json else note)(text)

@@ -1,4 +1,4 @@
-"""Output of a run: results to standard output, progress and notes to standard error."""
+"""Output of commands: results, progress and notes."""
 
 import os
 import signal
@@ -66,13 +66,13 @@ def note(text: str) -> None:
 
 
 def detail(text: str) -> None:
-    """Writes a line to standard error, only under -v; never a vehicle's data."""
+    """Writes a line to standard error under -v."""
     if _verbosity() > 0:
         click.echo(text, err=True)
 
 
 def console() -> Console:
-    """Returns a console on standard output; in a log, unwrapped unless COLUMNS is set.
+    """Returns a console on standard output without truncated cells.
 
     Returns:
         A console of `rich` without markup, which never truncates table cells.
@@ -108,7 +108,7 @@ class _Results(Console):
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[Report]:
-    """Shows progress on standard error: terminal bars, or a log line a minute.
+    """Shows progress on standard error, as bars or lines.
 
     Args:
         quiet: Whether nothing is shown, as under --json and --quiet.
@@ -179,7 +179,7 @@ def _left(task: Task) -> str:
 
 @dataclass
 class _Log:
-    """Progress log: a line a minute for the current phase, and a closing line."""
+    """Progress log of a line a minute."""
 
     _phase: tuple[str, float, int, int | None] | None = None  # name, begun_s, done, whole
     _said_s: float = field(default_factory=time.monotonic)
@@ -222,7 +222,7 @@ class _Log:
 
 
 def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
-    """Formats progress as a log line: count, share, rate, time spent and time left."""
+    """Formats progress as a line of the log."""
     parts = [f"{phase}: {counted(count, total)}"]
     if total:
         parts.append(f"{100 * min(count / total, 1):.0f} %")
@@ -252,7 +252,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
-    """Sets an event on SIGINT and SIGTERM, to end a command that runs indefinitely.
+    """Sets an event when SIGINT or SIGTERM arrives.
 
     Args:
         within_s: Seconds after a signal until the process exits with code 4; never if None.

@@ -1,4 +1,4 @@
-"""HATs of a plan: each one's epsilon, the composed total, and its units."""
+"""HATs of a plan, and their composed total."""
 
 import math
 from collections.abc import Iterator
@@ -30,14 +30,14 @@ Known = Literal["exact", "at most", "if alike", "unknown"]
 
 
 class ComposedTotal(msgspec.Struct, frozen=True):
-    """An epsilon, and whether it was counted, bounded, extrapolated or unknown."""
+    """An epsilon, and how it is known."""
 
     epsilon: float | None
     known: Known
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
-    """Composed total of a plan; the debit sums slots' maxima over vehicles."""
+    """Composed total of a plan: sums of slots' maxima."""
 
     epsilon_per_hat_least: float
     epsilon_per_hat_most: float
@@ -59,7 +59,7 @@ class PlannedHat(NamedTuple):
 
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out HATs with epsilons as sealing would, and the largest period's total."""
+    """Lays out HATs with epsilons, and the largest total."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
     hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
     if len(periods) == 1:
@@ -86,7 +86,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
 
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out one period's counts, divided as in a release."""
+    """Lays out one period's counts as a release does."""
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
     samples, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
@@ -111,7 +111,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
 
 
 class _Stays(NamedTuple):
-    """Number of a vehicle's HATs in a slot, one entry per (slot, vehicle)."""
+    """Number of HATs by vehicle and slot."""
 
     slot: Int64s
     vehicle: Int64s
@@ -119,7 +119,7 @@ class _Stays(NamedTuple):
 
 
 def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
-    """Yields HATs as in a release, without those that a cap emptied."""
+    """Yields HATs with samples left after the cap."""
     for _, rows in by_slot(part):
         hats = hats_of(rows).with_users().hats
         for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
@@ -127,7 +127,7 @@ def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
 
 
 def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
-    """Counts samples within a cap; cells are drawn with a fixed seed, unlike releases."""
+    """Counts samples within a cap, drawn by fixed seed."""
     if cap is None:
         return counts.samples.copy()
     samples = np.minimum(counts.samples, cap.max_samples)
@@ -192,7 +192,7 @@ def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> Comp
 
 
 def may_have_constants(spec: Specification) -> bool:
-    """Checks whether HATs may be free constants; totals count them as drawn."""
+    """Checks whether any HAT may be a free constant."""
     return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
 
 
@@ -204,7 +204,7 @@ def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
-    """Computes a vehicle's maximum spending in a slot and in all slots."""
+    """Computes a vehicle's maximum spending by slot and period."""
     seen = np.zeros(len(rates), np.int64)
     np.maximum.at(seen, stays.slot, stays.cells)
     slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
@@ -216,7 +216,7 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
 
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
-    """Bounds a vehicle's HATs in slot and period by the specification."""
+    """Bounds a vehicle's HATs in a slot and period."""
     lengths = period_lengths(spec)
     if (total := spec.privacy.allocation.total) is not None:
         plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
@@ -239,7 +239,7 @@ def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
 
 
 def period_lengths(spec: Specification) -> tuple[int, int] | None:
-    """Counts the fewest and most service slots of a period; None if unbounded."""
+    """Counts the fewest and most slots of a period."""
     table, account = spec.timetable, spec.account
     if table.unit == "vehicle-ever":
         if account.since is None or account.until is None:
@@ -257,7 +257,7 @@ WEEK = 7
 
 
 class Guarantee(msgspec.Struct, frozen=True):
-    """Epsilon between feeds that differ in a unit's speeds: the release's, the account's."""
+    """Epsilon between feeds that differ in one unit's speeds."""
 
     unit: str
     release: ComposedTotal
@@ -265,7 +265,7 @@ class Guarantee(msgspec.Struct, frozen=True):
 
 
 def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
-    """Translates a release's total to epsilon per HAT, and per vehicle and longer units.
+    """Translates a release's total to HATs and longer units.
 
     Shorter differences are protected at least as much. Differences in several periods cost their sum: a week under
     `vehicle-day` is seven days.

@@ -1,4 +1,4 @@
-"""Report counts by vehicle, slot and cell for planning: file, feed, simulated or typical."""
+"""Report counts by vehicle, slot and cell, for planning."""
 
 from collections import Counter
 from contextlib import suppress
@@ -43,7 +43,7 @@ COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
 
 class SampleCounts(NamedTuple):
-    """Counts by (HAT, vehicle), as int64 codes and numbers of reports."""
+    """Numbers of reports by HAT and vehicle, as codes."""
 
     slot: Int64s
     place: Int64s  # HAT within its slot
@@ -70,14 +70,14 @@ class SampleCounts(NamedTuple):
 
     @classmethod
     def unnamed(cls, hats: list[Int64s], origin: str) -> "SampleCounts":
-        """Makes counts of HATs of which nothing is known but each vehicle's reports."""
+        """Makes counts of HATs with unknown slots and vehicles."""
         count = np.concatenate(hats)
         place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
         return cls(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
 
 
 def typical_counts() -> SampleCounts:
-    """Creates typical HATs with 2 to 40 reports a vehicle, spread geometrically."""
+    """Creates HATs with 2 to 40 reports a vehicle."""
     low, high = TYPICAL_COUNTS
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
     origin = (
@@ -88,7 +88,7 @@ def typical_counts() -> SampleCounts:
 
 
 def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
-    """Counts the simulated day in a specification's cells and slots, ignoring its region.
+    """Counts a simulated day by cell and slot.
 
     sample: reports of a local day, and its number of vehicles.
     """
@@ -111,14 +111,14 @@ def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> Sa
 
 
 def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
-    """Makes counts of one period's tallies. days: of which there are some."""
+    """Makes counts of a period's tallies over some days."""
     vehicle = np.unique(tally.vehicle, return_inverse=True)[1]
     period = np.zeros(vehicle.size, np.int64)
     return SampleCounts(tally.slot_s, tally.cell, vehicle, tally.kept, True, True, origin, period, (days,))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
-    """Reads a file of counts by suffix. Raises InputError without names from it.
+    """Reads a file of counts. Raises InputError.
 
     .json: a list of integers, or an object with it under "counts": the vehicles of one HAT. .csv, .jsonl, .parquet: a
     table with the column `count` and either `hat`, or `slot` and `cell`; optionally `vehicle`. Periods are the
@@ -144,7 +144,7 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
 
 
 def _table(path: Path) -> pa.Table:
-    """Reads a table's known nonempty columns, in any of three formats."""
+    """Reads a table's known nonempty columns."""
     try:
         if path.suffix == ".csv":
             options = pyarrow.csv.ConvertOptions(
@@ -212,7 +212,7 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
-    """Finds slots' local days by code; None where starts are missing.
+    """Finds the local days of slots; None without starts.
 
     A start is ISO 8601, local without an offset, or seconds since 1970.
     """
@@ -233,7 +233,7 @@ def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
 
 
 def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
-    """Numbers the distinct values of a column in the order of first appearance."""
+    """Numbers a column's distinct values by first appearance."""
     column = table.column(name).combine_chunks()
     if not pa.types.is_dictionary(column.type):
         try:
@@ -246,7 +246,7 @@ def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
 
 @dataclass(frozen=True)
 class FeedPeriod:
-    """Observations of a feed's fullest period, countable by any specification."""
+    """Observations of a feed's fullest period."""
 
     period: str
     first_day: date
@@ -256,7 +256,7 @@ class FeedPeriod:
     refused: dict[str, int]  # rows of the feed by reason
 
     def counts(self, spec: Specification) -> SampleCounts:
-        """Counts in a specification's cells and slots, within the region once read."""
+        """Counts observations in a specification's cells and slots."""
         table = spec.timetable
         start = table.midnight(self.first_day)
         try:

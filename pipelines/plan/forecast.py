@@ -1,4 +1,4 @@
-"""Forecast of a specification's release from public facts alone, without spending."""
+"""Forecast of a specification's release, from public facts alone."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -45,7 +45,7 @@ Recount = Callable[[Specification], SampleCounts]
 
 
 class HatClass(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over HATs with similar numbers of vehicles, in the statistic's unit."""
+    """Medians over HATs with similar numbers of vehicles."""
 
     vehicles: str
     hats: int
@@ -127,7 +127,7 @@ class Forecaster:
 
 
 def label(mechanism: Mechanism) -> str:
-    """Names a mechanism, with those of its own options that are not the default."""
+    """Names a mechanism, with its options other than defaults."""
     options = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
     values = [(f.name, getattr(mechanism, f.name)) for f in options if getattr(mechanism, f.name) != f.default]
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in values)])
@@ -136,7 +136,7 @@ def label(mechanism: Mechanism) -> str:
 def plan(
     spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float = 2.0
 ) -> Planned:
-    """Forecasts by class of HAT, with composed totals and alternatives.
+    """Forecasts by class of HAT, with totals and alternatives.
 
     within: requested error, in the value's unit. recount: counts other cells and slots where positions are known.
     Raises InputError.
@@ -178,7 +178,7 @@ def plan(
 
 
 def _answer(spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, within: float) -> str:
-    """Words the share of rows and reports expected within the requested error."""
+    """Words the expected share of rows within the error."""
     stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
     near = [forecaster.candidates(stat, hat)[0].error <= within for hat in sample]
     reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
@@ -241,7 +241,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
 
 
 def _runners_up(winner: str, planned: list[list[RankedPlan]]) -> list[dict[str, Any]]:
-    """Lists the next best mechanisms for the class, by median forecast error.
+    """Lists a class's next best mechanisms by forecast error.
 
     Variants of one mechanism with equal forecasts for every HAT count once.
     """

@@ -1,4 +1,4 @@
-"""Plan of a `levels` specification, with required vehicles, from public facts."""
+"""Plan of a `levels` specification, from public facts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,7 +52,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Option of release: its bounds, and expected errors of first and later days."""
+    """Option of release: its bounds and expected errors."""
 
     levels: dict[str, float]
     bound: tuple[float, float]
@@ -61,7 +61,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
-    """Means of a period from operator's counts, beside the declared fleet."""
+    """Means of an operator's counts, beside the declared fleet."""
 
     origin: str
     vehicles: int
@@ -147,7 +147,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
 def _usable(
     spec: Specification, levels: LevelsRelease, choice: str, bounds: BoundsOnly, spans: Sequence[SpanWorth] | None
 ) -> UsablePart:
-    """Forecasts usable parts with some HATs; spans are of the specification's cells."""
+    """Forecasts usable parts of rows, for some HATs."""
     worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
     published = next(span.first_published for span in worth if span.as_specified)
     days = []
@@ -160,7 +160,7 @@ def _usable(
 
 
 def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
-    """Forecasts a `levels` specification's worth by day, from public facts.
+    """Forecasts the worth of `levels` by released day.
 
     Args:
         spec: Specification.
@@ -181,21 +181,21 @@ def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
-    """Gathers the public HATs of a day and the fleet."""
+    """Gathers a day's public HATs and the fleet."""
     table = spec.timetable
     hours = [minute // 60 for minute in table.service_minutes]
     return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=levels.fleet)
 
 
 class _DayKind(NamedTuple):
-    """Kind of day in a row: first, later, or several equal later ones."""
+    """Kind of released day: the first, or later ones."""
 
     text: str
     is_first: bool = False
     number: int = 1
 
     def stage(self, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
-        """Plans the day's last stage at a multiple of the total."""
+        """Plans the day's last stage at a multiplied total."""
         recipe = _recipe_at(levels, bounds, levels.epsilon * factor, _rho(levels, factor))
         stage = recipe.first[-1] if self.is_first else recipe.later[0]
         return replace(stage, share=self.part(levels) * stage.share, counts_public=levels.counts_public)
@@ -205,7 +205,7 @@ class _DayKind(NamedTuple):
         return ONE if self.is_first else levels.usual_part
 
     def epsilon(self, levels: LevelsRelease, factor: Fraction) -> float:
-        """Computes a day's epsilon at a multiple of the total."""
+        """Computes a day's epsilon at a multiplied total."""
         part, rho = self.part(levels), _rho(levels, factor)
         if part == 1 or rho is None or levels.delta is None:
             return float(part * factor * levels.epsilon)
@@ -250,7 +250,7 @@ def _total(
 
 
 def _recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Chooses stages at a total or fleet, by the default table or the specification.
+    """Chooses stages at a total or fleet.
 
     Not the strategy's stages, which suit all levels' combined inference: half-widths count the nearest level alone.
     rho: epsilon's equivalent with delta.
@@ -264,7 +264,7 @@ def _recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho
 
 @cache
 def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
-    """Computes rho of a multiple of the total; None without delta."""
+    """Computes rho of a multiplied total; None without delta."""
     if levels.delta is None:
         return None
     return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
@@ -274,7 +274,7 @@ def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
 
 
 def _answers(value: Value, levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
-    """Words the table's answer for the requested width, remedies, and wrong input's effect."""
+    """Words the table's answer for a width, with remedies."""
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"
     if now.place_vehicles is None:
@@ -325,7 +325,7 @@ def _counted(counts: SampleCounts) -> CountedFleet:
     vehicles = np.unique(counts.vehicle).size
 
     def mean_number(code: Int64s) -> float:
-        """Averages the number of different codes that a vehicle has."""
+        """Averages the number of distinct codes of a vehicle."""
         place = np.unique(code, return_inverse=True)[1]
         return float(np.unique(counts.vehicle * (int(place.max()) + 1) + place).size / vehicles)
 

@@ -1,4 +1,4 @@
-"""Vehicles that a HAT needs for a requested interval, under public counts."""
+"""Vehicles that a HAT needs, under public counts."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -22,7 +22,7 @@ TYPICAL_COUNTS = (2, 40)
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """Vehicles needed at an epsilon by the specified and the best mechanism."""
+    """Vehicles needed at an epsilon, by mechanism."""
 
     epsilon: float
     as_specified: bool
@@ -44,7 +44,7 @@ class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(spec: Specification, within: float, epsilon: Fraction) -> MechanismNeeds | None:
-    """Computes vehicles that a requested mean needs; epsilon of a HAT."""
+    """Computes how many vehicles a requested mean needs."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
@@ -80,7 +80,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
 
 
 def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
-    """Computes half-width of a HAT of vehicles with 2 to 40 reports, spread geometrically."""
+    """Computes a HAT's half-width, with typical counts of reports."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
     plan = mechanism.plan(CountsKnown.all_of(counts), spec.value.grid, epsilon)
@@ -88,7 +88,7 @@ def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, ve
 
 
 def _fewest(half: "partial[float]", within: float) -> int | None:
-    """Finds the fewest vehicles from which on intervals are narrow enough."""
+    """Finds the fewest vehicles with narrow enough intervals."""
     return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
 
 
@@ -123,12 +123,12 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
-    """Finds the smallest number from which `holds` is true; None beyond `limit`."""
+    """Finds the smallest number satisfying `holds`; None beyond `limit`."""
     return first_above(0, limit, holds) if holds(limit) else None
 
 
 def first_above(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Bisects for the smallest number above `low` that holds, else `high`."""
+    """Bisects for the smallest number above `low` that holds."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)

@@ -1,4 +1,4 @@
-"""Worth of a map of subcell places by released day, from public facts."""
+"""Worth of a map of places by released day."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ MOST_FLEET = 1_000_000
 
 
 class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """Places in a city with spread or concentrated traffic, by released day."""
+    """Worth of places in a city, by released day."""
 
     what: str
     places: int
@@ -83,7 +83,7 @@ def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) 
 
 
 def _kinds(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> list[_Kind]:
-    """Lists finer resolutions, and the places of the specification's file, to plan."""
+    """Lists finer resolutions and places to plan."""
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     named = None if pieces is None or pieces.places.geometries else pieces.resolution
@@ -124,7 +124,7 @@ def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Se
 def _answers(
     value: Value, worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet
 ) -> list[str]:
-    """Words which hexagons are worthwhile, and expectations of the specification's places."""
+    """Words which hexagons are worthwhile, and the places' worth."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
     anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]

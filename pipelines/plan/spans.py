@@ -1,4 +1,4 @@
-"""Worth of a total over a day, week or year, and of distributions."""
+"""Worth of a total over spans, and of distributions."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
 
 
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """Worth of a total over `days`, of which at most `served` are released."""
+    """Worth of a total over a span of days."""
 
     days: int
     served: int
@@ -49,13 +49,13 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
     noiseless: float  # error without noise
 
     def range_of(self, day: int) -> str:
-        """Writes the expected error of one of DAY_NUMBERS, and its ends."""
+        """Formats a day's expected error, with its range."""
         place = DAY_NUMBERS.index(day)
         return f"{self.error[place]:.1f} ({self.low[place]:.1f} to {self.high[place]:.1f})"
 
 
 def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
-    """Forecasts the total's worth for SPANS and the specification's span."""
+    """Forecasts the total's worth for several spans of days."""
     epsilon = levels.epsilon if levels.span is None else levels.span.epsilon
     span_days = 1 if levels.span is None else levels.span.days
     weights = {} if levels.span is None else dict(zip(WEEKDAYS, levels.span.shares, strict=False))
@@ -76,7 +76,7 @@ def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnl
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
-    """Words which first days will probably be held back, and why."""
+    """Words which first days will probably be held back."""
     specified = next(span for span in spans if span.as_specified)
     if specified.first_published == 1:
         return (
@@ -96,7 +96,7 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
 def _worth(
     total: SpanTotal, spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
 ) -> SpanWorth:
-    """Forecasts consecutive released days, from the first day's larger share or a Monday."""
+    """Forecasts the worth of consecutive released days."""
     width = spec.value.width
     strategy = chosen(recipe(*total.of_a_day()), bounds, levels.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
@@ -130,7 +130,7 @@ WORTH = 0.8
 
 
 def of_distributions(levels: LevelsRelease, facts: BoundsOnly, value: Value) -> list[str]:
-    """Words the expected error of a cell's daily 85th percentile, if requested."""
+    """Words the expected error of a cell's daily percentile."""
     if levels.classes is None:
         return []
     first, later, constant = (
@@ -149,7 +149,7 @@ def of_distributions(levels: LevelsRelease, facts: BoundsOnly, value: Value) -> 
 
 
 def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Estimates the error of percentiles; days 0 means a constant from a known spread."""
+    """Estimates percentiles' error; 0 days means a constant."""
     *_, coarse, last = with_classes(scaled(levels.strategy.later, levels.usual_part), classes.share, classes.edges)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     precisions = told_by(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))

@@ -1,4 +1,4 @@
-"""Expected usable shares of rows and reports by released day, from public facts."""
+"""Expected usable shares of rows and reports by day."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,14 @@ class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
-    """Usable shares by released day, of a specification or a choice of HATs."""
+    """Usable shares by day, for a choice of HATs."""
 
     choice: str
     days: list[UsableDay]
 
 
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly]]:
-    """Lists the specification's HATs (named ""), coarser cells' and twice as long slots'."""
+    """Lists choices of HATs: as specified, coarser and longer."""
     yield "", bounds
     table, profile, fleet = spec.timetable, bounds.fleet.profile, bounds.fleet
     if spec.keys is None and spec.cells.resolution:
@@ -59,7 +59,7 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
 
 
 def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:
-    """Forecasts shares of `ok` HATs and of their reports after equal days.
+    """Forecasts shares of `ok` HATs and of their reports.
 
     Vehicles of HATs are lognormal, with the part of the variance that releases identify; a HAT is `ok` where its lower
     bound is at least LEAST_VEHICLES. Reports follow vehicles, so their law is the size-biased one.
@@ -73,7 +73,7 @@ def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float
 
 
 def answer(parts: Sequence[UsablePart]) -> str:
-    """Words usable shares by day, and alternatives on the last day."""
+    """Words usable shares by day, and alternatives."""
     own, *others = parts
     last = DAY_NUMBERS[-1]
     said = [

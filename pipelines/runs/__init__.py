@@ -1,1 +1,1 @@
-"""Runs of the pipeline: bounded locally or on an engine, unbounded, in callers' pipelines."""
+"""Runs of pipelines: bounded, unbounded, and in callers' pipelines."""

@@ -1,4 +1,4 @@
-"""Check of an input against a range, for the operator, without release or spending."""
+"""Check of an input against a range, without release."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple

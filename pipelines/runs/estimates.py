@@ -1,4 +1,4 @@
-"""Repeated or future estimates from the ledger alone, without data or spending."""
+"""Repeated or future estimates from the ledger alone."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ SUMS = "released"
 
 @dataclass(frozen=True)
 class RecordedStages:
-    """Recorded stages of a `levels` specification in ledger order, with their reader."""
+    """Recorded stages of a `levels` specification, in ledger order."""
 
     spec: Specification
     policy: LevelsPolicy
@@ -109,7 +109,7 @@ def estimate_again(
 
 
 def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> tuple[str, float] | None:
-    """Estimates the share of the newest period's reports in given HATs, by released weights.
+    """Estimates given HATs' share of the newest period's reports.
 
     Args:
         hats: Cell and start of each.
@@ -132,7 +132,7 @@ def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) 
 
 
 class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest released period of an account, by all that it released."""
+    """Newest released period, estimated by all ledger entries."""
 
     period: str
     days: int  # released until then
@@ -186,7 +186,7 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
 
 
 def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Table, days: pa.Table) -> str:
-    """Words usable shares of released rows and reports; empty without a released day.
+    """Words usable shares of released rows and reports.
 
     Args:
         hats: Rows of HATs; those of no row are unknown.
@@ -209,7 +209,7 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
 
 
 def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
-    """Writes the noisy sums of a period's stages, one file of each format."""
+    """Writes noisy sums of a period's stages to files."""
     places = counted(recorded.entries)
     stages = of_period(recorded.entries, period)
     rows = [row for entry in stages for row in sums_of(entry.unit, places[entry.sequence], recorded.policy, slots)]
@@ -228,7 +228,7 @@ def whole_of(recorded: RecordedStages, everything: Learned, period: str, slots: 
 
 
 def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
-    """Writes forecasts of days from `first` on, released or not."""
+    """Writes forecasts of days, released or not."""
     if not recorded.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")
     make_writable(outputs.folder)
@@ -247,7 +247,7 @@ def _published(slots: Iterable[SlotEstimates], outputs: Outputs) -> Iterator[Pat
 
 
 def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEstimates:
-    """Estimates a period that is not released. slots: all of it."""
+    """Estimates all slots of an unreleased period."""
     policy, zone = recorded.policy, recorded.spec.timetable.zone
     learned = learned_from(recorded.entries, policy)
     belief = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))

@@ -1,4 +1,4 @@
-"""Composite PTransform from vehicle positions to result rows, exactly once."""
+"""Composite PTransform from vehicle positions to result rows."""
 
 import time
 from collections.abc import Collection
@@ -42,7 +42,7 @@ _FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRu
 
 @dataclass
 class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
-    """PTransform from dicts, Beam Rows or NamedTuples to result rows, exactly once.
+    """PTransform from reports to result rows, exactly once.
 
     spec: a path, a dict of a specification's tables, or the result of `hatstream.load`.
 
@@ -97,7 +97,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":
-        """Returns the estimates that `expand` turns into rows, and the dead letters.
+        """Returns recorded estimates, and dead letters.
 
         Refuses elements that cannot be reports: a day without one would be sealed for ever, silently under secret
         counts.
@@ -178,7 +178,7 @@ class _AsCalled:
         return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
-        """Releases a single period, as each depends on those recorded earlier."""
+        """Releases a single period after those recorded earlier."""
         spec, periods = self.spec, self.calendar.periods
         if key := spec.input.needs_whole_periods:
             raise SpecificationError(f"{key} is for `hatstream release` only: give rows with what it would derive")
@@ -193,7 +193,7 @@ class _AsCalled:
 
 
 class ClosedHats(NamedTuple):
-    """Public keys, windows, bounds, mechanism and account of a closed range, shared by transforms.
+    """Public facts, mechanism and account of a closed range.
 
     >>> import hatstream
     >>> from hatstream.testing import account
@@ -226,7 +226,7 @@ class ClosedHats(NamedTuple):
         outputs: Outputs = NOWHERE,
         unattended: bool = False,
     ) -> "ClosedHats":
-        """Opens a specification's account for a closed range, as `hatstream.Release` does."""
+        """Opens a specification's account for a closed range."""
         spec, place = load(spec), location.find(ledger, key).absolute()
         calendar = closed_range(spec.timetable, start, end, datetime.now(UTC))
         secret, account = admitted(spec, place), replace(ledger_account_of(spec, place), unattended=unattended)

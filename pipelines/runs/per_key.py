@@ -37,7 +37,7 @@ _COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_
 
 @dataclass(frozen=True, kw_only=True)
 class UserAccount:
-    """Budget of a group of users and its ledger, opened once by `open`.
+    """Budget of a group of users, and its ledger.
 
     ledger, key: as in `hatstream release`. unit: privacy unit: a user's actions in a "day" or "week" of `timezone`.
     hides: "presence", any activity of a user; or "values": who, when, how often and under which keys is then public.
@@ -151,7 +151,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
 
     def tables(self, window_s: int) -> dict[str, Any]:
-        """Builds the specification as TOML tables, for the same account, ledger and release."""
+        """Builds the specification of this release as TOML tables."""
         presence = self.account.hides == "presence"
         if isinstance(self.total, tuple) and not presence:
             raise UsageError("total is an epsilon alone where the account hides values: its noise needs no delta")
@@ -201,7 +201,7 @@ class _OfValues(PerKey):
 
 @dataclass(kw_only=True)
 class MeanPerKey(_OfValues):
-    """PTransform from elements to the mean of a value by public key.
+    """PTransform to a value's mean, by public key.
 
     Rows: key, window_start, window_end, value, lower95, upper95, status. value: of an element, in `unit`. bounds:
     public clipping bounds. With hidden presence a day's windows are one release, and each day rests on earlier ones
@@ -254,7 +254,7 @@ class QuantilesPerKey(_OfValues):
 
 @dataclass(kw_only=True)
 class CountPerKey(PerKey):
-    """PTransform to numbers of elements or users, in `MeanPerKey` rows.
+    """PTransform to numbers of elements or users by key.
 
     For accounts that hide presence. of: counted items. bound: contribution bound, the L2 norm of a user's counts over
     all keys and windows in a day or week; larger vectors are scaled down, and noise grows with it. For counts of users,
@@ -315,7 +315,7 @@ class _Reports(beam.DoFn):
 
 
 def part_of(extractor: Extractor, element: Any) -> Any:
-    """Extracts a part of an element; None if missing or the caller's function fails."""
+    """Extracts a part of an element; None on failure."""
     if isinstance(extractor, str):
         return value_in(element, extractor)
     try:
@@ -325,7 +325,7 @@ def part_of(extractor: Extractor, element: Any) -> Any:
 
 
 def schema_by_key(name: str) -> pa.Schema:
-    """Returns the Arrow schema of a statistic's rows by key."""
+    """Returns the Arrow schema of rows by key."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
     schema = schema_of([name])
     extras = [field for field in schema if field.name not in SCHEMA.names]

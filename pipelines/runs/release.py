@@ -1,4 +1,4 @@
-"""Scheduled release from specification to files. Beam is imported lazily, after checks of options."""
+"""Scheduled release from a specification to files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -90,7 +90,7 @@ def release(
 
 
 def _files(spec: Specification, job: Job) -> Iterator[Path]:
-    """Yields a path per format for each slot, then for each period and product."""
+    """Yields paths of slots' files, then of products' files."""
     first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
     names = [(facts.start, HATS) for facts in job.slots.values()]
     names += [(start, product.name) for start in first for product in spec.products]
@@ -151,7 +151,7 @@ def _no_rows(outcome: Outcome) -> str:
 
 
 def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -> str:
-    """Describes a refused run: partial release, and spending of periods over the limit."""
+    """Describes a refused run and the spending over limits."""
     account, ledger = spec.account, location.ledger
     limit = ledger.limit(account.name, account.limit)
     in_period = " in a period" if len(limit.spans) == 1 else ""

@@ -1,4 +1,4 @@
-"""The shuffle of a scheduled job in an unlinked temporary file, bounded in memory."""
+"""Shuffle of a scheduled job in a temporary file."""
 
 import itertools
 import os
@@ -45,7 +45,7 @@ class Spool:
             self._rows[key] += rows
 
     def put(self, data: bytes) -> bytes:
-        """Appends data without a key; returns a reference to shuffle within this process."""
+        """Appends data; returns a reference for the shuffle."""
         with self._lock:
             return msgspec.msgpack.encode(self._append(data))
 
@@ -77,7 +77,7 @@ class Spool:
         return os.pread(self._file.fileno(), size, start)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickles a spool as its number, which steps carry: it cannot leave the process."""
+        """Pickles a spool as its number in this process."""
         return _find, (self._number,)
 
 

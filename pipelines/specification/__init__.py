@@ -1,4 +1,4 @@
-"""Specification: a strict TOML file, translated into values of the other packages."""
+"""Specification: a strict TOML file, checked and translated."""
 
 from pipelines.specification.errors import SpecificationError
 from pipelines.specification.load import load

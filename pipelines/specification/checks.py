@@ -1,4 +1,4 @@
-"""Rules of a specification, table by table: checked values or the violated rule."""
+"""Checks of a specification, table by table."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -67,7 +67,7 @@ def timetable_of(document: Document) -> Timetable:
 
 
 def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
-    """Parses hours of service; hours beyond 24:00 are the next morning's, as in timetables.
+    """Parses hours of service, also those beyond 24:00.
 
     >>> service_intervals("05:00-09:00, 15:00-26:00", 60)
     ((0, 120), (300, 540), (900, 1440))
@@ -112,7 +112,7 @@ def account_of(account: AccountTable) -> AccountTerms:
 
 
 def _limit_of(account: AccountTable) -> Limit:
-    """Reads the one limit of a period, or those of spans of days."""
+    """Reads the limit of a period, or of spans."""
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
         return account.limit
@@ -188,7 +188,7 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
 
 
 def cells_of(document: Document, folder: Path) -> Cells:
-    """Reads cells, or keys in their place. folder: base of region files' paths."""
+    """Reads cells or keys. folder: base of region files."""
     table, places = document.cells, document.places
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
@@ -212,7 +212,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
 
 
 def _text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
-    """Reads the file named by a field. alternatives: further hints for the error."""
+    """Reads the file named by a field."""
     try:
         return read_text(folder / name, REGION_BYTES)
     except OSError as error:
@@ -261,7 +261,7 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
 
 
 def input_of(document: Document, *, headed: bool) -> Input:
-    """Reads the table [input]. headed: whether places need vehicles' headings."""
+    """Reads the table [input], with headings for places."""
     table, places = document.input, document.places
     speed, turn = table.derived_speed, table.derived_heading
     columns = dict(table.columns or {})
@@ -317,7 +317,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
 
 
 def check_closed(columns: Mapping[str, str | Sequence[str]]) -> None:
-    """Refuses all columns that a draft left open, in one message."""
+    """Refuses all columns that a draft left open."""
     parts = {field: [column] if isinstance(column, str) else column for field, column in columns.items()}
     if missing := [f"columns.{field}" for field, names in parts.items() if OPEN in names]:
         raise SpecificationError(
@@ -341,7 +341,7 @@ def check_derived(document: Document) -> None:
 
 
 def value_of(document: Document) -> Value:
-    """Reads the value's name and bounds: a speed, or any other value."""
+    """Reads the value's name and bounds."""
     speed, value = document.speed, document.value
     if speed is not None:
         need(document.input.value_unit is None, "input.value_unit", "goes with [value]", document.input.value_unit)

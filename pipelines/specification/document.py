@@ -281,7 +281,7 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def read(path: Path) -> Document:
-    """Reads a specification file and checks its types only. Raises SpecificationError."""
+    """Reads a file and checks types. Raises SpecificationError."""
     return _document(toml_of(path, Decimal), str(path))
 
 
@@ -306,7 +306,7 @@ def _document(data: Any, source: str) -> Document:
 
 
 def _as_written(value: Any) -> Any:
-    """Replaces floats by the decimals of their text, at any depth."""
+    """Replaces floats by decimals of their text, recursively."""
     if isinstance(value, Mapping):
         return {str(key): _as_written(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -6,7 +6,7 @@ from pipelines.errors import shortened
 
 
 class SpecificationError(Exception):
-    """Error of a specification; the message names field, rule and value.
+    """Error that names a specification's field, rule and value.
 
     >>> import hatstream
     >>> hatstream.load({"nam": "town"})

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def decisive_text(spec: "Specification") -> str:
-    """Returns canonical JSON of all that decides a release, defaults and regions resolved.
+    """Returns canonical JSON of all that decides a release.
 
     Excludes names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms.
     """

@@ -1,4 +1,4 @@
-"""Checked options of a `levels` release, with defaults from public facts."""
+"""Checked options of a `levels` release, with their defaults."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ class LevelsRelease:
 
     @property
     def claim(self) -> PureDP | ZCDP:
-        """Privacy claim of a vehicle and period: a vector of norm UNIT with noise."""
+        """Privacy claim of a vehicle and period."""
         return claim_of_vector(self.recipe.kind, self.recipe.spread, self.accounting)
 
     @property
@@ -100,22 +100,22 @@ class LevelsRelease:
 
     @property
     def usual_part(self) -> Fraction:
-        """Share of the total of a day after the first ones."""
+        """Share of the total for days after the first."""
         return ONE if self.span is None else self.span.ordinary
 
     @property
     def target(self) -> str | None:
-        """Target mean of the release; None between those of reports and vehicles."""
+        """Target mean of the release; None between two targets."""
         return next((name for name, exponent in EXPONENTS.items() if exponent == self.exponent), None)
 
     @property
     def count_share(self) -> Fraction | None:
-        """Share of the total for a period's first vehicle count; None without one."""
+        """Share of the total for a period's vehicle count."""
         count = self._count()
         return None if count is None else count.share
 
     def shows_too_many(self, first: ReleasedStage) -> bool:
-        """Checks whether a period's first stage shows far more vehicles than declared."""
+        """Checks whether a first stage shows too many vehicles."""
         return self._has_counts_to_check and is_too_many(first, self.fleet)
 
     @property
@@ -146,12 +146,12 @@ class LevelsRelease:
         return tuple(with_least_norm(stage, self.bounds) for stage in named)
 
     def _later(self) -> tuple[Stage, ...]:
-        """Scales the stages of later days by the share that live slots leave."""
+        """Scales later days' stages, without the live slots' share."""
         share = ONE - (self.live.share if self.live is not None else 0)
         return scaled(self.strategy.later, share)
 
     def text(self) -> dict[str, Any]:
-        """Returns what decides the release as plain values; ledger plans have the strategy.
+        """Returns what decides the release as plain values.
 
         Products are excluded.
         """
@@ -222,7 +222,7 @@ def levels_release(
 
 
 def _with(written: Options, default: Recipe) -> Recipe:
-    """Overrides the default recipe with the options of the specification."""
+    """Overrides the default recipe with the specification's options."""
     early, late = default.first
     (then,) = default.later
     named = _shares("levels", written.levels)

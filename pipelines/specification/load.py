@@ -1,4 +1,4 @@
-"""Loading of specifications: reading, checks, translation and warnings of later refusals."""
+"""Loading of specifications, with warnings of later refusals."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 
 
 def load(source: Source, progress: Report = unheard) -> Specification:
-    """Reads and checks a specification. Raises SpecificationError, naming a file if any.
+    """Reads and checks a specification. Raises SpecificationError.
 
     source: path of a TOML file; its tables, with files in the working directory; or a loaded specification.
 
@@ -98,7 +98,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
 
 
 def foreseen(spec: Specification, today: date) -> Iterator[str]:
-    """Yields warnings of coming refusals: unreleased days within a year, totals, empty boxes."""
+    """Yields warnings of refusals to come."""
     if warning := spec.timetable.never_released(today):
         yield warning
     limit, (claim, loss) = spec.account.limit, spec.least

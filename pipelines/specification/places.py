@@ -1,4 +1,4 @@
-"""Tables of shares of the total, as written and checked: levels, speed classes, places."""
+"""Tables of shares: levels, speed classes and places."""
 
 import csv
 import hashlib
@@ -166,7 +166,7 @@ def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
 
 @dataclass(frozen=True)
 class PlacesAsked:
-    """Checked places. pieces: the region cut by them. text: their identity for the spec_id."""
+    """Checked places, and the region cut by them."""
 
     share: Fraction
     text: dict[str, Any] = field(hash=False)
@@ -239,7 +239,7 @@ class ClassOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 @dataclass(frozen=True)
 class ClassesAsked:
-    """Checked. edges: between the classes, in steps of the speed grid."""
+    """Checked speed classes; edges in steps of the grid."""
 
     share: Fraction
     edges: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""JSON Schema and reference page of specifications, from the tables that parse them."""
+"""JSON Schema and reference page of specifications."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @dataclass(frozen=True)
 class Variant:
-    """Options of a [[statistic]] with one mechanism. options: their schemas, by name."""
+    """Options of a [[statistic]] with one mechanism, by name."""
 
     mechanism: str
     statistics: tuple[str, ...]
@@ -98,7 +98,7 @@ def _lines() -> Iterator[str]:
 
 
 def _tables(prefix: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
-    """Yields nested tables by TOML name, with whether they are required."""
+    """Yields nested tables by name; whether each is required."""
     for key, inner in table["properties"].items():
         if "properties" in inner:
             name = f"{prefix}.{key}" if prefix else key

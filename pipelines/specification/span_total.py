@@ -1,4 +1,4 @@
-"""Total privacy loss of a span of days, and each released day's share."""
+"""Total privacy loss of a span, and days' shares."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ ONE = Fraction(1)
 
 @dataclass(frozen=True)
 class SpanTotal:
-    """Total of any span of consecutive days; delta None for pure privacy.
+    """Total of consecutive days; delta None for pure privacy.
 
     parts: maximum of a span's sum of shares, in units of the largest share. shares: of weekdays from Monday, relative
     to the largest; empty if uniform. first: the account's first days. ordinary: largest relative share of any later
@@ -62,7 +62,7 @@ class SpanTotal:
 
     @property
     def least(self) -> Fraction:
-        """The smallest share of a day, as a part of the largest."""
+        """The smallest share of a day, relative to the largest."""
         return min(self.shares, default=ONE) * (ONE if self.first is None else min(self.first.times, ONE))
 
     @property

@@ -1,4 +1,4 @@
-"""Statistics of a specification, with mechanisms, options and shares of epsilon."""
+"""Statistics of a specification, with mechanisms and options."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -68,7 +68,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
 
 
 def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping[str, Any], *, caps: bool) -> Mechanism:
-    """Builds the mechanism; options are its class's fields except those filled in.
+    """Builds the mechanism from options and filled-in fields.
 
     caps: lets plain estimators also cap the vehicles left after suppression (algorithms 9.4).
     """
@@ -94,7 +94,7 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
 def levels_of(
     document: Document, allocation: Allocation, region: Sequence[int] | None, timetable: Timetable
 ) -> LevelsRelease | None:
-    """Reads the `levels` release; None where public counts use other mechanisms."""
+    """Reads the `levels` release; None for other mechanisms."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
@@ -130,7 +130,7 @@ def levels_of(
 
 
 def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
-    """Reads the options of counts, which replace a mean under secret counts."""
+    """Reads the options of counts, under secret counts."""
     adjacency, field = document.account.adjacency, f"statistic {COUNT.name!r}"
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.privacy.delta is not None, field, "needs privacy.delta", "missing")
@@ -170,7 +170,7 @@ def _options_of(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
-    """Finds the named span's total, which needs an account limit, or a period's."""
+    """Finds the total of a named span, or a period's."""
     privacy, days, accounting = document.privacy, document.privacy.span_days, document.account.accounting
     if days is None:
         for name in ("day_weights", "first_days"):

@@ -1,4 +1,4 @@
-"""TOML values in Python, JSON Schema of tables, and suggestions for mistyped keys."""
+"""TOML types in Python, their schema, and suggestions."""
 
 import dataclasses
 import inspect
@@ -62,7 +62,7 @@ def _fields(table: type) -> Iterator[tuple[str, Any]]:
 
 
 def json_type(kind: Any) -> Schema:
-    """Describes any type; None, which no TOML holds, is left out."""
+    """Describes any type, leaving out None."""
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if kind is date:
@@ -100,13 +100,13 @@ def _said(notes: list[Any]) -> Schema:
 
 
 def values_of(schema: Schema) -> list[str]:
-    """Lists the allowed texts of a value; empty if any of its type."""
+    """Lists the allowed texts; empty if any is allowed."""
     values: list[str] = schema.get("enum", [])
     return values or [value for part in schema.get("anyOf", ()) for value in values_of(part)]
 
 
 def from_toml(kind: type, value: object) -> Fraction:
-    """Reads a number as it is written: 0.1 is one tenth."""
+    """Reads a number as written: 0.1 is one tenth."""
     if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")
@@ -139,7 +139,7 @@ def limit_from_toml(value: Any) -> Limit:
 
 
 def not_added_up(limit: Limit, spent: Accountant) -> str:
-    """Explains why an account's limit cannot add up the spending; empty if it can."""
+    """Explains why an account's limit cannot add up spending."""
     refusing = (span.limit for span in limit.spans if not span.limit.adds_up(spent))
     first = next(refusing, None)
     if first is None:
@@ -148,7 +148,7 @@ def not_added_up(limit: Limit, spent: Accountant) -> str:
 
 
 def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:
-    """Suggests a close match for the first unknown key or value, or lists values.
+    """Suggests a close match for an unknown key or value.
 
     document: the whole specification, whose tables a key may belong to.
     """

@@ -1,4 +1,4 @@
-"""Checked specification, as a few values for the other packages."""
+"""Checked specification, as values for the other packages."""
 
 import hashlib
 from collections.abc import Mapping
@@ -101,13 +101,13 @@ class Input:
 
     @property
     def needs_whole_periods(self) -> str:
-        """Key of values derived from a vehicle's consecutive rows; empty if none."""
+        """Key of values derived from consecutive rows, or empty."""
         keys = {"input.derived_speed": self.derived, "input.derived_heading": self.turning}
         return next((key for key, limits in keys.items() if limits is not None), "")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column of each field; the field's name where several columns hold it."""
+        """Column of each field; its name for several columns."""
         columns = ((name, (self.columns or {}).get(name, name)) for name in self.fields)
         return tuple(column if isinstance(column, str) else name for name, column in columns)
 
@@ -119,7 +119,7 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """Division of the budget over slots and HATs with bound `cap`, or over `levels`.
+    """Division of the budget over HATs, or over `levels`.
 
     release_shards: number of parts of a slot's cells, drawn separately.
     """
@@ -152,7 +152,7 @@ class Specification:
 
     @property
     def spec_id(self) -> str:
-        """16 hex digits: the hash of everything that decides a release."""
+        """Hash of what decides a release: 16 hex digits."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
     @property
@@ -164,7 +164,7 @@ class Specification:
 
     @property
     def is_learned(self) -> bool:
-        """Whether rows combine all ledger entries, instead of each having its noisy value."""
+        """Whether rows combine all entries of the ledger."""
         return KINDS[self.kind].learned
 
     @property
@@ -174,14 +174,14 @@ class Specification:
 
     @property
     def by_levels(self) -> "LevelsRelease":
-        """The mean by `levels` of a specification of that kind. Raises ValueError for another."""
+        """The mean by `levels`. Raises ValueError for other kinds."""
         if self.levels is None:
             raise ValueError(f"specification {self.name!r} releases no mean by 'levels'")
         return self.levels
 
     @property
     def least(self) -> tuple[PureDP | ZCDP, ApproxDP]:
-        """Least debit of a releasing period, with its epsilon and delta."""
+        """Least debit of a releasing period, and its epsilon."""
         if self.levels is None:
             epsilon = self.privacy.allocation.epsilon
             return PureDP(epsilon), ApproxDP(epsilon, Fraction(0))
@@ -194,22 +194,22 @@ class Specification:
 
     @property
     def classes(self) -> ClassesAsked | None:
-        """The speed classes that a part of the total is spent on, if any."""
+        """The speed classes that are released, if any."""
         return None if self.levels is None else self.levels.classes
 
     @property
     def ground(self) -> Ground:
-        """Counting keys of positions: the region's cells, possibly cut by places."""
+        """Counting keys of positions: cells, possibly cut by places."""
         return self.cells.ground if self.places is None else self.places.pieces
 
     @property
     def places(self) -> PlacesAsked | None:
-        """Places smaller than cells, where a release looks at them."""
+        """Places smaller than cells; None without them."""
         return None if self.levels is None else self.levels.places
 
     @property
     def fleet(self) -> Fleet | None:
-        """Public facts of the fleet, where a release needs them."""
+        """Public facts of the fleet; None where unused."""
         return None if self.levels is None else self.levels.fleet
 
     @property
@@ -224,26 +224,26 @@ class Specification:
 
     @property
     def period_lateness_s(self) -> int | None:
-        """Delay after which a stream releases a whole period, in seconds; None without one."""
+        """Delay of a whole period's release in a stream."""
         return None if self.levels is None else self.levels.day_lateness_s
 
     def entry_slot(self, slot_s: int) -> int:
-        """Finds the slot of this one's ledger entry: a period vector's first slot."""
+        """Finds the slot of this one's ledger entry."""
         return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
     @property
     def counts_are_public(self) -> bool:
-        """Whether the existence of reports at a time may be published and decide records."""
+        """Whether the existence of reports may be published."""
         return self.account.adjacency == "counts-public"
 
     @property
     def region_tells(self) -> bool:
-        """Whether the public region reveals hidden facts, as it was made from reports."""
+        """Whether the region, made from reports, reveals hidden facts."""
         return self.cells.source == "sample" and not self.counts_are_public
 
     @property
     def files_tell(self) -> bool:
-        """Whether public file names reveal hidden facts, as each file is one vehicle's."""
+        """Whether file names, one a vehicle, reveal hidden facts."""
         return isinstance(self.input.layout, ByFile) and not self.counts_are_public
 
     def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
@@ -265,11 +265,11 @@ class Specification:
 
     @property
     def keys(self) -> Keys | None:
-        """The public keys that stand in the place of cells."""
+        """The public keys that replace cells."""
         return self.cells.region if isinstance(self.cells.region, Keys) else None
 
     def slots_of_period(self, start_s: int) -> tuple[int, ...]:
-        """Lists all slots of a slot's period; empty where nothing depends on them."""
+        """Lists a period's slots; empty if nothing needs them."""
         if not self.privacy.allocation.needs_period:
             return ()
         day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()

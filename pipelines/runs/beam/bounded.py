@@ -1,4 +1,4 @@
-"""Scheduled job as one bounded pipeline: read, count, judge, and only then record.
+"""Scheduled job as one bounded pipeline, judged before recording.
 
     pieces -> observe -> by vehicle -+-> by hexagon -+-> record -> estimate -> publish
                                      |               |     ^
@@ -88,7 +88,7 @@ class Bounded:
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
-        """Reads the input and groups events by tally; counted facts by NO_SLOT.
+        """Reads the input and groups events by tally.
 
         Locally one worker has all pieces, otherwise each goes to any free worker.
         """
@@ -102,14 +102,14 @@ class Bounded:
         return listed | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
 
     def keyed(self, part: wire.WirePart) -> KeyedPart:
-        """Keys packed events by their tally: a pane, a slot, or a whole period."""
+        """Keys packed events by pane, slot or whole period."""
         data = part.data if self.spool is None else EventBytes(self.spool.put(part.data))
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(part.slot_s), part.shard), 0), (part.slot_s, data)
         return ((part.slot_s, part.shard), part.pane_s if self.in_panes else 0), (part.slot_s, data)
 
     def by_slot(self, parts: Iterable[tuple[int, EventBytes]]) -> dict[int, Iterator[bytes]]:
-        """Lists packed events by slot, to be read when they are needed."""
+        """Lists packed events by slot, read on demand."""
         slots: dict[int, list[bytes]] = {}
         for slot_s, data in parts:
             slots.setdefault(slot_s, []).append(data)
@@ -186,7 +186,7 @@ class _Judged:
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
-    """Finds the longest pane in seconds that divides a slot, near PANE_ROWS rows each."""
+    """Finds a slot's pane length for about PANE_ROWS rows."""
     if rows is None:
         return PANE_S
     parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
@@ -204,7 +204,7 @@ UNSIZED_SHARDS = 8
 def run(
     job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
 ) -> Outcome:
-    """Releases the slots, possibly some only, and returns the outcome.
+    """Releases slots in a bounded job; returns its outcome.
 
     needed: periods that must have rows; None if rows do not matter. Raises StepError or EngineError.
     """
@@ -241,7 +241,7 @@ def finished_job(
 
 
 def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, spool: Spool) -> Bounded:
-    """Builds the local job, which shards vehicles only for periods too large to count."""
+    """Builds the local job, with vehicle shards if needed."""
     about = rows_about(paths)
     shards = 1
     if job.release.in_order:

@@ -1,4 +1,4 @@
-"""Verdict on a whole input before any recording, and debits of its periods."""
+"""Verdict on a whole input, and debits by period."""
 
 import math
 from collections import Counter
@@ -34,7 +34,7 @@ Wanted = Mapping[str, Sequence[Debit]]
 
 
 class CountFact(msgspec.Struct, tag=True, frozen=True):
-    """Some of the road's counters, and those that only a verdict needs."""
+    """Counters of the road, and those of the verdict."""
 
     counts: dict[str, int]
 
@@ -102,7 +102,7 @@ def _from_text(kind: type, text: str) -> Any:
 
 @dataclass
 class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
-    """Transform of all input facts into each period's consent, or nothing, after reading."""
+    """Transform of all input facts into each period's consent."""
 
     account: LedgerAccount
     files: int

@@ -1,4 +1,4 @@
-"""Reading and observing step of bounded pipelines, and pieces of their input."""
+"""Reading step of bounded pipelines, and pieces of input."""
 
 import os
 import queue
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Observe(beam.DoFn):
-    """DoFn from file shares to packed, keyed events, and the bundle's counts.
+    """DoFn from file pieces to keyed events and counts.
 
     It reports unreadable files for the verdict instead of raising. spelled: receives vehicle ids' hashes by SPELLINGS.
     """
@@ -104,7 +104,7 @@ class Observe(beam.DoFn):
 def at_once(
     pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch | UnreadableFile | StepError]]
 ) -> Iterator[RawBatch | UnreadableFile | StepError]:
-    """Reads pieces in a few threads, yielding results as they come; raises other errors."""
+    """Reads pieces in a few threads; raises unexpected errors."""
     number = max(1, min(READERS, len(pieces), len(os.sched_getaffinity(0))))
     waiting, results = iter(pieces), queue.Queue[RawBatch | Exception | None](maxsize=number)
     lock, is_over = threading.Lock(), threading.Event()
@@ -152,7 +152,7 @@ _LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 
 
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
-    """Lists the files, large ones in shares and small ones together, largest first."""
+    """Divides files into pieces of similar size, largest first."""
     pieces: list[tuple[float, Piece]] = []
     small: list[tuple[int, bytes]] = []
     for path in paths:

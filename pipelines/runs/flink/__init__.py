@@ -1,1 +1,1 @@
-"""Apache Flink as the engine: submitting a job, asking the cluster, ending it."""
+"""Apache Flink as the engine of streams and jobs."""

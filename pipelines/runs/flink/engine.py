@@ -27,7 +27,7 @@ _LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
 
 @dataclass(frozen=True)
 class FlinkJob:
-    """Stream that a cluster has taken; `where` is for people."""
+    """Stream's job on a Flink cluster."""
 
     cluster: Cluster
     id: str
@@ -38,7 +38,7 @@ class FlinkJob:
         return self.cluster.rest
 
     def state(self) -> str | None:
-        """Returns ENDED, RUNNING or another word of Flink's; None without an answer in seconds."""
+        """Returns Flink's state of the job; None without answer."""
         return self.cluster.state(self.id)
 
     def counters(self) -> Operator[Mapping[str, int]]:
@@ -46,7 +46,7 @@ class FlinkJob:
         return Operator(self.cluster.counters(self.id))
 
     def cancel(self) -> None:
-        """Cancels the job and waits for its end. Raises EngineError if that is unconfirmed."""
+        """Cancels the job and awaits its end. Raises EngineError."""
         until = time.monotonic() + CANCEL_S
         is_asked = False
         while True:
@@ -83,7 +83,7 @@ class Flink:
     savepoint: str | None = None
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
-        """Submits the pipeline that `build` makes, under a unique name.
+        """Submits the pipeline that `build` makes, uniquely named.
 
         Raises EngineError, also after minutes without acceptance, or seconds once `stop` is set.
         """
@@ -139,7 +139,7 @@ T = TypeVar("T")
 
 
 def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[str]:
-    """Lists Beam's options for the addresses of job server and worker pool, `host:port`."""
+    """Lists Beam's options for job server and worker pool."""
     return [
         "--runner=PortableRunner",
         f"--job_endpoint={job_server}",
@@ -159,7 +159,7 @@ def handed_over(
     job_server: str,
     stop: threading.Event | None = None,
 ) -> PipelineResult:
-    """Submits the pipeline of `build` and waits for acceptance. options: with `addresses`.
+    """Submits the pipeline of `build` and awaits acceptance.
 
     Raises EngineError after TAKEN_S without an answer, or STOP_S once `stop` is set.
     """
@@ -172,7 +172,7 @@ def handed_over(
 
 
 def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
-    """Returns the result of `ask`, run in a thread as it may never end.
+    """Returns the result of `ask`, run in a thread.
 
     Raises TimeoutError after `within_s`, or STOP_S after `stop` is set; EngineError without a job server.
     """
@@ -208,7 +208,7 @@ batch a job cannot ask for another one."""
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedFlink:
-    """Where and how a bounded job runs on Flink; addresses are `host:port`."""
+    """Flink engine of bounded jobs; addresses are `host:port`."""
 
     job_server: str
     worker_pool: str
@@ -252,7 +252,7 @@ class BoundedFlink:
 
 
 def fault(faults: Sequence[str], rest: str) -> Exception | None:
-    """Returns the reason against retrying the job, if any: ours, or MOST_FAULTS faults."""
+    """Returns the reason against retrying the job, if any."""
     reason = next((said for text in faults if (said := reason_of(text))), None)
     if reason is None and len(faults) >= MOST_FAULTS:
         return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")

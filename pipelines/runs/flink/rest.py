@@ -1,4 +1,4 @@
-"""Client of a Flink cluster's REST API: list, monitor and cancel jobs."""
+"""Client of Flink's REST API: list, monitor, cancel jobs."""
 
 import json
 import socket
@@ -58,7 +58,7 @@ class Cluster:
         return self._asked("/jobs/overview", "jobs", list[_Job])
 
     def is_running(self, job_id: str) -> bool:
-        """Checks whether the cluster confirms that the job has not ended yet."""
+        """Checks whether the cluster confirms a running job."""
         with suppress(OSError):
             return not self.has_ended(job_id)
         return False
@@ -68,7 +68,7 @@ class Cluster:
         return next((job.jid for job in self.jobs() if job.name == name), None)
 
     def state(self, job_id: str) -> str | None:
-        """Returns the state: RUNNING, RESTARTING, FAILED ..; None if unknown or without an answer."""
+        """Returns the job's state; None if unknown or unanswered."""
         return next((job.state for job in self.jobs() if job.jid == job_id), None)
 
     def has_ended(self, job_id: str) -> bool:
@@ -80,7 +80,7 @@ class Cluster:
         self.ask(f"/jobs/{job_id}?mode=cancel", "PATCH")
 
     def counters(self, job_id: str) -> dict[str, int]:
-        """Sums our counters since the last (re)start, `_` for spaces. Raises OSError."""
+        """Sums our counters since the last (re)start. Raises OSError."""
         counters = Counter[str]()
         for vertex in self._asked(f"/jobs/{job_id}", "vertices", list[_Named]):
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
@@ -91,7 +91,7 @@ class Cluster:
         return dict(counters)
 
     def faults(self, job_id: str) -> list[str]:
-        """Lists some causes of the job's restarts or end, newest first. Raises OSError."""
+        """Lists causes of restarts, newest first. Raises OSError."""
         return [
             fault.stacktrace
             for fault in self._asked(f"/jobs/{job_id}/exceptions", "exceptionHistory.entries", list[_Fault])
@@ -121,7 +121,7 @@ class Cluster:
             connection.close()
 
     def _asked(self, path: str, key: str, kind: type[T]) -> T:
-        """Requests a typed answer, whole or under a dotted key. Raises OSError."""
+        """Requests a typed answer of the cluster. Raises OSError."""
         answer = self.ask(path)
         try:
             for name in key.split(".") if key else ():

@@ -1,4 +1,4 @@
-"""Beam's Python worker pool, bound to one address; runs any code sent to it.
+"""Beam's Python worker pool, bound to one address.
 
 Beam's own pool listens on every interface and starts each worker, one per stage of a bounded job, with 3 to 10 s of
 imports; here workers are forks of a process with these imports. As a program: `python -m
@@ -36,7 +36,7 @@ two copies must not have in common."""
 
 
 def serve(address: str) -> None:
-    """Serves at `host:port` until SIGTERM or SIGINT, then ends the workers it started."""
+    """Serves at `host:port` until SIGTERM or SIGINT."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in hatstream/command.py
     # Workers are started as `python`: let that be this one, with nothing on its path that hides our packages.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
@@ -57,12 +57,12 @@ def serve(address: str) -> None:
 
 
 def path_for_workers(path: str) -> list[str]:
-    """Lists folders of a search path without foreign packages of our names."""
+    """Lists search folders without foreign packages of our names."""
     return [folder for folder in path.split(os.pathsep) if folder and not hides_us(Path(folder))]
 
 
 def hides_us(folder: Path) -> bool:
-    """Checks whether a foreign folder has packages with our names, hiding ours."""
+    """Checks whether a folder's packages hide ours."""
     return folder.resolve() != HOME and any((folder / name).exists() for name in ("dpops", "transforms", "pipelines"))
 
 
@@ -110,7 +110,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _work(control: str, worker_id: str) -> None:
-    """Runs a worker as Beam's pool does, retaining freed memory like local releases."""
+    """Runs a worker as Beam's pool does."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     keep_freed_memory()

@@ -1,4 +1,4 @@
-"""Health of a stream: a JSON line per slot or state, without vehicle data.
+"""Health of a stream: a JSON line per slot.
 
 Row counts and lags are the operator's part of a line, secret where counts are.
 """
@@ -85,7 +85,7 @@ class _Watch:
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
-        """Returns health lines: completed slots, oldest first, with losses and the number overdue."""
+        """Returns health lines of completed slots, oldest first."""
         word, lines, was_away = "answers", list[Summary](), self._is_away
         try:
             new = sorted(set(self._whole()) - self._said)
@@ -147,7 +147,7 @@ class _Watch:
         return [Summary({}, Operator(counted))] if counted else []
 
     def _new_periods(self) -> list[Summary]:
-        """Returns health lines: periods newly released in full, or stopped for few vehicles."""
+        """Returns health lines of newly released or stopped periods."""
         from transforms.releases.periods.stages import read_unit
 
         spec, levels, lines = self._spec, self._spec.by_levels, []
@@ -185,7 +185,7 @@ class _Watch:
         return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
 
     def _since_the_last(self) -> dict[str, Any]:
-        """Returns the job's counts since the last line, restarting from zero with the job."""
+        """Returns the job's counts since the last health line."""
         try:
             now = self._counters()
         except OSError:

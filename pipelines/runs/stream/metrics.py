@@ -1,4 +1,4 @@
-"""Stream health as Prometheus metrics: facts of health lines only, without vehicle data.
+"""Stream health as Prometheus metrics, from health lines.
 
 Under add-remove they are for the operator only (docs/guarantee.md): bind a private address.
 """
@@ -29,7 +29,7 @@ class MetricsError(Exception):
 
 
 class Metrics:
-    """Callback that turns health lines into metrics. registry: served to Prometheus."""
+    """Callback that turns health lines into Prometheus metrics."""
 
     def __init__(self, spec: Specification) -> None:
         self.registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Stream: the pipeline of `build.py` with an unbounded source and heartbeat."""
+"""Stream: unbounded source, heartbeat, and the pipeline of `build.py`."""
 
 import threading
 import time
@@ -55,7 +55,7 @@ CHECKED_DAYS = 3 * 366
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """Parts of a stream for any engine. identity: of specification and key."""
+    """Parts of a stream for any engine."""
 
     job: Job
     source: Source
@@ -70,7 +70,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class StreamFacts(Mapping[int, SlotFacts]):
-    """Lazy mapping of slots of service in [from_s, to_s) to public facts."""
+    """Lazy mapping of service slots in [from_s, to_s)."""
 
     spec: Specification
     from_s: int
@@ -138,12 +138,12 @@ def endless(
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
-    """Returns the identity that a savepoint must match for a stream to resume."""
+    """Returns the identity that a savepoint must match."""
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
 def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
-    """Returns the release of whole periods at their end; None without one."""
+    """Returns the release of whole periods at their end."""
     if spec.period_lateness_s is None:
         return None
     release = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
@@ -259,7 +259,7 @@ def check(spec: Specification, start_s: int) -> None:
 
 
 def life_of(spec: Specification) -> tuple[int, int]:
-    """Returns the account's start and end, else plausible ones, in seconds since 1970."""
+    """Returns the account's life in seconds since 1970."""
     since, until = spec.account.since, spec.account.until
     from_s = FROM_US // 1_000_000 if since is None else int(spec.timetable.midnight(since).timestamp())
     to_s = TO_US // 1_000_000 if until is None else int(spec.timetable.midnight(until).timestamp())

@@ -1,4 +1,4 @@
-"""Unbounded pipeline: slots are windows, counted in one-minute panes; the watermark decides lateness.
+"""Unbounded pipeline: slots are windows, counted in panes.
 
 For HATs, and for live slots under secret counts, optionally with whole periods at their end:
 
@@ -29,7 +29,7 @@ from transforms.steps.release import Record
 
 @dataclass(frozen=True)
 class Later:
-    """Release of whole periods, counted `more_s` seconds after their slots end."""
+    """Release of whole periods, delayed by `more_s` seconds."""
 
     release: ReleaseKind
     more_s: int
@@ -38,7 +38,7 @@ class Later:
 def stream(
     p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str, later: Later | None = None
 ) -> None:
-    """Builds the unbounded pipeline from its source to its sinks.
+    """Builds the unbounded pipeline from source to sinks.
 
     A savepoint finds steps by name; one contains `identity`, so that Flink refuses a savepoint of another
     specification, key or number of vehicle shards.
@@ -63,7 +63,7 @@ def released(
     later: Later | None = None,
     pane_s: int = PANE_S,
 ) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
-    """Yields estimates of slots, and of ended whole periods, with their sinks' prefix.
+    """Yields estimates of slots and periods, with sinks' prefix.
 
     pane_s: length of a pane; rows after their pane's end wait for the end of the slot, or miss it.
     """
@@ -77,7 +77,7 @@ def released(
 
 @dataclass(frozen=True)
 class InWindows:
-    """Runner of an unbounded pipeline; it drops sums of debits and spending over periods.
+    """Runner of an unbounded pipeline; debits are not summed.
 
     beats: of every slot. start_s, pane_s: see `released`. more_s: delay of counting after a slot's end.
     """
@@ -105,7 +105,7 @@ class InWindows:
         return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
 
     def in_slots(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedPartial]:
-        """Counts events in panes, by (slot, vehicle shard), in the window of their slot."""
+        """Counts events in panes by (slot, vehicle shard)."""
         panes = events | "into panes" >> IntoPanes(self.pane_s, self.start_s, self.more_s)
         partials = panes | "in panes" >> InPanes(job.release)
         return partials | "into slots" >> IntoSlots(job.slot_s, self.start_s + self.more_s)

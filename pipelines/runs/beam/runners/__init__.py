@@ -1,4 +1,4 @@
-"""Beam's runners for bounded jobs, imported lazily; runners with special needs have a file."""
+"""Beam's runners for bounded jobs, imported lazily."""
 
 RUNNERS = {
     "DirectRunner": f"{__name__}.in_process:InProcess",

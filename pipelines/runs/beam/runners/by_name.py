@@ -1,4 +1,4 @@
-"""Any Beam runner by name: submission with Beam's options, waiting, counters."""
+"""Any Beam runner by name, with Beam's options."""
 
 import io
 import re
@@ -30,7 +30,7 @@ _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"
 
 @dataclass(frozen=True)
 class ByName:
-    """Beam runner with its options from behind `--` on the command line.
+    """Beam runner by name, with options behind `--`.
 
     Raises UsageError for invalid values and unknown options.
     """
@@ -49,7 +49,7 @@ class ByName:
 
     @property
     def handed_on(self) -> tuple[str, ...]:
-        """The options that Beam's Python does not know; a job server may."""
+        """Options unknown to Beam's Python, for a job server."""
         usage = io.StringIO()
         try:
             with redirect_stderr(usage), redirect_stdout(io.StringIO()):
@@ -63,7 +63,7 @@ class ByName:
 
     @property
     def parallelism(self) -> int:
-        """Returns the number of parallel workers in the options; 1 by default."""
+        """The number of parallel workers in the options."""
         return max((int(number) for number in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
 
     @property
@@ -108,7 +108,7 @@ class ByName:
         return p
 
     def beam_options(self) -> tuple[str, ...]:
-        """Lists the command line's Beam options, with those that the runner requires."""
+        """Lists Beam's options, with those that the runner requires."""
         return self.options
 
     def runner(self) -> Any:

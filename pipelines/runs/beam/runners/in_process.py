@@ -1,4 +1,4 @@
-"""Beam's FnApiRunner in this process, for local releases and Beam's names of it.
+"""Beam's FnApiRunner in this process, for local releases.
 
 DirectRunner ends here too for bounded jobs: Beam would prefer Prism, which it downloads.
 """
@@ -29,7 +29,7 @@ class ParsedOptions(PipelineOptions):
 
 
 class InProcess(ByName):
-    """In-process runner that shuffles in memory; the many events stay on disk (`is_here`)."""
+    """In-process runner that shuffles in memory."""
 
     options_type = ParsedOptions
 

@@ -1,4 +1,4 @@
-"""Prism, Beam's runner in a separate process: an installed program, or Beam's download."""
+"""Prism, Beam's runner in a separate process."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ _NEEDS_PROGRAM = (
 
 
 class Prism(ByName):
-    """Prism runner from `--prism_location` or the PATH, else by Beam's download from GitHub."""
+    """Prism runner: installed, or downloaded by Beam from GitHub."""
 
     def beam_options(self) -> tuple[str, ...]:
         """Returns the options with the local Prism program."""
