@@ -1,4 +1,4 @@
-"""Learning from noisy releases: latent Gaussian fields, gate and forecasts.
+"""Learning from noisy releases: fields, gate and forecasts.
 
 Post-processing of released values and public facts alone, so it costs no privacy. A state is updated day by day
 (`taken_in`), is fitted when asked (`learned`), and never needs the data again.

@@ -1,4 +1,4 @@
-"""Posterior of a day's HATs, also live: means, variances, numbers of vehicles."""
+"""Posterior of a day's HATs, past, coming or live."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Fields fitted to a state, with estimates and forecasts of days."""
+    """Fitted fields, which estimate and forecast days."""
 
     fit: Fit
 
@@ -31,7 +31,7 @@ class Learned:
         return self._field(DayValues(hours=hours), self.fit.coming)
 
     def estimate(self, back: int = 0) -> Field:
-        """Estimates a recent day, `back` before the last. Raises ValueError otherwise."""
+        """Estimates the day `back` before the last. Raises ValueError."""
         recent = len(self.state.recent)
         if not 0 <= back < recent:
             raise ValueError(f"day -{back} is not kept; only the last {recent} are")
@@ -92,7 +92,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class _SingleHats:
-    """HATs after a release of single ones; `precisions` are of their means."""
+    """HATs updated by single-HAT releases; precisions of their means."""
 
     values: Float64s
     weights: Float64s
@@ -107,7 +107,7 @@ def _with_single_hats(
     one_weight: float,
     spread: VehicleSpread,
 ) -> _SingleHats:
-    """Updates weights and means by single HATs' releases: scalar Kalman steps."""
+    """Updates HATs by single-HAT releases, in scalar Kalman steps."""
     precisions = np.zeros(values.shape)
     deviations = spread.of(weights / one_weight, values)
     for stage in day.looks:
@@ -143,7 +143,7 @@ class Live:
 
 
 def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
-    """Estimates a day from earlier days and its released slots.
+    """Estimates a day from earlier days and released slots.
 
     models: of earlier days only. slots: by index in the day, values over (cells, 1), in a day's units of weight.
     """
@@ -161,7 +161,7 @@ def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Li
 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
-    """Leaves a day's weight open: live slots clip vehicles less."""
+    """Keeps a day's weight open: live slots clip less."""
     cells, slots = (np.zeros(size, np.int64) for size in centre.shape)
     vehicles = np.array([[state.facts.vehicles]])
     level = LevelValues(
@@ -175,7 +175,7 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 
 def _of_the_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
-    """Lays a slot's values on the day, without information elsewhere."""
+    """Extends a slot's values to its day, uninformative elsewhere."""
     centre = np.repeat(values.centre, hours.size, axis=1)
     levels = tuple(_level_of_the_day(hours, slot, level) for level in values.levels)
     return StageValues(centre=centre, levels=levels)

@@ -1,4 +1,4 @@
-"""Effect blocks of a city's latent fields: logarithms of weights, and speeds."""
+"""Effect blocks of a city's fields: log weights, speeds."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,7 +35,7 @@ def day_off(hours: Int64s) -> Int64s:
 
 
 def weight_layout(design: Design) -> EffectLayout:
-    """Lists the effects of logarithms of weights: adding an effect is one line."""
+    """Lists the effects of log weights; one line each."""
     block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
     cell, others = fitted.WEIGHT_PRECISIONS
     hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
@@ -55,7 +55,7 @@ def weight_layout(design: Design) -> EffectLayout:
 
 
 def speed_layout(design: Design) -> EffectLayout:
-    """Lists the effects of speeds, km/h: adding an effect is one line."""
+    """Lists the effects of speeds, km/h; one line each."""
     block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
     cell, others = fitted.SPEED_PRECISIONS
     hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
@@ -78,7 +78,7 @@ def speed_layout(design: Design) -> EffectLayout:
 
 
 def _cells(design: Design, precision: float) -> Block:
-    """Lists effects of cells; small ones differ more from neighbours."""
+    """Makes cell effects; small cells differ more from neighbours."""
     return Block(
         name="cell",
         cell_keys=np.arange(design.cells),

@@ -1,4 +1,4 @@
-"""Speed classes: posterior of cells' distributions, and quantiles at given means.
+"""Speed classes: posterior distributions of cells and their quantiles.
 
 The logarithm of a cell's weight in a class is normal around the city's, which is learned from all cells. Cells differ
 in weight, by a tilt (e to a multiple of the speed, which changes the mean), and smoothly otherwise. The
@@ -23,7 +23,7 @@ _EVEN_SD = math.sqrt(1 / 12)
 
 
 class ClassDay(NamedTuple):
-    """A day's noisy weights, (cells, classes), and noise variances, (classes,)."""
+    """A day's noisy weights, (cells, classes), and noise variances."""
 
     weights: Float64s
     variances: Float64s
@@ -31,7 +31,7 @@ class ClassDay(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Sums over days: W / v, (cells, classes), and 1 / v, (classes,)."""
+    """Daily class weights summed by precision, and summed precisions."""
 
     weights: Float64s
     precisions: Float64s
@@ -48,7 +48,7 @@ class ClassSums:
 
 
 class OfCells(NamedTuple):
-    """Cells' relative weights, usual means and variances of these, (cells,) each."""
+    """Cells' relative weights, usual means and these means' variances."""
 
     weights: Float64s
     means: Float64s
@@ -98,14 +98,14 @@ class Quantiles(NamedTuple):
 
 
 def middles(edges: Float64s) -> Float64s:
-    """Computes class speeds: middles of edges, 0 in the first, standing class."""
+    """Computes class speeds: middles of edges; 0 for standing."""
     result: Float64s = (edges[:-1] + edges[1:]) / 2
     result[0] = 0.0
     return result
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float) -> ClassBelief:
-    """Learns each cell's usual distribution from all sums; `whole`: declared weight per day."""
+    """Learns cells' usual distributions; `whole`: declared weight per day."""
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
     spread = prior_covariance(edges)
@@ -126,7 +126,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float
 
 
 def prior_covariance(edges: Float64s) -> Float64s:
-    """Computes the prior covariance of a cell's logarithms around the city's, (classes, classes)."""
+    """Computes the prior covariance of a cell's class logarithms."""
     classes, index = edges.size - 1, np.arange(edges.size - 1)
     tilt = middles(edges) / edges[-1]
     tilt = tilt - tilt.mean()
@@ -158,7 +158,7 @@ def _told(
 def _city(
     prior_mean: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, information: Float64s, covariances: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Fits the city's logarithms by least squares, with their covariance.
+    """Fits the city's logarithms and covariance by least squares.
 
     A cell's observations are one z of precision A (`information`), A z = A logs + slope. Around the city z has the
     covariance P + A^-1, P of the cell's deviation, with the inverse A - A (P^-1 + A)^-1 A.
@@ -184,7 +184,7 @@ def _shares(logs: Float64s) -> Float64s:
 
 
 def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
-    """Tilts distributions to means (cells, times), km/h: shares (cells, times, classes).
+    """Tilts distributions to means, km/h: shares (cells, times, classes).
 
     The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean.
     """
@@ -203,7 +203,7 @@ def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
 def quantiles(
     belief: ClassBelief, shares: Float64s, levels: tuple[float, ...], mean_variances: Float64s, independent: Float64s
 ) -> Quantiles:
-    """Reads quantiles of `tilted` distributions at levels such as .85, with intervals.
+    """Reads speed quantiles and intervals off tilted class distributions.
 
     mean_variances: of the means, (cells, times). independent: numbers of independent visits behind reports, likewise.
     """
@@ -217,7 +217,7 @@ def quantiles(
 
 
 def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], level: float) -> Quantiles:
-    """Finds a curve's level crossing with interval; 0 where vehicles stand.
+    """Finds where distribution curves cross a level, with intervals.
 
     around: highest and lowest possible curve. A speed's place in its class is unknown whatever the curve is: the
     squares of both errors add up. Faster speeds count as the upper bound, where intervals in the last class end.
@@ -246,7 +246,7 @@ class ExpectedCell(NamedTuple):
 def expected_error(
     edges: Float64s, cell: ExpectedCell, precisions: Float64s, level: float, like: tuple[Float64s, int] | None
 ) -> float:
-    """Forecasts a daily percentile's error, km/h, after days of `precisions`.
+    """Forecasts a daily percentile's error, km/h, from released precisions.
 
     like: weights of a typical cell, and the number of cells that inform the city; None if it is known.
     """
@@ -268,7 +268,7 @@ def expected_error(
 def _expected_to_tell(
     edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, sharp: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Computes a cell's expected logarithms, their information and posterior covariance."""
+    """Computes a cell's expected logarithms, information and posterior covariance."""
     logs, speeds = np.log(weights)[None], middles(edges)
     means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, mean_variance))
     _, information = _told(logs, weights[None], precisions, means, speeds)
@@ -288,7 +288,7 @@ def _below(shares: Float64s) -> Float64s:
 def _variances(
     belief: ClassBelief, shares: Float64s, below: Float64s, mean_variances: Float64s, independent: Float64s
 ) -> Float64s:
-    """Computes variances of shares below each edge, (cells, times, classes + 1).
+    """Computes variances of the shares below each class edge.
 
     Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits.
     """
@@ -307,7 +307,7 @@ def _variances(
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
-    """Finds where a rising curve reaches a level, and its class."""
+    """Finds a rising curve's level crossing, and its class."""
     index = np.sum(below[..., 1:-1] < level, axis=-1)
     start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)

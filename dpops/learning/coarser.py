@@ -1,4 +1,4 @@
-"""Coarser values from the posterior: weighted means over groups, with variances."""
+"""Coarser values: posterior means over groups, with variances."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from dpops.types import Float64s
 
 
 def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
-    """Estimates groups of HATs of the belief's day, (cell groups, slot groups).
+    """Estimates a day's group means, (cell groups, slot groups).
 
     A group's value is the mean of its HATs' values by expected weight, so values of all groupings agree. Variances
     include effects' joint covariance, uncertain weights, HATs' deviations, and the weight of standing vehicles.
@@ -46,7 +46,7 @@ def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
 
 
 def around_day(hours: Field, day: Field) -> Field:
-    """Replaces hours by the day's value where they differ within standard errors.
+    """Gives hours the day's value within one standard error.
 
     The variance of a replaced hour includes its squared difference.
     """
@@ -61,7 +61,7 @@ def around_day(hours: Field, day: Field) -> Field:
 
 
 class Shown(NamedTuple):
-    """Published numbers of HATs, with parents' values and intervals where shown, else nan."""
+    """Published numbers, with coarser values where shown, else nan."""
 
     estimates: PublishedNumbers
     values: Float64s
@@ -70,7 +70,7 @@ class Shown(NamedTuple):
 
 
 def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
-    """Adds reliable parents' values to unreliable HATs, which keep value and interval."""
+    """Adds reliable coarser values to HATs that are unreliable."""
     estimates = published(belief, upper_kmh)
     groups = Groups(cells=learned.state.design.parents, slots=np.arange(belief.day.hours.size))
     coarse = published(coarser(learned, belief, groups), upper_kmh)
@@ -81,13 +81,13 @@ def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
 
 
 def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
-    """Sums HATs' nodes over groups, (.., NODES): vehicle numbers rise together."""
+    """Sums HATs' nodes over groups: vehicle numbers rise together."""
     factor = 1.0 if share is None else share**2
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
 def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
-    """Computes variances of group means through HATs' weights, (cell groups, slot groups).
+    """Computes variances of group means from uncertain weights.
 
     moves: derivatives of the mean by log weights. Weights err by effects, by the day's hour, and independently.
     """
@@ -105,7 +105,7 @@ def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Flo
 
 
 def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
-    """Computes the squared shift of group means if standing vehicles count fully.
+    """Computes squared group shifts if standing vehicles counted fully.
 
     A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open.
     """
@@ -116,7 +116,7 @@ def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float6
 
 
 def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
-    """Estimates a vehicle's HATs in a group, by the profile.
+    """Estimates how many HATs per group a vehicle visits.
 
     In a group of one hour these are the hour's HATs, in a cell's day the cell's.
     """

@@ -1,4 +1,4 @@
-"""Effects of a latent Gaussian field: blocks with structure matrices and strengths."""
+"""Blocks of effects that make up a latent field."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Strengths = Mapping[str, Float64s]
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """Effects of one kind, keyed by a HAT's cell and hour.
+    """Effects of one kind, keyed by cell and hour.
 
     Attributes:
         cell_keys: int64 (cells,).
@@ -56,7 +56,7 @@ class Block:
         return ridge if self.differences is None else (self.differences @ self.differences.T + ridge).tocsr()
 
     def draws(self, rng: np.random.Generator, columns: int) -> Float64s:
-        """Draws vectors whose covariance is the structure matrix, (effects, columns)."""
+        """Draws vectors whose covariance is the structure matrix."""
         values = np.sqrt(self.ridge) * rng.normal(size=(self.size, columns))
         if self.differences is not None:
             values = values + self.differences @ rng.normal(size=(self.differences.shape[1], columns))
@@ -69,14 +69,14 @@ class Block:
 
 
 class Effects(NamedTuple):
-    """Effects of all blocks: local ones, then those of the border."""
+    """Effects of all blocks, local and border."""
 
     local: Float64s
     border: Float64s
 
 
 class Start(NamedTuple):
-    """Initial values of fits: lasting effects of weights, strengths of both fields."""
+    """Initial values of fits: effects, strengths and vehicle variance."""
 
     effects: Effects
     weights: Strengths
@@ -113,7 +113,7 @@ class EffectRows:
         return Effects(self.local.T @ values, np.asarray(of_border))
 
     def border_square(self) -> Float64s:
-        """Multiplies the transposed rows of border effects by themselves, (border, border)."""
+        """Computes the Gram matrix of border effects' rows."""
         square = self.incidence.T @ (self.hourly.T @ self.hourly) @ self.incidence
         mixed = self.incidence.T @ (self.hourly.T @ self.regressed)
         return np.asarray((square + mixed + mixed.T + self.regressed.T @ self.regressed).toarray())
@@ -128,7 +128,7 @@ class EffectRows:
 
 
 class EffectPrior(NamedTuple):
-    """Prior precision of local and border effects; precision times border mean."""
+    """Prior precision of effects; shift: precision times mean."""
 
     local: sparse.csc_matrix
     border: Float64s
@@ -136,7 +136,7 @@ class EffectPrior(NamedTuple):
 
 
 class EffectLayout:
-    """Places of each block's effects, for any number of days."""
+    """Index of effects by block and day."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self.blocks = tuple(blocks)
@@ -166,7 +166,7 @@ class EffectLayout:
         return Effects(*(np.append(old, new[old.size :]) for old, new in zip(effects, self.zeros(days), strict=True)))
 
     def span(self, block: Block, day: int = 0) -> slice:
-        """Finds a block's place among local or border effects of a day."""
+        """Finds a block's slice of local or border effects."""
         start = self._starts[block.name]
         if block.is_daily:
             start += self.size(day, border=block.is_border)
@@ -185,7 +185,7 @@ class EffectLayout:
         return effects[block.is_border][self.span(block, day)]
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
-        """Builds the prior. days: how many days each is the mean of."""
+        """Builds the prior; `days`: numbers of days averaged."""
         count = len(days)
         border = np.zeros((self.size(count, border=True),) * 2)
         shift, parts = np.zeros(len(border)), []
@@ -201,7 +201,7 @@ class EffectLayout:
         return EffectPrior(local, border, shift)
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists blocks, days and precisions; means of n days have n times the precision."""
+        """Lists precisions by block and day, times averaged days."""
         rows = []
         for block in self.blocks:
             of_block = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
@@ -211,7 +211,7 @@ class EffectLayout:
         return rows
 
     def prior_draws(self, strengths: Strengths, days: Sequence[float], columns: int) -> Effects:
-        """Draws vectors with the prior precision as covariance, from a fixed seed."""
+        """Draws seeded vectors with the prior precision as covariance."""
         rng, count = np.random.default_rng(0), len(days)
         draws = Effects(*(np.zeros((self.size(count, border=border), columns)) for border in (False, True)))
         for block, day, precision in self.precisions(strengths, days):
@@ -221,7 +221,7 @@ class EffectLayout:
     def hats(
         self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
     ) -> Float64s:
-        """Sums HATs' effects, (cells, slots); border effects are shared by all cells."""
+        """Sums effects by HAT of a day, (cells, slots)."""
         of_slots = np.zeros(hours.size)
         total: Float64s | float = 0.0
         for block in self.blocks:
@@ -238,7 +238,7 @@ class EffectLayout:
         return np.asarray(total + of_slots)
 
     def incidence(self, hours: Sequence[Int64s | None]) -> sparse.csr_matrix:
-        """Builds border effects of days' hours, (days x HABITS, border)."""
+        """Builds the matrix from border effects to days' hours."""
         entries = [(np.zeros(0, np.int64),) * 2]
         for day, of_day in enumerate(hours):
             slots = np.unique(of_day) if of_day is not None else np.zeros(0, np.int64)
@@ -251,7 +251,7 @@ class EffectLayout:
         return sparse.csr_matrix((np.ones(rows.size), (rows, columns)), shape)
 
     def stack(self, items: Sequence["Item"], days: int) -> "Stack":
-        """Prepares the sparse pattern of rows of these sums, for any weights."""
+        """Prepares these sums' sparse rows, for any weights."""
         return Stack(self, items, days, [self._sums(item) for item in items])
 
     def _sums(self, item: "Item") -> "list[_PairSums]":
@@ -264,7 +264,7 @@ class EffectLayout:
 
 
 class Item(NamedTuple):
-    """Sums of one day over groups, with names of its rows' regressors."""
+    """Sums of a day over groups, and their regressors."""
 
     groups: Groups
     hours: Int64s
@@ -273,7 +273,7 @@ class Item(NamedTuple):
 
 
 class Stack:
-    """Rows of sums times effects, concatenated; starts: first row of each item."""
+    """Concatenated rows of sums; starts: first row of each."""
 
     def __init__(
         self, layout: EffectLayout, items: Sequence[Item], days: int, sums: "Sequence[list[_PairSums]]"
@@ -307,7 +307,7 @@ class Stack:
     def __call__(
         self, hats: Sequence[Float64s], regressors: Sequence[Mapping[str, Float64s]] | None = None
     ) -> EffectRows:
-        """Fills in rows from `hats`, (cells, slots) per item, and named regressors."""
+        """Fills in rows with weights of HATs and regressors."""
         local, hourly, regressed = ([np.zeros(0)] for _ in range(3))
         for index, (of_hats, of_item) in enumerate(zip(hats, self._sums, strict=True)):
             *of_blocks, of_hours = of_item
@@ -322,7 +322,7 @@ class Stack:
 
 
 class _Pattern:
-    """Places of the entries of a sparse matrix whose values change."""
+    """Sparse matrix pattern whose values are filled in later."""
 
     def __init__(self, entries: Sequence[tuple[Int64s, Int64s]], shape: tuple[int, int]) -> None:
         rows, columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
@@ -335,7 +335,7 @@ class _Pattern:
 
 
 class _PairSums:
-    """Sums of HATs by pairs of group and effect key, numbered once."""
+    """Sums of HATs by pair of group and effect."""
 
     def __init__(self, cell_keys: Int64s, slot_keys: Int64s, slots: int, groups: Groups) -> None:
         cell_pairs, of_cells = _numbered(groups.cells, cell_keys)
@@ -360,7 +360,7 @@ class _PairSums:
 
 
 def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Numbers pairs of group and key; returns pairs and each member's number."""
+    """Numbers distinct pairs of group and key."""
     width = int(keys.max(initial=0)) + 2
     pairs, inverse = np.unique(groups * width + keys + 1, return_inverse=True)
     return (pairs // width, pairs % width - 1), inverse.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Expected errors, interval widths and held-back days, from public facts alone."""
+"""Expected errors and intervals of days, from public facts."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ FLEETS = 1 / fitted.FLEETS_DIFFER, 1, fitted.FLEETS_DIFFER
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedDay:
-    """Expected errors of a released day, km/h, as if they were normal.
+    """Expected, nearly normal errors of a released day, km/h.
 
     kmh: mean absolute error by reports; low_kmh, high_kmh: of FLEETS. constant_kmh: of the city's true mean, which is
     secret. least_kmh: without any noise. number: of released days, including this. unknown: unknown part of the
@@ -46,7 +46,7 @@ class ExpectedDay:
 
     @property
     def is_published(self) -> bool:
-        """Whether `dpops.learning.field.Gate` is expected to open; chance moves that by days."""
+        """Whether the gate is expected to publish this day."""
         return self.unknown <= fitted.MAX_RATIO and self.weight_sd <= fitted.MAX_TOTAL_SD
 
 
@@ -58,7 +58,7 @@ def expected_days(
     counts_public: bool = False,
     counts_vehicles: bool = False,
 ) -> list[ExpectedDay]:
-    """Forecasts released days from an account's first on, by each day's share."""
+    """Forecasts an account's released days, by each day's share."""
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
@@ -85,7 +85,7 @@ def expected_days(
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
-    """Yields per day, for cells this busy: squared errors, pattern, unknown part."""
+    """Yields cells' daily squared errors, pattern and unknown part."""
     hat_variances = [times * _hat_variance(bounds, busy) for times in FLEETS]
     prior = {part: sd * sd for part, sd in PARTS.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
@@ -100,12 +100,12 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 
 def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
-    """Computes the residual variance of a HAT's mean, by reports."""
+    """Computes a HAT's residual variance, by its vehicles."""
     return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
 
 
 def _at_public_counts(stage: Stage) -> Stage:
-    """Gives speeds the full share at twice the bound, as weights are free."""
+    """Gives speeds the full share at twice the bound."""
     return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 
@@ -115,7 +115,7 @@ def _pattern(parts: dict[Part, float]) -> float:
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
-    """Yields standard deviations of days' log weights: day effects around a shared one."""
+    """Yields standard deviations of days' log weights."""
     day_variance = 1 / TOTAL_PRECISION
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
     for stages in days:
@@ -130,7 +130,7 @@ _FEWER = 2
 
 
 class HalfWidths(NamedTuple):
-    """Half widths of 95 % intervals, km/h, and reliability of vehicle numbers."""
+    """Half widths of 95 % intervals, and counts' reliability."""
 
     kmh: Float64s
     reliable: NDArray[np.bool_]
@@ -154,7 +154,7 @@ def hat_half_widths(
 
 
 def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int) -> Float64s:
-    """Computes posterior variances of log vehicle numbers; 0 where counts are public."""
+    """Computes variances of log vehicle numbers; 0 if public."""
     if stage.counts_public:
         return np.zeros(vehicles.size)
     precision, other_variance = _described(stage, bounds, vehicles, days, weight_noise)
@@ -165,7 +165,7 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
 def place_half_widths(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, upper_kmh: float, days: int = 1
 ) -> Float64s:
-    """Computes half widths of `place_level`'s day mean, without what `coarser` adds."""
+    """Computes a day mean's half widths at `place_level`."""
     name = place_level(stage, bounds)
     grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
     noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
@@ -175,7 +175,7 @@ def place_half_widths(
 
 
 def place_level(stage: Stage, bounds: BoundsOnly) -> str:
-    """Names the level with most places and, among these, longest times."""
+    """Names the level with most places, then longest times."""
     return max(stage.shares, key=lambda item: _places(level(item[0], bounds.hats, Fraction(1))))[0]
 
 
@@ -184,7 +184,7 @@ def _places(grouped: Level) -> tuple[int, int]:
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
-    """Computes the noise standard deviation of a level's weighted speeds, as `dpops.levels.read`."""
+    """Computes noise standard deviation of a level's weighted speeds."""
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     return _noise(stage, share * alpha) * float(stage.bound_kmh) * (2 if stage.counts_public else 1)
 
@@ -195,7 +195,7 @@ def weight_noise(stage: Stage, share: Fraction) -> float:
 
 
 def _noise(stage: Stage, part: Fraction) -> float:
-    """Computes noise standard deviation at a part of the stage's share."""
+    """Computes noise standard deviation at this budget part."""
     share = float(stage.share * part)
     if stage.kind == "gaussian":
         return math.sqrt(float(stage.spread) / share) / UNIT
@@ -203,7 +203,7 @@ def _noise(stage: Stage, part: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
-    """Forecasts a group's weight by vehicles in one cell's HATs, others average."""
+    """Forecasts a group's weight; other cells' traffic is average."""
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
     fleet = bounds.fleet
@@ -215,7 +215,7 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
 def _described(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
 ) -> tuple[Float64s, Float64s]:
-    """Computes precision of single-HAT levels and joint variance of all other levels.
+    """Computes single HATs' precision and other levels' joint variance.
 
     A place effect plus a time effect, combined with levels of both.
     """

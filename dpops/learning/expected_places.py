@@ -1,4 +1,4 @@
-"""Expected accuracy of maps of places by day, from public numbers.
+"""Expected accuracy of daily place maps, from public numbers.
 
 Rough: only releases and timetables show how places of a city, and their traffic, differ.
 """
@@ -31,7 +31,7 @@ _CLASSES = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedMap:
-    """Expected map after `day` released days, with mean absolute errors by reports.
+    """Mean absolute errors of a map after `day` days.
 
     kmh: of places; cell_kmh: of their cells' values. half_width_kmh: half of all reports lie at places with a narrower
     95 % interval. ok: part of all reports at places of status `ok`.
@@ -80,7 +80,7 @@ def expected_maps(
 
 @cache
 def _popular(crowding: float) -> Float64s:
-    """Computes relative busyness of places by equal classes of a lognormal law."""
+    """Computes relative traffic of equal classes of places, lognormal."""
     normal = NormalDist()
     z = np.array([normal.inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
     raw = np.exp(crowding * z)

@@ -1,4 +1,4 @@
-"""Posterior of a day's HATs or groups, intervals, and published numbers."""
+"""Posterior of HATs, their intervals, and published numbers."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from dpops.types import Float64s, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayFields:
-    """A day's place in both fields; weights exclude releases of single HATs."""
+    """A day in both fields; weights exclude single-HAT releases."""
 
     index: int
     hours: Int64s
@@ -50,7 +50,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """Posterior of each HAT of a day, (cells, slots), or of groups.
+    """Posterior of a day's HATs, (cells, slots), or groups.
 
     Attributes:
         values: km/h.
@@ -89,14 +89,14 @@ _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))
 
 
 def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
-    """Computes equally likely, lognormal numbers of vehicles, (.., NODES); chance adds 1 / n."""
+    """Computes equally likely, lognormal vehicle numbers, (.., NODES)."""
     sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
     numbers: Float64s = vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES)
     return numbers
 
 
 def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) -> Float64s:
-    """Computes the traffic mean's variance around the value, without the field's, (.., NODES).
+    """Computes the traffic mean's variance around the HAT's value.
 
     Args:
         deviations: of the mean of vehicles that were there; the floor is common to all.
@@ -111,7 +111,7 @@ def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) 
 
 
 def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
-    """Finds half widths of normal mixtures, (.., NODES), that hold a share."""
+    """Finds normal mixtures' half widths that hold a share."""
     sds = np.sqrt(variances)
     # The share grows ever more slowly with the width, so Newton's steps from below never overshoot.
     width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
@@ -131,7 +131,7 @@ LEAST_VEHICLES = 4.0
 
 
 class Status(IntEnum):
-    """Status of a published value; PARENT has a reliable coarser value."""
+    """Status of published values; PARENT has a coarser one."""
 
     OK = 0
     UNRELIABLE = 1
@@ -145,7 +145,7 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
-    """Estimates vehicle numbers, (3, ..), and status: unreliable without a declared profile."""
+    """Estimates vehicle numbers with intervals, (3, ..), and status."""
     logs = np.log(field.vehicles)
     about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
     status = np.where(
@@ -179,7 +179,7 @@ class PublishedNumbers:
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
-    """Clamps into [0, upper_kmh], rounds, and sets status and 95 % intervals."""
+    """Rounds clamped values, with status and 95 % intervals."""
     variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
     traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))
@@ -200,5 +200,5 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
 
 
 def rounded(values: Float64s) -> Float64s:
-    """Rounds to the nearest step, as the closest float of that decimal."""
+    """Rounds to the closest float of the nearest step."""
     return np.round(np.asarray(values, np.float64) / STEP_KMH) / round(1 / STEP_KMH)

@@ -1,4 +1,4 @@
-"""Fits of both latent fields to a state, and updates by days."""
+"""Fits of weights and speeds, and updates by day."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ COLD, WARM = (5, 3, 2, 2), (2, 2, 2, 2)
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """Both fields fitted to a state's older and recent days, and a coming one."""
+    """Both fields fitted to all days, the coming included."""
 
     state: State
     days: tuple[DayValues, ...]
@@ -35,7 +35,7 @@ class Fit:
 
 
 class RoughFields(NamedTuple):
-    """Fields without weights from speeds, and without covariances of HATs."""
+    """Rough fields, without weights from speeds or HAT covariances."""
 
     weights: WeightField
     speeds: SpeedField
@@ -59,7 +59,7 @@ def rough_fields(state: State) -> RoughFields:
 
 
 def fitted_fields(state: State) -> Fit:
-    """Fits both fields to a state's days and a coming day."""
+    """Fits both fields, with a coming day appended."""
     weights, speeds, hats = rough_fields(state)
     days, (*_, to_weights, to_speeds) = weights.days, COLD if state.start is None else WARM
     coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)[0]
@@ -78,7 +78,7 @@ def fitted_fields(state: State) -> Fit:
 
 
 def typical_traffic(weights: WeightField, day: DayValues) -> Float64s:
-    """Computes a day's centred logarithms of typical weights, (cells, slots)."""
+    """Computes centred logarithms of a day's typical weights."""
     logs = weights.layout.hats(weights.effects, day.hours, None) + weights.night(day)
     shares = np.exp(logs)
     centred: Float64s = logs - np.sum(logs * shares) / shares.sum()
@@ -107,7 +107,7 @@ def _speed_sums(days: Sequence[DayValues]) -> Iterator[SpeedSums]:
 
 
 def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[WeightSums]:
-    """Reads sums of speeds as sums of weights: one variational step."""
+    """Reads weight sums off speed sums: one variational step."""
     result, variances = [], dict[int, Float64s]()
     for item in sums:
         if item.groups.shape[0] < 2:
@@ -126,7 +126,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[
 
 
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, bool]:
-    """Estimates a typical day's vehicles, and whether any were counted."""
+    """Estimates a typical day's vehicles, and whether counts existed."""
     declared = state.facts.vehicles
     precision = (fitted.FLEET_SD * declared) ** -2
     total = precision * declared
@@ -138,7 +138,7 @@ def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, b
 
 
 def _released_total(day: DayValues) -> float | None:
-    """Reads a day's weight from its most precise level, unless mostly noise."""
+    """Reads a day's most precise weight; None if noise."""
     sums = [
         (float(level.weight_variances.sum()), float(level.weights.sum()))
         for level in day.levels
@@ -158,7 +158,7 @@ def _number(day: DayValues, vehicles: float) -> VehicleNumber:
 
 
 def taken_in(state: State, day: DayValues) -> State:
-    """Adds a day to the state, and folds older ones."""
+    """Adds a day to the state, folding older ones."""
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
@@ -176,7 +176,7 @@ def taken_in(state: State, day: DayValues) -> State:
 
 
 def _aged(day: DayValues) -> DayValues:
-    """Forgets part of an older day's information, to follow seasons."""
+    """Discounts an older day's information, to follow seasons."""
     retained = 1 - fitted.FORGOTTEN
 
     def aged(level: LevelValues) -> LevelValues:
@@ -189,7 +189,7 @@ def _aged(day: DayValues) -> DayValues:
 
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
-    """Folds days of equal hours, with HATs' weights, into their precision-weighted mean."""
+    """Averages days of equal hours, weighted by precision."""
     levels: dict[bytes, list[tuple[DayValues, Float64s, StageValues, LevelValues]]] = {}
     counts = sum(day.count for day, _ in days)
     for day, hats in days:

@@ -1,4 +1,4 @@
-"""Places: posterior of usual means around cells', at linear cost.
+"""Places: posterior of their usual speeds around cells' speeds.
 
 Places are independent around their cells: neither smoothness between neighbours nor effects of groups gain anything.
 A place's weight and mean are learned together, on a grid of weights; how weights are spread is learned from all.
@@ -38,7 +38,7 @@ _POWERS = np.linspace(0, 1, 3)
 
 
 class PlaceDay(NamedTuple):
-    """A day's noisy sums, (places,): weights, and weighted speeds around centres.
+    """A day's noisy weights and centred weighted speeds, (places,).
 
     weight_variance, speed_variance: of the noise. day_weight: relative to a usual day. is_laplace: else it is Gaussian.
     """
@@ -122,14 +122,14 @@ class PlaceBelief:
 
 
 class Traffic(NamedTuple):
-    """Expected weights, (places,), and probabilities of RATIOS, whose mean is 1."""
+    """Expected weights, (places,), and probabilities of RATIOS, mean 1."""
 
     expected: Float64s
     ratios: Float64s
 
 
 def whole_weight(sums: PlaceSums, expected: float) -> float:
-    """Computes the posterior mean of all places' weight, on a logarithmic grid."""
+    """Computes the posterior mean of all places' total weight."""
     if not sums.days:
         return expected
     scores = np.linspace(-20, 20, 20_001)
@@ -164,14 +164,14 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
 
 
 def own_variance(weights: Float64s) -> Float64s:
-    """Computes daily means' variance by number of vehicles (at least 1), (km/h)^2."""
+    """Computes a daily mean's variance, (km/h)^2, by vehicles."""
     return fitted.VEHICLE_VARIANCE / np.maximum(weights, 1.0) + fitted.FLOOR_VARIANCE
 
 
 def _posterior(
     ratios: Float64s, power: float, sums: PlaceSums, around: Around, sds_kmh: Float64s
 ) -> tuple[Float64s, float]:
-    """Computes moments of places, with weights and speeds integrated out.
+    """Computes places' posterior moments, integrating weights and speeds out.
 
     Args:
         ratios: probabilities of RATIOS.
@@ -225,7 +225,7 @@ def _chunks(places: int) -> list[slice]:
 
 
 def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> Traffic:
-    """Learns powers of cells' traffic and places' sizes, and the spread.
+    """Learns how traffic spreads over places, from released weights.
 
     By the likelihood of all released weights. LAWS count by their likelihood, none is chosen, so that what releases
     leave open stays open, and places that look busy are not believed to be. expected: float64 (places,), above 0.
@@ -245,7 +245,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
 
 
 def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
-    """Lists possible weights of places and their log posteriors, (places, RATIOS) each."""
+    """Lists possible weights and log posteriors, (places, RATIOS) each."""
     weights, log, low, part, density = _weight_grid(sums, expected, chosen)
     high = np.minimum(low + 1, RATIOS.size - 1)
     prior = density * ((1 - part) * ratios[low] + part * ratios[high])
@@ -266,7 +266,7 @@ def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
 def _weight_grid(
     sums: PlaceSums, expected: Float64s, chosen: slice
 ) -> tuple[Float64s, Float64s, Int64s, Float64s, Float64s]:
-    """Lays each place's weight grid: RATIOS, or near a precisely measured weight.
+    """Lays weight grids: RATIOS, or near precisely measured weights.
 
     Returns:
         (places, RATIOS) each: weights; the log likelihood of the place's sum; index of the ratio below, and the part of
@@ -298,7 +298,7 @@ def _laws() -> Iterator[Float64s]:
 
 
 def _anchored(counts: Float64s) -> Float64s:
-    """Finds the likeliest probabilities of RATIOS with mean 1, by counts."""
+    """Finds the likeliest probabilities of RATIOS of mean 1."""
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):
@@ -317,7 +317,7 @@ LAWS = np.array(list(_laws()))
 
 
 def surprise(scores: Float64s, draws: int) -> Float64s:
-    """Computes the negative log density of summed Laplace draws, up to a constant.
+    """Computes the unnormalised negative log density of Laplace sums.
 
     By the saddle point (Daniels, 1954): with the cumulants K(t) = -log(1 - t^2 / 2) of a draw of variance 1 it is
     n (t x - K(t)) + log(K''(t)) / 2 where K'(t) = x, x being the mean of n draws. Many draws give scores^2 / 2.
@@ -336,7 +336,7 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
 
 
 def tempered(sums: PlaceSums) -> PlaceSums:
-    """Tempers sums of speeds with Laplace noise to Gaussian surprise.
+    """Tempers speed sums of Laplace noise to Gaussian surprise.
 
     Without it, of a thousand places those with the largest noise would be taken for busy ones.
     """
@@ -350,7 +350,7 @@ def tempered(sums: PlaceSums) -> PlaceSums:
 
 @dataclass(frozen=True, kw_only=True)
 class VehiclesProved:
-    """Places where released weights prove at least AT_LEAST vehicles, over all days.
+    """Places where releases prove AT_LEAST vehicles, over all days.
 
     A vehicle-day weighs at most 1 at a place (`dpops.levels.bounded`), and one vehicle has one a day. So where three
     vehicles or fewer were on all days together, no day's exact weight is above 3; any excess is noise. The chance that
@@ -382,7 +382,7 @@ class VehiclesProved:
 
 
 def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> float:
-    """Bounds a sum of days' noise at a chance below a half.
+    """Bounds days' summed noise at a chance below half.
 
     step: the largest of their scales. Gaussian: the quantile of their sum. (Steps of the integers are a millionth of
     the noise.) Laplace: Chernoff's bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, as

@@ -1,4 +1,4 @@
-"""Gaussian posterior of a latent field: sparse local effects, dense border, REML.
+"""Gaussian posterior of sparse local and dense border effects.
 
 Sources: Rue and Held (2005), chapters 2 and 4; Papandreou and Yuille (2010) for posterior samples by perturbation;
 Wood and Fasiolo (2017), equation 5, for the Fellner-Schall step.
@@ -30,7 +30,7 @@ LARGEST_STEP = 10.0
 
 @dataclass(frozen=True)
 class LinearData:
-    """Linear observations of effects; rows from `wide` on touch most cells."""
+    """Linear observations; rows from `wide` on touch most cells."""
 
     rows: EffectRows
     values: Float64s
@@ -39,7 +39,7 @@ class LinearData:
 
 
 class _CellTerms(NamedTuple):
-    """Terms of a day's local effects in variances of its HATs.
+    """Variance terms of a day's HATs from local effects.
 
     Attributes:
         varying: the block whose effect changes over slots.
@@ -101,7 +101,7 @@ class Posterior:
             self._draw(narrow, wide, ROUGH_SAMPLES if is_rough else SAMPLES)
 
     def _couple(self, narrow: EffectRows, wide: EffectRows) -> None:
-        """Factors the coupling of local effects to border and wide rows."""
+        """Factors the coupling of local effects to dense ones."""
         hourly, hours = _directions(narrow.local, narrow.hourly)
         of_wide, rows = _directions(wide.local, sparse.identity(wide.local.shape[0], format="csr"))
         regressed = narrow.local.T @ narrow.regressed
@@ -119,14 +119,14 @@ class Posterior:
         return self._with_border(self._factor.solve(shift.local), shift.border)
 
     def _with_border(self, local: Float64s, border: Float64s) -> Effects:
-        """Solves for all effects, from local ones without the border."""
+        """Solves for all effects from local ones without border."""
         pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))
         pulled = self._coefficients.T @ (self._pulls.T @ local)
         at_border = self._schur @ (np.concatenate([border, pad]) - pulled)
         return Effects(local - self._solved_pulls @ (self._coefficients @ at_border), at_border[: self._border])
 
     def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> None:
-        """Draws samples by perturbation; `conditional`: local ones given the border."""
+        """Draws posterior samples; `conditional` ones are given the border."""
         noise = np.random.default_rng(1).normal(size=(narrow.local.shape[0] + wide.local.shape[0], columns))
         of_narrow, of_wide = noise[: narrow.local.shape[0]], noise[narrow.local.shape[0] :]
         drawn, shift = self.layout.prior_draws(self.strengths, self.days, columns), narrow.adjoint(of_narrow)
@@ -146,7 +146,7 @@ class Posterior:
         self.samples = Effects(root[: len(mixed)], root[len(mixed) :])
 
     def variances_of_rows(self, rows: EffectRows) -> Float64s:
-        """Computes the variances of rows times effects, (rows,), by samples."""
+        """Computes the variances of rows of effects, by samples."""
         variances: Float64s = np.mean(rows.times(self.samples) ** 2, axis=-1)
         return variances
 
@@ -185,7 +185,7 @@ class Posterior:
         return variances
 
     def _terms(self, day: int) -> "_CellTerms":
-        """Computes variance terms of slot-constant local effects, cached by day."""
+        """Computes variance terms of a day's slot-constant effects, cached."""
         local = self.layout.local
         key = day if any(block.is_daily for block in local) else 0
         if key not in self._memory:
@@ -198,11 +198,11 @@ class Posterior:
         return self._memory[key]
 
     def _of_cells(self, table: Float64s, block: Block, day: int) -> Float64s:
-        """Gives cells their rows of a table of local effects."""
+        """Looks up cells' rows in a table of effects."""
         return table[self.layout.span(block, day)][block.cell_keys]
 
     def stronger(self, effects: Effects | None = None) -> dict[str, Float64s]:
-        """Takes a Fellner-Schall step, with REML's fixed point, of each learned strength.
+        """Takes a Fellner-Schall step of each learned strength.
 
         effects: where energies are taken; the posterior mean by default.
         """
@@ -246,12 +246,12 @@ def _directions(first: sparse.csr_matrix, second: sparse.csr_matrix) -> tuple[Fl
 
 
 def _root(covariance: Float64s) -> Float64s:
-    """Computes a covariance's root whose mean of squares is the variance."""
+    """Computes a covariance's root: squares average to the variance."""
     stable = (covariance + covariance.T) / 2 + 1e-12 * np.diag(np.diag(covariance))
     return np.asarray(np.sqrt(len(covariance)) * np.linalg.cholesky(stable))
 
 
 def _factored(precision: sparse.spmatrix) -> SuperLU:
-    """Factors a sparse positive definite matrix in minimal degree order."""
+    """Factors a sparse positive definite matrix, minimum degree order."""
     options = {"SymmetricMode": True}
     return splu(precision.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)

@@ -1,4 +1,4 @@
-"""A day's releases for learning: noisy sums of groups around public centres."""
+"""A day's releases for learning: noisy sums around centres."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +47,7 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """Groups of HATs: int64 group of each cell and of each slot."""
+    """Groups of HATs: each cell's and slot's group, int64."""
 
     cells: Int64s
     slots: Int64s
@@ -72,7 +72,7 @@ class Groups:
         return self.shape[0] < max(2, self.cells.size // 200)
 
     def totals(self, hats: Float64s) -> Float64s:
-        """Sums HATs' numbers, (cells, slots), by group, (cell groups, slot groups)."""
+        """Sums HATs' numbers by group, (cell groups, slot groups)."""
         rows, columns = self.shape
         sums = np.bincount(self._index, hats.ravel(), rows * columns)
         return sums.astype(np.float64, copy=False).reshape(rows, columns)
@@ -85,7 +85,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelValues:
-    """Noisy sums of a level per group: weights, and weighted speeds.
+    """Noisy weights and weighted speeds of a level's groups.
 
     Noise variances are one number, or one per group; infinite where there is no sum.
     """
@@ -106,7 +106,7 @@ class LevelValues:
 
     @property
     def weight_variances(self) -> Float64s:
-        """Noise variances per group; at least 1e-6, also of exact weights."""
+        """Noise variances per group, never below 1e-6."""
         variances: Float64s = np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6)
         return variances
 
@@ -130,7 +130,7 @@ class LevelValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageValues:
-    """One stage's levels, and centres of its residuals, km/h, (cells, slots).
+    """One stage's levels, and residuals' centres, km/h, (cells, slots).
 
     counts_vehicles: it only counts them; each weighs as a typical vehicle-day without a clip.
     """
@@ -142,7 +142,7 @@ class StageValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayValues:
-    """Everything released of one day; `hours`, int64 (slots,), are those of `Design`."""
+    """Everything released of one day; `hours`: see `Design`."""
 
     hours: Int64s
     stages: tuple[StageValues, ...] = ()

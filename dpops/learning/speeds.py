@@ -1,4 +1,4 @@
-"""The field of speeds, fitted to noisy weighted speeds, with vehicles' variance."""
+"""Field of speeds, fitted to noisy weighted speeds."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _MAX_VARIANCE_STEP = 0.7
 
 @dataclass(frozen=True)
 class SpeedSums:
-    """Noisy sums, (groups,), of weighted speeds around centres, (cells, slots), km/h."""
+    """Noisy sums of weighted speeds around centres, km/h."""
 
     day: int
     groups: Groups
@@ -76,7 +76,7 @@ class SpeedField:
         self.values.append(np.full((self.layout.blocks[0].cell_keys.size, coming.hours.size), fitted.CITY_KMH[0]))
 
     def fit(self, sums: Sequence[SpeedSums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
-        """Solves the field, then updates strengths, variances and doubts of weights.
+        """Fits the field, strengths, variances and doubts of weights.
 
         is_last: whether covariances of HATs are needed.
         """
@@ -101,17 +101,17 @@ class SpeedField:
                     self._learn_spread(data)
 
     def hat_variances(self, day: int) -> Float64s:
-        """Computes variances of HATs' means around the field, (cells, slots)."""
+        """Computes variances of HATs' means around the field."""
         hats = np.maximum(self.weights[day], 1e-9)
         return self.spread.of(hats / self.one_weight, self.values[day])
 
     @property
     def cautious_spread(self) -> VehicleSpread:
-        """Multiple of the learned spread for intervals, as sums barely inform it."""
+        """Multiple of the barely identified spread, for cautious intervals."""
         return VehicleSpread(fitted.VEHICLE_FACTOR * self.spread.vehicle, fitted.FLOOR_FACTOR * self.spread.floor)
 
     def _doubts(self, doubts: Float64s) -> Float64s:
-        """Moves logarithms of factors of days' weights towards their posterior mean."""
+        """Moves doubts of days' weights towards their posterior mean."""
         places = [self.layout.place("doubt", day) for day in range(len(self.days))]
         step = self.posterior.mean.border[places] - doubts
         return doubts + np.clip(step, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)
@@ -124,7 +124,7 @@ class SpeedField:
         ]
 
     def _lay(self, sums: Sequence[SpeedSums]) -> list[SpeedSums]:
-        """Orders sums, wide ones last, and prepares their rows' sparse pattern."""
+        """Orders sums, wide ones last, and prepares sparse rows."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         names = "traffic", "doubt"
         items = [Item(item.groups, self.days[item.day].hours, item.day, names) for item in ordered]
@@ -133,7 +133,7 @@ class SpeedField:
         return ordered
 
     def _data(self, sums: Sequence[SpeedSums], doubts: Float64s) -> LinearData:
-        """Writes released sums as observations of the field, given the weights."""
+        """Writes noisy speeds as linear observations of the field."""
         values, variances, regressors = [], [], []
         self._parts: list[tuple[Float64s, Float64s]] = []
         for item in sums:
@@ -153,7 +153,7 @@ class SpeedField:
         )
 
     def _learn_spread(self, data: LinearData) -> None:
-        """Takes a scoring step of both log variances from residuals."""
+        """Takes a residual-based scoring step of both log variances."""
         posterior, prior = self.posterior, VehicleSpread()
         fitted_values = data.rows.times(posterior.mean)
         leverage = np.minimum(posterior.variances_of_rows(data.rows) * data.precisions, 0.95)

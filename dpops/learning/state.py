@@ -1,4 +1,4 @@
-"""State of learning, its arrays, and public facts of a fleet."""
+"""State of learning, its arrays, and public fleet facts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -17,7 +17,7 @@ RECENT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Public facts about a fleet, in weights of a typical vehicle-day.
+    """Public facts about a fleet; weights in typical vehicle-days.
 
     Attributes:
         vehicles: expected on a day.
@@ -83,7 +83,7 @@ def arrays_of(state: State) -> dict[str, NDArray[Any]]:
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yields arrays and numbers of nested values, named by path."""
+    """Yields nested arrays and numbers, named by path."""
     if isinstance(value, np.ndarray | float | bool):
         yield name, np.asarray(value)
     elif value is not None:
@@ -97,7 +97,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """Restores the state after `days` from arrays. Raises KeyError, ValueError for others."""
+    """Restores a state from arrays. Raises KeyError or ValueError."""
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None
     if start is not None:
@@ -108,7 +108,7 @@ def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Array
 
 
 def _restored(name: str, kind: Any, arrays: Arrays) -> Any:
-    """Builds a value of this type from arrays, as `_flattened` names them."""
+    """Builds a value of this type from stored arrays."""
     if get_origin(kind) is tuple:
         parts = {key.split(".")[name.count(".") + 1] for key in arrays if key.startswith(f"{name}.")}
         return tuple(_restored(f"{name}.{part}", get_args(kind)[0], arrays) for part in range(len(parts)))

@@ -1,4 +1,4 @@
-"""The field of log weights, fitted to sums of weights and speeds."""
+"""Field of log weights, fitted to noisy sums."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _CLIP = 30.0
 
 @dataclass(frozen=True)
 class WeightSums:
-    """Noisy sums of weights of one day's groups; values, variances: (groups,)."""
+    """One day's noisy sums of weights by group."""
 
     day: int
     groups: Groups
@@ -33,14 +33,14 @@ class WeightSums:
 
 @dataclass(frozen=True)
 class VehicleNumber:
-    """A day's number of vehicles, and the variance of its logarithm."""
+    """A day's vehicle number, and its logarithm's variance."""
 
     number: float
     log_variance: float
 
 
 class WeightField:
-    """Weights of HATs on each day, in those of a typical vehicle-day.
+    """Field of daily HAT weights, in typical vehicle-days.
 
     Attributes:
         effects: where the field was last linearised.
@@ -77,7 +77,7 @@ class WeightField:
         self._begin(totals)
 
     def _begin(self, totals: Sequence[float | None]) -> None:
-        """Initialises city and day effects to released totals, or to vehicles' weights."""
+        """Initialises city and day effects by totals or vehicles."""
         if self.is_cold:
             self.effects.border[self._at_retention] = self._retained[0]
         logs = np.array(
@@ -93,7 +93,7 @@ class WeightField:
 
     @property
     def retention(self) -> float:
-        """Logarithm of the share of a counted vehicle's weight that clipping leaves."""
+        """Log share of a counted vehicle's weight after clipping."""
         return float(self.effects.border[self._at_retention])
 
     def night(self, day: DayValues) -> Float64s:
@@ -101,14 +101,14 @@ class WeightField:
         return np.where(day.hours % HOURS < fitted.NIGHT_ENDS, fitted.NIGHT, 0.0)
 
     def weights(self, effects: Effects) -> list[Float64s]:
-        """Computes expected weights of each day's HATs, (cells, slots): lognormal means."""
+        """Computes expected weights of days' HATs, as lognormal means."""
         return [
             self._expected(effects, day, index, variances)
             for index, (day, variances) in enumerate(zip(self.days, self.variances, strict=True))
         ]
 
     def of_day(self, day: DayValues, index: int) -> tuple[Float64s, Float64s]:
-        """Computes a day's expected weights and variances of logarithms, (cells, slots)."""
+        """Computes a day's expected weights and variances of logarithms."""
         variances = np.minimum(self.posterior.variances_of_hats(day.hours, index), MAX_LOG_VARIANCE)
         return self._expected(self.effects, day, index, variances), variances
 
@@ -118,7 +118,7 @@ class WeightField:
         return weights
 
     def fit(self, sums: Sequence[WeightSums], rounds: int) -> None:
-        """Takes Gauss-Newton steps of effects and Fellner-Schall steps of strengths together.
+        """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
 
         Variances behind weights stay fixed in the last two rounds, so that totals fit the released ones.
         """
@@ -137,7 +137,7 @@ class WeightField:
                 break
 
     def finish(self, sums: Sequence[WeightSums], coming: DayValues, number: VehicleNumber) -> None:
-        """Computes the posterior around fitted effects, including a coming day's."""
+        """Computes the posterior around effects, a coming day included."""
         self.days, self.numbers, self._counts = (*self.days, coming), (*self.numbers, number), [*self._counts, 1.0]
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
@@ -149,7 +149,7 @@ class WeightField:
         self._update_totals(data)
 
     def _linear(self, sums: Sequence[WeightSums]) -> LinearData:
-        """Linearises released sums and each day's total around the effects."""
+        """Linearises released sums and daily totals around the effects."""
         weights = self.weights(self.effects)
         totals = np.array([hats.sum() for hats in weights])
         of_items = [weights[item.day] for item in sums]
@@ -170,14 +170,14 @@ class WeightField:
         return LinearData(rows, values, np.concatenate(precisions), self._wide)
 
     def _missed(self, sums: Sequence[WeightSums], effects: Effects) -> Float64s:
-        """Computes residuals: of released sums, then of logarithms of each day's total."""
+        """Computes residuals of released sums and of log totals."""
         weights = self.weights(effects)
         missed = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
         logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
         return np.concatenate([*missed, logs + effects.border[self._at_retention]])
 
     def _lay(self, sums: Sequence[WeightSums]) -> list[WeightSums]:
-        """Orders sums, wide ones last, and prepares their rows' sparse pattern."""
+        """Orders sums, wide ones last, and prepares sparse rows."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         narrow = sum(not item.groups.is_wide for item in ordered)
         items = [Item(item.groups, self.days[item.day].hours, item.day) for item in ordered]
@@ -190,7 +190,7 @@ class WeightField:
         return ordered
 
     def _step(self, sums: Sequence[WeightSums], data: LinearData) -> float:
-        """Takes a step, halved while cost rises; returns the largest change."""
+        """Takes a damped step; returns its largest change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         largest = max(
             float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)
@@ -222,7 +222,7 @@ class WeightField:
         ]
 
     def _update_totals(self, data: LinearData) -> None:
-        """Updates precisions of days' weights around their vehicles', by a Student law."""
+        """Updates precisions of days' weights by a Student law."""
         rows = data.rows[-len(self.days) :]
         missed = data.values[-len(self.days) :] - rows.times(self.effects)
         freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
@@ -233,7 +233,7 @@ class WeightField:
 
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:
-    """Splits variances into cell-part and hour terms, so that weights are products."""
+    """Approximates variances by a cell-part plus an hour term."""
     parts = hours % HOURS // BLOCK_H
     result = np.empty_like(variances)
     for part in np.unique(parts):

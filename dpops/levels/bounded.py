@@ -1,4 +1,4 @@
-"""Bounded integer vectors of vehicle-days, noisy sums, and their values.
+"""Bounded integer vectors of vehicle-days, and their noisy sums.
 
 Vectors are a function of their vehicle's rows, the plan and recorded centres. Only + - * / and square roots of single
 numbers, integers, and sums in the order of a vehicle's rows are used: they are rounded alike wherever other vehicles
@@ -32,7 +32,7 @@ _MOST_COUNT = 1 << 40
 
 
 class Rows(NamedTuple):
-    """Vehicles' counts in HATs, int64 (entries,), ascending by (vehicle, cell, slot).
+    """Vehicles' counts in HATs, ascending by (vehicle, cell, slot).
 
     cell, slot: indices into the plan's HATs. reports: >= 1. total: sum of clipped speeds, in steps of the speed grid.
     """
@@ -45,7 +45,7 @@ class Rows(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Sparse integer vectors, int64 (entries,) each: vehicle from 0, query, value.
+    """Sparse integer vectors, int64 (entries,) each; vehicles from 0.
 
     Queries: the weights of all groups, level by level, then their speeds.
     """
@@ -56,14 +56,14 @@ class Vectors(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of vehicles' integers, exact or noisy, int64 (groups of all levels,)."""
+    """Sums of vehicles' integers by group, exact or noisy."""
 
     weights: Int64s
     speeds: Int64s
 
 
 def sum_up(rows: Rows, stage: Stage) -> Sums:
-    """Adds up all vehicle-days' integers, whatever their split or order."""
+    """Adds up all vehicle-days' integers, however they are split."""
     sums = vectors(rows, stage)
     totals = np.zeros(2 * stage.groups, np.int64)
     np.add.at(totals, sums.query, sums.value)
@@ -71,7 +71,7 @@ def sum_up(rows: Rows, stage: Stage) -> Sums:
 
 
 def vectors(rows: Rows, stage: Stage) -> Vectors:
-    """Computes each vehicle-day's vector, zero if its integer norm exceeds its allowance.
+    """Computes vehicle-days' vectors; zero where norms exceed allowances.
 
     Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
     square root), half of it under public counts, where weights are exact. Source: docs/released.md.
@@ -84,7 +84,7 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
 
 
 def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
-    """Checks in integers that each vehicle's noisy entries keep its allowance."""
+    """Checks in integers that vehicles' noisy entries fit allowances."""
     norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
     absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
@@ -101,7 +101,7 @@ class _TouchedGroups(NamedTuple):
 
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
-    """Computes vectors whose norms `within` checks: a violation means wrong formulas."""
+    """Computes vectors; `within` checks norms against wrong formulas."""
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:
@@ -132,7 +132,7 @@ def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
 def _norm(
     touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
 ) -> Float64s:
-    """Computes each vehicle's norm, (vehicles,), adding by level and ascending group."""
+    """Computes vehicles' norms, adding by level and ascending group."""
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
         parts = values * values if stage.kind == "gaussian" else np.abs(values)
@@ -141,7 +141,7 @@ def _norm(
 
 
 def residuals(rows: Rows, stage: Stage) -> Float64s:
-    """Computes each row's mean clipped speed minus its HAT's centre, km/h."""
+    """Subtracts HATs' centres from rows' mean clipped speeds, km/h."""
     mean = rows.total / rows.reports * float(stage.step_kmh)
     return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)
 
@@ -149,7 +149,7 @@ def residuals(rows: Rows, stage: Stage) -> Float64s:
 def _integers(
     touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
-    """Clips, weights by level and share, and truncates towards zero."""
+    """Clips, scales by level and share, truncates towards zero."""
     start, parts = 0, []
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
@@ -162,7 +162,7 @@ def _integers(
 
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
-    """Computes a level's steps per unit weight and per weighted km/h."""
+    """Computes a level's steps per weight and weighted km/h."""
     bound = float(stage.bound_kmh)
     if stage.counts_public:
         return float(UNIT), _part(stage.share * level.speed_share, stage) / (2 * bound)
@@ -175,12 +175,12 @@ def _part(share: Fraction, stage: Stage) -> float:
 
 
 def _truncated(values: Float64s) -> Int64s:
-    """Truncates towards zero; non-finite values, which cannot occur, become 0."""
+    """Truncates towards zero; impossible non-finite values become 0."""
     return np.where(np.isfinite(values), values, 0.0).astype(np.int64)
 
 
 def units(reports: Int64s, stage: Stage) -> Int64s:
-    """Looks up floor(2^20 n^exponent) of reports; above 4096 n is up to 1/64 less."""
+    """Looks up floor(2^20 n^exponent) of reports, coarser above 4096."""
     table, values = _table(int(4 * stage.exponent))
     return values[np.searchsorted(table, reports, side="right") - 1]
 
@@ -196,7 +196,7 @@ def _table(quarters: int) -> tuple[Int64s, Int64s]:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedLevel:
-    """Noisy sums of one level, float64 (level.size,), with noise standard deviations.
+    """Noisy sums of one level, with noise standard deviations.
 
     weights: W_q = sum over vehicle-days of s w_q. speeds: S_q = sum of s v_q, km/h: weighted speeds less their centres.
     A deviation is infinite where the level had no share, and 0 for weights under public counts.
@@ -211,14 +211,14 @@ class ReleasedLevel:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasedStage:
-    """Noisy sums of one stage, in the order of its levels."""
+    """Noisy sums of one stage, level by level."""
 
     stage: Stage
     levels: tuple[ReleasedLevel, ...]
 
 
 def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
-    """Adds noise to sums: int64 (2 * stage.groups,), all weights, then speeds.
+    """Adds noise to sums: all weights, then all speeds.
 
     A level without a share gets zeros, and weights under public counts are exact.
     """
@@ -233,7 +233,7 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
 
 
 def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
-    """Reads weights and km/h from integers. Raises ValueError for a wrong number."""
+    """Reads weights and km/h from integers. Raises ValueError."""
     numbers = np.array(integers, np.float64)
     if numbers.size != 2 * stage.groups:
         raise ValueError(f"a release of {numbers.size} integers does not fit a stage of {2 * stage.groups}")

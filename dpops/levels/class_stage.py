@@ -1,4 +1,4 @@
-"""A day's stage of speed classes: reports per class and cell.
+"""Stage of speed classes: a day's reports by cell.
 
 It has weights alone, under a separate norm; a cell's class takes the role of a HAT in a stage of means. Source:
 docs/released.md, "Under a small total".
@@ -22,7 +22,7 @@ end of a line, and would take most of a norm; means tell their number too."""
 
 
 def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
-    """Lays edges, in grid steps, of standing and equal-width classes. Raises ValueError."""
+    """Lays class edges in grid steps. Raises ValueError."""
     first = max(round(STANDING_KMH / grid.step), 1)
     width = Fraction(grid.upper_steps - first, classes - 1)
     edges = tuple(first + round(width * index) for index in range(classes - 1))
@@ -32,14 +32,14 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Adds a stage of speed classes with this part of all shares."""
+    """Adds a stage of speed classes, at a share."""
     parts, share_of_level = alike(((CLASS, Fraction(1)),)), Fraction(1)
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
     return with_last(stages, replace(last, bound_kmh=share_of_level, exponent=share_of_level), share)
 
 
 def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
-    """Replaces cells by their classes; a class's parent is its cell."""
+    """Replaces cells by classes, whose parents are the cells."""
     cells = tuple(cell for cell in range(hats.cells) for _ in range(classes))
     return PublicHats(parents=cells, grandparents=cells, hours=hats.hours)
 
@@ -50,7 +50,7 @@ def times_of(classes: int) -> Int64s:
 
 
 def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
-    """Sums vehicles' reports by cell and class over a day.
+    """Sums a day's reports by vehicle, cell and class.
 
     vehicle, cell: int64 (parts,), ascending by both. counts: int64 (parts, classes), reports.
     """
@@ -66,5 +66,5 @@ def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
 
 
 def _changes(values: Int64s) -> NDArray[np.bool_]:
-    """Marks values that differ from their predecessor, and the first."""
+    """Marks values unlike their predecessor, and the first."""
     return np.concatenate([np.ones(min(values.size, 1), np.bool_), np.diff(values) != 0])

@@ -1,4 +1,4 @@
-"""A day's first stage: a noisy vehicle count that stops wrong input.
+"""First stage: a noisy vehicle count stops wrong input.
 
 With the level `city` alone, and speeds that are never clipped, a vehicle-day's weight is 1 whatever it did: the stage's
 weight counts vehicles. Source: docs/released.md, "The wrong input".
@@ -29,7 +29,7 @@ _NORMAL = NormalDist()
 
 
 def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
-    """Makes the smallest stage that detects an empty day, or None.
+    """Makes the smallest stage detecting empty days, or None.
 
     like: a stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has.
     """
@@ -50,7 +50,7 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
 
 
 def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
-    """Makes a stage of counts per key and slot, at full budget.
+    """Makes a stage of counts, at the full budget.
 
     bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
     counts reports, 0 vehicles.
@@ -62,7 +62,7 @@ def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
 
 
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Prepends a stage that counts vehicles, if any, and scales the others."""
+    """Prepends a stage that counts vehicles, scaling the others."""
     if count is None:
         return stages
     remainder = 1 - count.share / sum(stage.share for stage in stages)
@@ -70,17 +70,17 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
 
 
 def vehicles_in(released: ReleasedStage) -> float:
-    """Reads the noisy number of vehicles of a count stage."""
+    """Reads the noisy vehicle number off a count stage."""
     return float(released.levels[0].weights[0])
 
 
 def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
-    """Checks whether counted vehicles are below LEAST_PART of the declared ones."""
+    """Checks whether fewer than LEAST_PART of declared vehicles came."""
     return released.stage.counts_vehicles and vehicles_in(released) < LEAST_PART * vehicles
 
 
 def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
-    """Checks whether weights prove more than MOST_TIMES the declared vehicles."""
+    """Checks whether weights prove over MOST_TIMES the declared vehicles."""
     level = released.levels[0]
     noise = NOISE_SDS * level.weight_sd * math.sqrt(level.weights.size)
     limit = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)

@@ -1,4 +1,4 @@
-"""Default stages of a day, from public facts and earlier releases only."""
+"""Default stages of a day, from public facts alone."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ _LEARNING_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Public, rough numbers of groups per vehicle-day, and reports per HAT."""
+    """Public, rough numbers of a vehicle-day's groups and reports."""
 
     hats: int = 70
     cells: int = 12
@@ -26,7 +26,7 @@ class Profile:
     reports: int | None = None
 
     def touched(self, name: str) -> int:
-        """Estimates how many groups of a level a vehicle-day touches."""
+        """Estimates how many of a level's groups vehicle-days touch."""
         place, time = LEVELS[name]
         if place == CITY:
             return (1, self.parts, self.hours, self.hours)[time]
@@ -36,7 +36,7 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """Public facts of a fleet, from timetables, never reports; fixed per account."""
+    """Public facts of a fleet, fixed for an account."""
 
     vehicles: int = 200
     profile: Profile = field(default_factory=Profile)
@@ -44,7 +44,7 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsOnly:
-    """Inputs of a plan with secret counts; with public ones: `types.CountsKnown`."""
+    """Inputs of plans under secret counts: public bounds."""
 
     hats: PublicHats
     fleet: Fleet
@@ -57,7 +57,7 @@ class BoundsOnly:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Stages of an account's first and later days, all with equal noise."""
+    """Stages of an account's first and later days."""
 
     first: tuple[Stage, ...]
     later: tuple[Stage, ...]
@@ -104,7 +104,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
-    """Makes the default stages of a total epsilon, or Gaussian rho."""
+    """Makes default stages from total epsilon, or Gaussian rho."""
     spread = spread_of(kind, epsilon if rho is None else rho)
     # By the total; source: docs/released.md, "Which levels".
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
@@ -120,14 +120,14 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
-    """Computes noise scale UNIT / epsilon, or variance UNIT^2 / (2 rho), rounded up."""
+    """Computes a budget's noise scale or variance, rounded up."""
     if kind == "laplace":
         return UNIT / budget
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
-    """Chooses levels for cells that noise drowns even after a week."""
+    """Chooses levels for cells drowned by a week's noise."""
     choices = []
     for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
         fits = [name for name in names if group_sd_kmh(kind, spread, name, part, bounds) <= fitted.LIMIT_SD_KMH]
@@ -136,7 +136,7 @@ def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Forecasts a level's mean group noise after a week, km/h."""
+    """Forecasts a level's group noise after a week, km/h."""
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":
@@ -147,13 +147,13 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
-    """Estimates a typical vehicle-day's total weight without clipping, from its profile."""
+    """Estimates a typical vehicle-day's total weight without clipping."""
     norm = usual_norm(stage, fleet)
     return _own_weight(stage, fleet) * (1.0 if norm is None else norm / max(norm, stage.least_norm))
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes a typical vehicle-day's norm, or None without reports in its profile."""
+    """Computes a typical vehicle-day's norm; None without reports."""
     profile = fleet.profile
     if profile.reports is None:
         return None
@@ -161,12 +161,12 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
 
 
 def _own_weight(stage: Stage, fleet: Fleet) -> float:
-    """Computes the weight of a vehicle-day whose norm is above the least."""
+    """Computes a vehicle-day's weight if above the least norm."""
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
 
 
 def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
-    """Weighs a vehicle-day by its reports, where the profile has them.
+    """Weighs vehicle-days by reports, through a least norm.
 
     With equal weights short visits would decide means. Weights by reports lower the total, so noise decides the norm.
     """
@@ -181,12 +181,12 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
-    """Estimates a vehicle-day's weight at all places: half that of equal places."""
+    """Estimates a vehicle-day's weight, added up over places."""
     return 1.0 if kind == "laplace" else max(1.0, math.sqrt(profile.cells * math.sqrt(in_a_cell) / 2))
 
 
 def standing(profile: Profile) -> float:
-    """Computes a typical vehicle-day's weight over a standing one's, at least 1."""
+    """Computes a typical vehicle-day's weight over a standing one's."""
     hours = profile.hours
     still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
     return max(_weight(COARSE["gaussian"], profile) / _weight(COARSE["gaussian"], still), 1.0)
@@ -197,7 +197,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
 
 
 def kept_more(bound_kmh: Fraction) -> float:
-    """Computes a bound's retained weight over the usual one's, at least 1.
+    """Computes a bound's retained weight over the usual bound's.
 
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.
     """

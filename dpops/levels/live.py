@@ -1,4 +1,4 @@
-"""Live slots: their share of a vehicle-day's total, and their levels."""
+"""Live slots: their share of the total, and levels."""
 
 import math
 from dataclasses import replace
@@ -11,7 +11,7 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
-    """Makes one stage of all live slots of a period (docs/released.md, "Live slots")."""
+    """Makes a period's stage of live slots (docs/released.md)."""
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
     part, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
@@ -28,7 +28,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
 
 
 def of_slot(live: Stage, slots: int) -> Stage:
-    """Derives a live slot's stage; periods may have 23 or 25 at clock changes."""
+    """Derives a slot's stage from that of all slots."""
     return replace(live, share=live.share / slots)
 
 
@@ -44,7 +44,7 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates a HAT's unclipped weight in a live slot, times daily HATs."""
+    """Estimates a live HAT's unclipped weight times daily HATs."""
     hats = max(profile.hats / profile.hours, 1.0)
     if stage.kind == "laplace":
         return profile.hats / hats

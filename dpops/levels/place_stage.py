@@ -1,4 +1,4 @@
-"""A day's last stage: vectors over places' days, under a separate norm.
+"""Last stage of a day: vectors over places' days.
 
 Source: docs/released.md. In one norm with levels of hours, these would take most of it.
 """
@@ -14,7 +14,7 @@ EXPONENT = Fraction(1)
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
-    """Adds a stage of places with this part of all shares."""
+    """Adds a stage of places, at a share."""
     parts = alike(((PLACE, Fraction(1)),))
     last = replace(stages[-1], parts=parts, alpha=ALPHA, classes=(), least_norm=0)
     return with_last(stages, replace(last, bound_kmh=BOUND_KMH, exponent=EXPONENT), share)

@@ -1,4 +1,4 @@
-"""Levels, which group HATs, and stages, public plans of one release."""
+"""Levels, which group HATs, and stages, public release plans."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ BLOCK_H = 4
 
 @dataclass(frozen=True, kw_only=True)
 class PublicHats:
-    """Public HATs of a day: every cell in every service slot.
+    """Public HATs of a day: every cell, every slot.
 
     parents, grandparents: coarser cell of each cell. hours: local hour in which each slot begins; with a clock change
     one may come twice, or not at all. are_small: cells of about 1 km^2 or less, whose neighbours differ as streets do.
@@ -119,7 +119,7 @@ CLASS = "class"
 
 
 def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
-    """Makes a level by name; weight_share defaults to `share`. Raises ValueError."""
+    """Makes a level by name. Raises ValueError if unknown."""
     kind = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if kind is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
@@ -151,7 +151,7 @@ Shares = tuple[tuple[str, Fraction], ...]
 
 
 class Part(NamedTuple):
-    """A level's name, with its parts of speeds' and weights' budgets."""
+    """A level's parts of the speed and weight budgets."""
 
     level: str
     speeds: Fraction
@@ -159,7 +159,7 @@ class Part(NamedTuple):
 
 
 def shares_of(**parts: str) -> Shares:
-    """Writes shares by the names of levels, with _ for -."""
+    """Writes shares by level names, with `_` for `-`."""
     return tuple((name.replace("_", "-"), Fraction(part)) for name, part in parts.items())
 
 
@@ -170,7 +170,7 @@ def alike(shares: Shares) -> tuple[Part, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Differences:
-    """Differences of places from their cells, learned from earlier entries.
+    """Differences of places from cells, learned from earlier entries.
 
     cell, steps: int64 (places,), each one's cell and difference in CENTRE_STEP_KMH. lowest, highest: bounds of centres.
     slot_weights: forecast weight of the city in each slot, WEIGHT_STEPS for a usual day.
@@ -192,7 +192,7 @@ class Differences:
         return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
-        """Computes the centres of every place and slot. of_cells: int64 (cells, slots)."""
+        """Computes the centres of places from those of cells."""
         centres: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
         return centres
 
@@ -225,7 +225,7 @@ class StageHats:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Public plan of a vehicle-day's integers and the noise of their sums.
+    """Public plan of a vehicle-day's integers and their noise.
 
     kind: norm and noise: Gaussian (Euclidean) or Laplace (sum of absolute values).
     spread: variance of the Gaussian, or scale of the discrete Laplace, in (squared) steps, equal in all stages.
@@ -284,7 +284,7 @@ class Stage:
 
     @property
     def is_of_places(self) -> bool:
-        """Whether its HATs lie in places, not in the region's cells."""
+        """Whether its HATs lie in places instead of cells."""
         return any(part.level == PLACE for part in self.parts)
 
     @property
@@ -316,7 +316,7 @@ class Stage:
 
     @property
     def groups(self) -> int:
-        """Number of groups of all levels, each released with weight and speed."""
+        """Number of groups of all levels together."""
         return sum(level.size for level in self.levels)
 
     @property
@@ -326,24 +326,24 @@ class Stage:
 
     @property
     def noise_sd(self) -> float:
-        """Noise standard deviation in steps; for Laplace the continuous one, slightly above."""
+        """Noise standard deviation in steps; slightly above for Laplace."""
         return float(self.spread) ** 0.5 if self.kind == "gaussian" else 2**0.5 * float(self.spread)
 
     @property
     def claim(self) -> PureDP | ZCDP:
-        """Claim of the stage: its share of that of a UNIT vector."""
+        """The stage's share of a UNIT vector's claim."""
         return claim_of_vector(self.kind, self.spread, self.accounting).times(self.share)
 
 
 def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> PureDP | ZCDP:
-    """Computes the claim of a vector of norm UNIT under this noise."""
+    """Computes a UNIT vector's claim under this noise."""
     if kind == "laplace":
         return PureDP(UNIT / spread)
     return NOISE_CLAIMS[accounting].of_gaussian(Fraction(UNIT), spread)
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
-    """Appends a stage with a part of all shares, scaling others."""
+    """Appends a stage at a share, scaling the others."""
     total = sum((stage.share for stage in stages), Fraction(0))
     return (*scaled(stages, 1 - share), replace(last, share=share * total))
 
@@ -354,7 +354,7 @@ def scaled(stages: Iterable[Stage], part: Fraction) -> tuple[Stage, ...]:
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:
-    """Rounds speeds to centres within [lowest, highest] km/h, non-finite to the first."""
+    """Rounds speeds to centres within [lowest, highest] km/h."""
     steps = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
     cut = np.clip(np.rint(steps / float(CENTRE_STEP_KMH)), float(lowest * 100), float(highest * 100))
     return cut.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Choice of bounds and levels by expected error, from public numbers alone.
+"""Choice of bounds and levels by publicly expected error.
 
 A HAT's mean is a sum of components: city, grandparent, parent and cell, hour, a parent in a part of the day, and its
 own. Each has a prior variance, and each level's noisy sums inform the components no finer than its groups. Posterior
@@ -45,7 +45,7 @@ in some cities what it loses in others."""
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Recipe with expected root mean squared errors by day, km/h."""
+    """Recipe with expected root mean squared errors, km/h."""
 
     recipe: Recipe
     first_kmh: float
@@ -59,7 +59,7 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True)
 class Free:
-    """Parts of the table's recipe that the specification leaves open."""
+    """Parts of the recipe that the specification leaves open."""
 
     bounds: bool = True
     levels: bool = True
@@ -69,7 +69,7 @@ EVERYTHING = Free()
 
 
 def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
-    """Ranks recipes, best first; `table` fixes what is not free.
+    """Ranks recipes, best first; `table` fixes what is constrained.
 
     The one with default bounds and levels goes before those that are not better by LEAST_GAIN.
     """
@@ -80,14 +80,14 @@ def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[R
 
 
 def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
-    """Chooses the first of `ranked`; the table's own where nothing is free."""
+    """Chooses the best recipe, or the table's if fixed."""
     if not (free.bounds or free.levels):
         return table
     return ranked(table, bounds, free)[0].recipe
 
 
 def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
-    """Yields candidate recipes, default first; wider bounds only with coarse levels."""
+    """Yields candidate recipes, the default first."""
     table_shares = table.later[-1].shares
     shares = coarser_shares(table.kind, table_shares, hats) if free.levels else table_shares
     bounds, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
@@ -122,7 +122,7 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
 def _after(
     stage: Stage, bounds: BoundsOnly, prior: Variances, centres: Variances, busy: float, *, days: int
 ) -> tuple[dict[Part, float], float]:
-    """Computes posterior variances after `days`, and a HAT's squared error in (km/h)^2.
+    """Computes posterior variances, and a HAT's squared error, (km/h)^2.
 
     prior: variances without these days. centres: those that the centres were made from.
     """
@@ -138,7 +138,7 @@ def left_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
 
 
 def told_by(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
-    """Computes precisions that a release adds to components and to HATs."""
+    """Computes the precisions that a release adds to components."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
@@ -162,7 +162,7 @@ def squared_error(
     busy: float,
     own: float,
 ) -> float:
-    """Forecasts a HAT's squared error, (km/h)^2, from components, clipping and residuals."""
+    """Forecasts a HAT's squared error from components, clipping, residuals."""
     vehicles = bounds.usual_vehicles * busy
     single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
     norm = _norm(stage, bounds, centres)
@@ -171,7 +171,7 @@ def squared_error(
 
 
 def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
-    """Computes a release's precision of the logarithm of the city's weight."""
+    """Computes a release's precision of the city's log weight."""
     weights = replace(stage, alpha=1 - stage.alpha)
     return sum(
         _groups(_OF[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares
@@ -190,7 +190,7 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Computes a level's mean group noise per km/h of the bound."""
+    """Computes a level's mean group noise per bound km/h."""
     groups = _groups(_OF[name], bounds.hats)
     part = float(stage.share * share * stage.alpha)
     if stage.kind == "laplace":
@@ -208,7 +208,7 @@ def _groups(part: Part, hats: PublicHats) -> int:
 
 
 def busyness() -> list[tuple[float, float]]:
-    """Lists relative busyness and report shares of equal classes of cells."""
+    """Lists relative traffic and report shares of cell classes."""
     law, nodes = NormalDist(), 5
     raw = [math.exp(fitted.BUSIER * law.inv_cdf((node + 0.5) / nodes)) for node in range(nodes)]
     mean = sum(raw) / nodes
