@@ -238,5 +238,5 @@ release_options = packed(
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
-    """Prints a command's result: one JSON document for programs, or lines for people."""
+    """Prints a result: JSON for programs, lines for people."""
     click.echo(msgspec.json.encode(document).decode() if as_json else "\n".join(lines))

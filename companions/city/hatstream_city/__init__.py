@@ -1,1 +1,1 @@
-"""Drafts specifications from timetables and samples of feeds, and collects GTFS-realtime feeds."""
+"""Drafts specifications, and collects GTFS-realtime feeds."""

@@ -1,1 +1,1 @@
-"""Evaluates mechanisms, simulates a bus fleet, and starts servers for tests."""
+"""Evaluates mechanisms, simulates a fleet, and starts test servers."""

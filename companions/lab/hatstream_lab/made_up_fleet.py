@@ -1,4 +1,4 @@
-"""Simulates a bus fleet's local day, with a real feed's habits and faults.
+"""Simulates a bus fleet's local day, with realistic faults.
 
 The town does not exist: its default centre lies on open prairie near the South Saskatchewan River. Its zone is west of
 UTC, so that a local day covers two UTC dates, and knows no clock changes. Everything is drawn from one explicit seed;
@@ -56,7 +56,7 @@ _DUTY_SHARES, _HEAVY_DUTY = (0.3, 0.3, 0.4, 0.0), 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeUpFleet:
-    """Parameters of the simulation: `vehicles` on `routes` around `centre` (lat, lon).
+    """Parameters of the simulation of buses on routes.
 
     town_seed: draws the routes, so that days of one town differ by `seed` alone; default `seed`. stop_gap_m: minimum
     and maximum distance of consecutive stops. has_streets: stretches of STREET_M have lasting speeds of their own.
@@ -83,14 +83,14 @@ class MadeUpFleet:
 
     @property
     def bbox(self) -> tuple[float, float, float, float]:
-        """West, south, east, north in degrees: every position lies inside, faults apart."""
+        """West, south, east, north of the town in degrees."""
         half_m = np.array([-1.0, 1.0]) * (TOWN_RADIUS_M + BOX_MARGIN_M)
         (south, north), (west, east) = degrees(self, half_m, half_m)
         return float(west), float(south), float(east), float(north)
 
 
 def write_sample(fleet: MadeUpFleet, path: Path) -> int:
-    """Writes the fleet's day as Parquet, atomically, and returns the number of rows."""
+    """Writes the fleet's day as Parquet; returns its rows."""
     table = simulate(fleet)
     part = path.with_name(path.name + ".part")
     pq.write_table(table, part, compression="zstd")
@@ -99,7 +99,7 @@ def write_sample(fleet: MadeUpFleet, path: Path) -> int:
 
 
 def simulate(fleet: MadeUpFleet) -> pa.Table:
-    """Simulates reports in SCHEMA, sorted by time and bus; stamps are whole seconds."""
+    """Simulates reports in SCHEMA, sorted by time and bus."""
     rng = np.random.default_rng(fleet.seed)
     routes, duties = draw_town(rng, fleet)
     driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
@@ -126,7 +126,7 @@ def _table(rows: Reports) -> pa.Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Smooth line on the plane around the centre, with its halts, from terminus on."""
+    """Smooth line on the plane with its halts."""
 
     line_m: Vector  # [vertex, (along, east, north)]
     halts_m: Vector  # sorted, both termini included
@@ -140,7 +140,7 @@ class Route:
         return float(self.line_m[-1, 0])
 
     def along(self, odometer_m: Vector) -> Vector:
-        """Converts a shuttling bus's odometer to metres along the route."""
+        """Converts a shuttling bus's odometer to metres along routes."""
         return self.length_m - np.abs(odometer_m % (2 * self.length_m) - self.length_m)
 
     def pace(self, odometer_m: Vector) -> Vector:
@@ -150,13 +150,13 @@ class Route:
         return result
 
     def place(self, odometer_m: Vector) -> tuple[Vector, Vector]:
-        """Finds the place in metres east and north of the centre."""
+        """Finds the place in metres from the centre."""
         along_m, (vertex_m, east_m, north_m) = self.along(odometer_m), self.line_m.T
         return np.interp(along_m, vertex_m, east_m), np.interp(along_m, vertex_m, north_m)
 
 
 def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
-    """Draws a route: two in three cross the centre, one circles it."""
+    """Draws a route across the centre or around it."""
     if number % 3 == 2:
         radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
         start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
@@ -180,13 +180,13 @@ def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
 
 
 def _spaced(rng: Rng, length_m: float, gap_m: tuple[float, float]) -> Vector:
-    """Draws points along `length_m` with gaps from `gap_m`; both ends keep the minimum."""
+    """Draws points along `length_m` with gaps from `gap_m`."""
     points_m = np.cumsum(rng.uniform(*gap_m, ceil(length_m / gap_m[0])))
     return points_m[points_m < length_m - gap_m[0]]
 
 
 class Duty(NamedTuple):
-    """Shift of a bus on a route, with its reporting interval."""
+    """Shift of a bus on a route."""
 
     bus: int
     route: int
@@ -222,7 +222,7 @@ def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    """Driven duty: an element for each run between halts, where the bus waits."""
+    """Driven duty: an element for each run between halts."""
 
     odometer_m: Vector  # at departure
     length_m: Vector
@@ -232,7 +232,7 @@ class _Runs:
 
 
 def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
-    """Simulates a bus's reports during its duty; its clock has a phase."""
+    """Simulates a bus's reports during its duty."""
     asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
     east_m, north_m = route.place(odometer_m)
@@ -267,7 +267,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
-    """Draws odometer (m) and wait (s) of actual halts; some lights are green."""
+    """Draws odometer (m) and wait (s) of halts."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()
@@ -283,7 +283,7 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
 
 
 def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
-    """Computes odometer (m) and speed (m/s) at times: acceleration, cruise, braking, wait."""
+    """Computes odometer (m) and speed (m/s) at times."""
     run = np.maximum(0, np.searchsorted(runs.depart_s, asked_s, side="right") - 1)
     lasts_s, peak_ms, length_m = runs.lasts_s[run], runs.peak_ms[run], runs.length_m[run]
     since_s = np.clip(asked_s - runs.depart_s[run], 0.0, lasts_s)
@@ -298,12 +298,12 @@ def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
 
 
 def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector, Vector]:
-    """Converts metres to latitude and longitude on the centre's tangent plane."""
+    """Converts metres to degrees on the centre's tangent plane."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))
 
 
 def made_up_day(zone: str) -> tuple[pa.Table, date, int]:
-    """Simulates the default fleet's day: reports, local day, and number of vehicles."""
+    """Simulates the default fleet's day of reports."""
     fleet = MadeUpFleet(zone=zone)
     return simulate(fleet), fleet.day, fleet.vehicles

@@ -1,4 +1,4 @@
-"""Parses a fusion's specification: strict TOML of services, reports and methods."""
+"""Parses a fusion's specification: services, reports and methods."""
 
 import hashlib
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class FusionSpecification:
 
     @property
     def epsilon_of_all(self) -> float:
-        """What a user who answers every service gives away with one value."""
+        """Epsilon of a user who answers every service."""
         return sum(service.mechanism.epsilon for service in self.fusion.services)
 
 
@@ -169,7 +169,7 @@ def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
 
 
 def _reports(table: TableTable, fields: tuple[str, ...]) -> Any:
-    """Builds the layout of reports; columns default to field names."""
+    """Builds the layout of reports."""
     columns = {name: name for name in fields} if table.columns is None or not fields else table.columns
     return layout(table.layout, columns, table.time_unit, fields=fields)
 

@@ -1,1 +1,1 @@
-"""Collecting a feed: polls an address for GTFS-realtime messages and keeps each new one."""
+"""Collects a feed: polls an address for new messages."""

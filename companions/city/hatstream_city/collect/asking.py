@@ -1,4 +1,4 @@
-"""Process that fetches an address, with a deadline enforced by the system.
+"""Process that fetches an address before a deadline.
 
 Redirects lead to the same scheme, host and port alone: a key of the service is for that address.
 """
@@ -45,7 +45,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class FetchError(Exception):
-    """Failed request; the message names the reason, nothing of the answer."""
+    """Failed request; the message names the reason alone."""
 
     def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
-    """Answers a question as `exchanged` does, in this process and without a deadline."""
+    """Answers a question in this process, without a deadline."""
     try:
         with closing(_asked(question)) as answer:
             if answer.status_code == requests.codes.not_modified:
@@ -105,14 +105,14 @@ HTTPConnection.response_class = _FinalResponse
 
 
 class _Session(requests.Session):
-    """Session that never parses a redirect's target, which may be no address."""
+    """Session that never parses the target of a redirect."""
 
     def get_redirect_target(self, _answer: requests.Response) -> None:
         return None
 
 
 def _is_feed(message: bytes) -> bool:
-    """Checks that a message decodes completely, within this process's limits."""
+    """Checks that a message decodes completely."""
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # an unchanged feed needs it not
     from google.transit.gtfs_realtime_pb2 import FeedMessage
 
@@ -172,7 +172,7 @@ def _conditions(answer: requests.Response) -> dict[str, str]:
 
 
 def _retry_after_s(answer: requests.Response) -> float:
-    """Reads the wait that the service demands, in seconds; 0 without one."""
+    """Reads the wait that a service demands, in seconds."""
     text = answer.headers.get("Retry-After", "")
     try:
         wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()

@@ -1,4 +1,4 @@
-"""Stores of collected messages: files of a folder, or messages of a Kafka topic."""
+"""Stores collected messages, in a folder or Kafka topic."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ START_S, DELIVERY_S = 20.0, 60.0
 
 @contextmanager
 def in_topic(topic: Any) -> Iterator[Keep]:
-    """Sends each message to the topic of option `kafka` and waits for confirmation."""
+    """Sends each message to a topic and awaits confirmation."""
     from confluent_kafka import KafkaException, Producer  # an extra
 
     producer = Producer(

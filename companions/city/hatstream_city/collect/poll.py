@@ -1,4 +1,4 @@
-"""Polls one address for new messages, in a process of its own, with back-off."""
+"""Polls one address for new messages, with back-off."""
 
 import signal
 import subprocess
@@ -19,7 +19,7 @@ _PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; ma
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Request to an address; headers are secret, deadline_s bounds the exchange."""
+    """Request to an address, with secret headers."""
 
     url: str
     headers: dict[str, str]
@@ -27,7 +27,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class ExchangeResult(msgspec.Struct, frozen=True):
-    """Outcome of an exchange; a new message's bytes follow it.
+    """Outcome of an exchange; a new message's bytes follow.
 
     reason: why it failed, without content of the answer. conditions: headers of the next question.
     """
@@ -39,7 +39,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
 
 
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """Requests head and message (or b"") of an address, until stopped."""
+    """Requests the message of an address, until stopped."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
@@ -88,7 +88,7 @@ class Poller:
     _retry_after_s: float = 0.0
 
     def poll(self, is_stopped: Callable[[], bool] = _never) -> tuple[Outcome, bytes]:
-        """Asks once, and returns the outcome with the message, b"" unless new."""
+        """Asks once; returns the outcome with any new message."""
         headers = {**self.headers, **self._conditions}
         head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = head.reason, head.retry_after_s
@@ -108,6 +108,6 @@ class Poller:
         return "new", message
 
     def wait_s(self) -> float:
-        """Computes seconds until the next question, doubled by each failure."""
+        """Computes the seconds to wait, doubled by each failure."""
         backed_off = self.every_s * 2.0 ** min(self.failures, 16)
         return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))

@@ -1,4 +1,4 @@
-"""`hatstream collect`: polls a GTFS-realtime address into a folder or a Kafka topic."""
+"""`hatstream collect`: polls an address and stores new messages."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def collect(
 
 
 def _end_at_once(code: int) -> None:
-    """Ends the process at once, without Python's slow clean-up; output is flushed."""
+    """Ends the process without Python's clean-up; output is flushed."""
     try:
         sys.stdout.flush()
     except OSError:  # nobody reads it any more
@@ -130,7 +130,7 @@ def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
 
 
 def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:
-    """Stores a message, with retries until the run ends. Raises InputError or OSError."""
+    """Stores a message, with retries until the run ends."""
     wait_s = FIRST_WAIT_S
     while True:
         try:

@@ -111,7 +111,7 @@ def new(
 
 
 def _write(output: Path, result: Draft) -> None:
-    """Writes all files, the specification last, over none. Raises UsageError and InputError."""
+    """Writes all new files, the specification last."""
     texts = {output.with_name(name): content for name, content in result.files.items()} | {output: result.toml.encode()}
     there = next((path for path in (output, *texts) if path.exists()), None)
     if there is not None:

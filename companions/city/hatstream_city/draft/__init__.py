@@ -1,1 +1,1 @@
-"""Drafts a specification from a feed's sample: layout, columns, units, zone, cells."""
+"""Drafts a specification from a feed's sample."""

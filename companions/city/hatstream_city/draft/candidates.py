@@ -1,4 +1,4 @@
-"""Chooses the column of vehicles and that of times among candidates, by their rows."""
+"""Chooses the columns of vehicles and times by rows."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +28,7 @@ _UNKNOWN, _UNLIKELY, _LIKELY = 1, 0, 2
 
 
 class Track(NamedTuple):
-    """Times and positions of rows, in their order. fits: rows that have both."""
+    """Times and positions of rows; fits marks complete ones."""
 
     us: Int64s
     lat: Floats
@@ -43,7 +43,7 @@ def track_of(time: Any, lat: Any, lon: Any) -> Track:
 
 
 def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
-    """Picks the most plausible vehicle column: named ones first, then by fewest ids.
+    """Picks the most plausible column of vehicles.
 
     Returns None where none is named and none plausible. others: columns that may hold ids.
     """
@@ -57,7 +57,7 @@ def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[st
 
 
 def is_doubtful(ids: Any, track: Track) -> bool:
-    """Checks whether rows of an id contradict one vehicle: too distant, or daily."""
+    """Checks whether rows of an id contradict one vehicle."""
     return _mark(codes_of(ids), track) == _UNLIKELY
 
 
@@ -67,7 +67,7 @@ def are_borne_out(ids: Any, track: Track) -> bool:
 
 
 def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
-    """Picks the time that changes with the position; a poll's changes without it.
+    """Picks the time that changes with the position.
 
     times: arrays by column; the first wins unless another is clearly better.
     """
@@ -109,7 +109,7 @@ def _mark(codes: Int64s, track: Track) -> int:
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Joins a field's columns as a release does; all null for OPEN."""
+    """Joins a field's columns; all null for OPEN."""
     if column == OPEN:
         return pa.nulls(len(next(iter(arrays.values()))), pa.string())
     if isinstance(column, str):
@@ -118,12 +118,12 @@ def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
 
 
 def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Makes an Arrow array of each column that can be one."""
+    """Makes Arrow arrays of the columns that allow it."""
     return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
 
 
 def as_array(values: Sequence[Any]) -> Any:
-    """Makes an Arrow array of one type; None where there is none."""
+    """Makes an Arrow array, or None for mixed types."""
     with suppress(pa.ArrowException, TypeError, OverflowError):
         array = pa.array(values)
         if not isinstance(array.type, pa.BaseExtensionType):  # of UUIDs, which a release reads as texts

@@ -1,4 +1,4 @@
-"""Finds which column of a sample holds which field, by names and by values."""
+"""Finds the columns of fields, by names and values."""
 
 import dataclasses
 import re
@@ -70,7 +70,7 @@ _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
 
 @dataclass(frozen=True)
 class DraftedColumns:
-    """Columns of a feed's fields, and how their values are written.
+    """Columns of a feed's fields, and their notation.
 
     names: column or columns by field; no speed where there is none. guessed: fields found by their values alone.
     time_formats: formats that fit most times which are not ISO 8601; several where day and month are both small.
@@ -129,7 +129,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
 
 
 def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
-    """Adds findings over several columns: doubtful vehicle ids, formats of times."""
+    """Adds doubtful vehicle ids and formats of times."""
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
@@ -139,7 +139,7 @@ def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | Non
 
 
 def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
-    """Finds columns of some fields; OPEN marks a field without one."""
+    """Finds columns of fields; OPEN marks a missing one."""
     arrays = arrays_of(columns)
     names, guessed = _assigned(arrays)
     if "speed" in guessed:
@@ -152,7 +152,7 @@ def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
-    """Assigns a column to each field, and lists fields assigned by values alone."""
+    """Assigns columns to fields, some by values alone."""
     has_names = not all(name.isdigit() for name in arrays)
     names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}
     guessed: list[str] = []
@@ -218,7 +218,7 @@ def _instants(times: Any, unit: str | None = None) -> Any:
 
 
 def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
-    """Recognises spreadsheet days by name and values: returns "excel", or None."""
+    """Recognises days of a spreadsheet: "excel", or None."""
     if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
         return None
     fits = in_century(units("excel", None, "UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
@@ -226,7 +226,7 @@ def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
 
 
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
-    """Finds a date with a clock, or with seconds after midnight."""
+    """Finds a date with clock, or seconds after midnight."""
     plain = {name: re.sub(r"[^a-z]", "", name.split(".")[-1].lower()) for name in names}
     dates = [name for name in names if re.fullmatch(_OF_DATE, plain[name])]
     clocks = [name for name in names if re.fullmatch(_OF_CLOCK, plain[name])]
@@ -235,7 +235,7 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
 
 
 def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
-    """Prefixes the operator to ids that several operators use, if that separates vehicles."""
+    """Prefixes the operator to ids, if that separates vehicles."""
     if isinstance(vehicle, str) and vehicle in arrays and is_doubtful(arrays[vehicle], track):
         for name in arrays:
             if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _spoken(name)):
@@ -246,7 +246,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
 
 
 def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the column of N and S, or E and W, to its degrees."""
+    """Adds the columns of hemispheres to their degrees."""
     pairs = {}
     for field, letters in _HEMISPHERES.items():
         degrees = _numbers(arrays[names[field]])
@@ -264,13 +264,13 @@ def _are_letters(array: Any, letters: Sequence[str]) -> bool:
 
 
 def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
-    """Checks for ambiguous latitude: guessed columns, or names such as x and y."""
+    """Checks whether latitude and longitude may be swapped."""
     plain = [re.sub(r"[^a-z]", "", names[field].split(".")[-1].lower()) for field in ("lat", "lon")]
     return ("lat" in guessed and "lon" in guessed) or (set(plain) <= {"x", "y", ""} and len(set(plain)) > 1)
 
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:
-    """Lists columns whose names match a field's patterns, best match first."""
+    """Lists columns that match a field's patterns, best first."""
     columns = []
     for name in names:
         plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _spoken(name)]
@@ -281,7 +281,7 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
 
 
 def _spoken(name: str) -> tuple[str, ...]:
-    """Lists a column name's last part, with its owner for `id` or a number."""
+    """Lists a column name's last part, with its owner."""
     *_, last = parts = name.split(".")
     owned = "".join(parts[-2:])
     if last.isdigit():
@@ -346,7 +346,7 @@ def _vehicles(array: Any) -> bool:
 
 
 def _repeated(array: Any) -> bool:
-    """Checks for repeated ids, several of them; floats never count."""
+    """Checks for repeated ids of several vehicles."""
     if pa.types.is_floating(array.type) or not _vehicles(array):
         return False
     return bool(1 < len(array.unique()) < 0.9 * len(array))

@@ -1,4 +1,4 @@
-"""Renders a drafted specification: TOML with comments on decisions, and findings."""
+"""Renders a drafted specification: TOML with explaining comments."""
 
 import re
 import tomllib
@@ -68,7 +68,7 @@ def draft(
     at_sea: bool = False,
     value: str = "speed",
 ) -> Draft:
-    """Drafts a specification from a feed's sample, a GTFS timetable, or both.
+    """Drafts a specification from a sample, timetable, or both.
 
     adds_and_removes: secret counts with one small total; else public counts with an epsilon for each HAT. stem: prefix
     of further files' names. streets: segments of the timetable's lines are places; needs secret counts. header_time:
@@ -118,7 +118,7 @@ def _toml(
     streets: bool,
     keyed: bool,
 ) -> str:
-    """Fills in templates/specification.toml. stem: of the names of files beside it."""
+    """Fills in the template of a specification."""
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
@@ -151,7 +151,7 @@ def _toml(
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
-    """Words a monthly limit's cost, from drafts without and with it."""
+    """Words what a monthly limit costs."""
     documents = [tomllib.loads(choice) for choice in choices]
     for document in documents if region else ():
         document["cells"]["region"] = sorted(region or ())
@@ -163,7 +163,7 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
 
 
 def _by_route(profile: Mapping[str, int]) -> dict[str, int]:
-    """Returns the profile of a vehicle that keeps to one route a day."""
+    """Returns the profile of a vehicle on one route."""
     return {**profile, "hats": profile["hours"], **dict.fromkeys(("cells", "parents", "grandparents"), 1)}
 
 
@@ -188,7 +188,7 @@ def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:
 
 
 def is_open(feed: DraftedFeed) -> bool:
-    """Checks whether a person has to name a missing column or a guessed vehicle's."""
+    """Checks whether a person has to name a column."""
     return bool(feed.columns.missing) or (feed.sample.layout not in own_layouts() and "vehicle" in feed.columns.guessed)
 
 
@@ -241,7 +241,7 @@ def _listed(column: Column) -> str:
 
 
 def _about_vehicles(feed: DraftedFeed) -> list[str]:
-    """Warns of doubtful vehicle ids, since one id is what privacy protects."""
+    """Warns of doubtful vehicle ids, which privacy rests on."""
     name, warnings = _listed(feed.columns.names["vehicle"]), []
     if "vehicle" in feed.columns.guessed and is_open(feed):
         warnings.append(
@@ -299,7 +299,7 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
 
 
 def _of_sample(feed: DraftedFeed) -> list[str]:
-    """Words the limits of a sample as a source of public facts."""
+    """Words the limits of a sample's public facts."""
     warnings = [
         "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
         "from reports that are to be protected: replace them, unless the sample is older than the account."

@@ -1,4 +1,4 @@
-"""Reads a feed's sample and derives layout, columns, units, zone and cells."""
+"""Reads a feed's sample and derives its layout."""
 
 import glob
 import json
@@ -102,7 +102,7 @@ class DraftedFeed:
 
 
 def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> DraftedFeed:
-    """Reads a feed's file or folder for its draft. Raises InputError.
+    """Reads a feed's file or folder. Raises InputError.
 
     header_time, at_sea: as `draft` has them.
     """
@@ -174,7 +174,7 @@ def _check_places(path: Path, placed: DraftPositions) -> None:
 def _with_zone(
     columns: DraftedColumns, zones: Sequence[str], arrays: Mapping[str, pa.Array], *, is_own: bool
 ) -> DraftedColumns:
-    """Orders day and month as usual in the zone, and sets a missing zone."""
+    """Orders day and month, and sets a missing zone."""
     forms = columns.time_formats
     if zones and zones[0] in MONTH_FIRST:
         forms = tuple(sorted(forms, key=lambda form: not re.match("%m|%b", form)))
@@ -185,7 +185,7 @@ def _with_zone(
 
 
 def _most_a_day(ids: pa.Array, us: Int64s) -> int:
-    """Counts vehicles on the day that has most of them."""
+    """Counts vehicles on their busiest day."""
     pairs = np.unique(np.stack([us // 86_400_000_000, codes_of(ids)]), axis=1)
     return int(np.unique(pairs[0], return_counts=True)[1].max(initial=0))
 
@@ -232,7 +232,7 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
 
 
 def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes the share of usable rows. Raises InputError below one half."""
+    """Computes usable rows' share. Raises InputError below one half."""
     usable = usable_share(file, sample, columns)
     if usable < _LEAST_USABLE:
         raise InputError(
@@ -242,7 +242,7 @@ def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
 
 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
-    """Marks rows with time and place, and reads their positions; missing speeds are NaN."""
+    """Marks rows with time and place; reads their positions."""
     time = columns.instants(arrays["time"], "UTC")
     read = units()
     lat, lon = read.numbers(arrays["lat"]), read.longitudes(arrays["lon"])
@@ -254,7 +254,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
-    """Proposes a round gap in seconds, at least twice the median between reports."""
+    """Proposes a round gap, at least twice the median."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
@@ -262,7 +262,7 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
-    """Finds the column of headings in degrees by name and values; None without one."""
+    """Finds the column of headings in degrees, or None."""
     named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
     return next((name for name in named if _share(columns[name]) >= LEAST_SHARE), None)
 
@@ -276,7 +276,7 @@ def _share(values: Sequence[Any]) -> float:
 
 
 def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool) -> DraftedColumns:
-    """Finds the columns of a layout with fixed ones, and its deviations."""
+    """Finds columns of a fixed layout, and its deviations."""
     names: dict[str, Column] = dict(zip(FIELDS, entry.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     speeds = columns.get(str(names["speed"]), ())
@@ -308,7 +308,7 @@ def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool
 def _take_time(
     path: Path, columns: Mapping[str, Sequence[Any]], entry: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
-    """Sets the feed's time on request where reports have none. Raises InputError."""
+    """Sets the feed's time on request. Raises InputError."""
     missing = 1 - _share_of(columns["time"])
     column = entry.choices["time"][1]
     if missing <= _LEAST_USABLE or column not in columns:
@@ -358,11 +358,11 @@ def _names(sample: Sample) -> str:
 
 
 def about_repeated(sample: Sample) -> str:
-    """Names a table's repeated columns, which no release can read; "" without any."""
+    """Names repeated columns, which no release can read."""
     names = ", ".join(map(as_text, sample.repeated))
     return f"Of one name for several columns none is read: {names}. " if names else ""
 
 
 def as_text(value: Any) -> str:
-    """Writes a text, or a list of them, as TOML does."""
+    """Writes a text, or several, as TOML does."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Counts complete files, and reads folders of one file a vehicle."""
+"""Counts complete files, and reads folders of vehicles' files."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _DAY_US = 86_400_000_000
 
 
 class WholeFile(NamedTuple):
-    """Counts over complete files; a_day: vehicles of the busiest day.
+    """Counts over complete files, a_day on the busiest day.
 
     ids: vehicles with a position, by their spellings. cells: of positions, sorted. is_cut: rows remain uncounted.
     """
@@ -36,7 +36,7 @@ class WholeFile(NamedTuple):
 
 
 def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes the share of a file's first rows that a release accepts. Raises InputError."""
+    """Computes the usable share of first rows. Raises InputError."""
     source = layout(sample.layout, **layout_options(sample, columns))
     batch = next((batch for batch in read_batches(source, path) if batch.rows), None)
     return 0.0 if batch is None else float(_usable(source, batch.table)[0].sum() / batch.rows)
@@ -45,7 +45,7 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
 def counted(
     paths: Sequence[str], sample: Sample, columns: DraftedColumns, resolution: int, zone: str
 ) -> WholeFile | None:
-    """Counts vehicles and cells in files, up to about MOST_ROWS rows.
+    """Counts vehicles and cells in files, up to MOST_ROWS.
 
     Returns None if no file can be read. zone: of days, on each of which a vehicle counts once.
     """
@@ -73,7 +73,7 @@ def counted(
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
-    """Marks rows that a release accepts, with local days and degrees."""
+    """Marks accepted rows, with local days and degrees."""
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
@@ -114,7 +114,7 @@ _DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
-    """Reads rows of the first files; column FILE names vehicles by their files."""
+    """Reads rows of several files; FILE names their vehicles."""
     first = read_sample(paths[0])
     names = [_vehicle_of(path) for path in paths]
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
@@ -136,13 +136,13 @@ def read_folder(paths: Sequence[str]) -> Sample:
 
 
 def _vehicle_of(path: str) -> str:
-    """Strips a file's name of suffixes, as a release does."""
+    """Strips a file's name of its suffixes."""
     stem, suffix = os.path.splitext(os.path.basename(path.rpartition("\0")[2]))
     return os.path.splitext(stem)[0] if suffix in (".gz", ".zst", ".zip") else stem
 
 
 def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
-    """Adds rows of further files with the same columns, up to ROWS."""
+    """Adds rows of further files with the same columns."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))
     for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):
@@ -167,7 +167,7 @@ def is_by_file(sample: Sample) -> bool:
 
 
 def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
-    """Finds each field's column, with file names as vehicles; None without all."""
+    """Finds each field's column, with file names as vehicles."""
     return find_columns(columns, vehicle=FILE)
 
 
@@ -196,7 +196,7 @@ def _ids_beside(sample: Sample) -> bool:
 
 
 def _tells_files_apart(values: Sequence[Any], names: Sequence[Any]) -> bool:
-    """Checks whether a column has exactly one value for each file, and vice versa."""
+    """Checks whether a column's values correspond to the files."""
     pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
     files, values_held = len(set(names)), len({value for _, value in pairs})
     return len(pairs) == files == values_held

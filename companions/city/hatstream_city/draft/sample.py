@@ -1,4 +1,4 @@
-"""First rows of a file of any layout, as named columns."""
+"""Reads a file's first rows as named columns."""
 
 import codecs
 import csv
@@ -45,7 +45,7 @@ _MOST_AGREE = 0.5
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a sample as columns, None where missing, with options of its layout.
+    """Rows of a sample as columns, None where missing.
 
     decimal: decimal mark in the file if not a point; columns have points. records: path of the JSON array of rows.
     repeated: names of several columns each, which cannot be read.
@@ -61,7 +61,7 @@ class Sample:
 
 
 def read_sample(path: str) -> Sample:
-    """Reads a file's first rows. Raises InputError, without content, for an unknown form."""
+    """Reads a file's first rows. Raises InputError, without content."""
     with open_input(path) as file:
         data = file.read(LOOK_BYTES)
     shown = path.replace("\0", "/")
@@ -89,7 +89,7 @@ def is_timetable(path: Path) -> bool:
 
 
 def _check_letters(path: str, data: bytes) -> None:
-    """Raises InputError for a text that a release could not read."""
+    """Raises InputError for a text that releases cannot read."""
     if data.startswith(_UTF16):
         if b"<" in data[:4]:  # XML says its letters itself
             return
@@ -114,7 +114,7 @@ def _sample(path: str, data: bytes) -> Sample:
 
 
 def _decoded(form: str, path: str) -> Sample:
-    """Reads the file by the first layout of that form that can. Raises InputError."""
+    """Reads a file by the first layout that can."""
     for name, entry in own_layouts().items():
         if entry.form != form or not entry.has_positions:
             continue
@@ -138,7 +138,7 @@ def _decoded(form: str, path: str) -> Sample:
 
 @contextmanager
 def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
-    """Opens a file for random access; a compressed one in memory."""
+    """Opens a file for random access, compressed or not."""
     with open(path.partition("\0")[0], "rb") as plain:
         if plain.read(4) == data[:4]:
             plain.seek(0)
@@ -163,7 +163,7 @@ def _of_columns(file: Any) -> Sample:
 
 
 def _may_be_nested(field: Any) -> bool:
-    """Checks for a column of structs, lists, or bytes (maybe points)."""
+    """Checks for a column of structs, lists or bytes."""
     return bool(
         pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
     )
@@ -207,7 +207,7 @@ def _first(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
 
 
 def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:
-    """Reads the objects that lie at a place in documents."""
+    """Reads the objects at a place in documents."""
     items = list(islice((item for record in records for item in _at(record, place, None)), ROWS))
     columns, path = _columns([_flat(item) for item in items]), path_of(place)
     name = _layout_of("json", columns, path)
@@ -235,7 +235,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
 
 
 def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Lists places of similar objects in arrays or under keys, nearest first."""
+    """Lists places of similar objects in documents, nearest first."""
     counts: Counter[tuple[str, ...]] = Counter()
     for record in records[:LOOKED_AT]:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
@@ -267,7 +267,7 @@ def _is_keyed(value: Any) -> bool:
 
 
 def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
-    """Yields the objects at a place, each with its key as ANY."""
+    """Yields a place's objects, with their keys as ANY."""
     if not place:
         if isinstance(record, dict):
             yield record if key is None else {ANY: key, **record}
@@ -285,7 +285,7 @@ def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[s
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
-    """Reads the objects of an array, up to where the text was cut."""
+    """Reads an array's objects, up to a cut."""
     objects: list[dict[str, Any]] = []
     decoder, place = json.JSONDecoder(), text.index("[") + 1
     while len(objects) < ROWS:
@@ -311,7 +311,7 @@ def _record(line: str) -> dict[str, Any] | None:
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Flattens an object to values by dotted path, without objects in arrays."""
+    """Flattens an object to values by dotted path."""
     flat: dict[str, Any] = {}
     todo: deque[tuple[str, Any]] = deque(islice(record.items(), _MOST_NESTED))
     while todo and len(flat) < _MOST_NESTED:
@@ -371,12 +371,12 @@ def _have_offsets(times: Sequence[Any]) -> bool:
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
-    """Splits each line separately, so that a lone quote swallows no other line."""
+    """Splits each line separately; quotes cannot swallow lines."""
     return [row for line in lines for row in csv.reader([line], delimiter=mark)]
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
-    """Counts the share of lines with the commonest number of fields, and that number."""
+    """Counts the commonest number of fields, and its share."""
     widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
     return (times / len(lines) if width >= 4 else 0.0, width)

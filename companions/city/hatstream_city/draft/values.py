@@ -34,14 +34,14 @@ MOST_STEPS_S = 120
 
 @cache
 def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
-    """Builds the reader of numbers and instants that a release uses. zone: without offsets."""
+    """Builds the release's reader of numbers and instants."""
     is_iso, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
     unit, zone = None if time_format else time_unit, zone if is_iso else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
 
 
 def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequence[Any]], str | None]:
-    """Replaces decimal commas by points, and returns the mark for the specification.
+    """Replaces decimal commas by points; returns the mark.
 
     It applies if texts in most rows of a column are numbers with commas, and none anywhere have a point.
     """
@@ -87,12 +87,12 @@ def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
 
 
 def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Lists the H3 cells of positions in degrees, each once, sorted."""
+    """Lists the distinct H3 cells of positions, sorted."""
     return np.unique(cells_at(lat, lon, resolution))
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
-    """Finds the unit of speeds and the reason, by name or by `speed_ratio`."""
+    """Finds the unit of speeds, and the reason."""
     for unit, pattern in _NAMED:
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
@@ -105,7 +105,7 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
 
 
 class Moves(NamedTuple):
-    """Short steps between consecutive positions of a vehicle, with speeds at both ends."""
+    """Short steps between positions, with speeds at both ends."""
 
     metres: Floats
     step_s: Floats
@@ -145,7 +145,7 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
-    """Describes strange speeds for the operator, as `release --check-input`. upper: in their unit."""
+    """Describes strange speeds, for the operator."""
     speed, moves = rows.speed, moves_of(rows)
     if not speed.size:
         return []
@@ -165,7 +165,7 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
 
 
 def zones_at(lat: float, lon: float) -> list[str]:
-    """Lists a place's time zones; several where a border is disputed."""
+    """Lists a place's time zones, several at disputed borders."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
 
     zones = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
@@ -178,14 +178,14 @@ def is_nowhere(lat: float, lon: float) -> bool:
 
 
 def follows_hours(zone: str) -> bool:
-    """Checks that a zone's clock changes of the next year are by full hours."""
+    """Checks that a zone's clock changes by full hours."""
     days = (datetime.now(UTC) + timedelta(days=number) for number in range(367))
     offsets = (day.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for day in days)
     return len({offset % timedelta(hours=1) for offset in offsets}) == 1
 
 
 def same_clock(zone: str, reference: str) -> bool:
-    """Checks whether two zones' clocks agree this year and next."""
+    """Checks that two clocks agree this year and next."""
     now = datetime.now(UTC)
     instants = [now + timedelta(days=30 * month) for month in range(24)]
     try:
@@ -240,7 +240,7 @@ _MOST_DISTINCT = 3
 
 @cache
 def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
-    """Lists forms of times that a text may have, the likeliest first."""
+    """Lists forms of times for a text, likeliest first."""
     dates, clocks = _NAMED_DATES if has_letters else (*_DATES, *_SHORT_DATES), _HALF_CLOCKS if has_half else _CLOCKS
     plain = [f"{date}{between}{clock}" for date in dates for clock in clocks for between in (" ", "T", ", ")]
     plain += [f"{date}%H%M%S" for date in dates if not has_letters]
@@ -251,7 +251,7 @@ def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
 
 
 def time_formats(array: Any) -> tuple[str, ...]:
-    """Lists formats that fit all texts, or structs of date and clock."""
+    """Lists formats that fit all texts or structs."""
     if pa.types.is_struct(array.type):
         parts = [
             [None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()
@@ -275,7 +275,7 @@ def time_formats(array: Any) -> tuple[str, ...]:
 
 
 def _seconds_forms(text: str) -> tuple[str, ...]:
-    """Lists formats of a date with a number, which may be seconds after midnight."""
+    """Lists formats of a date with seconds after midnight."""
     _, blank, clock = text.rpartition(" ")
     return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()
 

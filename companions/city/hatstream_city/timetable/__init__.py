@@ -1,1 +1,1 @@
-"""Reads a static timetable (GTFS) of a town and its fleet; all public."""
+"""Reads a town's public timetable (GTFS) and its fleet."""

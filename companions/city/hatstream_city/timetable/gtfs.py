@@ -1,4 +1,4 @@
-"""Reads a static GTFS feed: tables of where and when vehicles should drive; public.
+"""Reads a static GTFS feed: a public timetable's tables.
 
 Source: GTFS Schedule Reference, https://gtfs.org/documentation/schedule/reference/
 """
@@ -78,7 +78,7 @@ class StopTimes:
 
 @dataclass(frozen=True)
 class Lines:
-    """Shapes, or a trip's stops in order where it has none.
+    """Lines of shapes, or of a trip's stops.
 
     starts: first position of each line, and the end of the last. lon: continues across the antimeridian. of_trip: line
     of each trip, -1 for none.
@@ -92,7 +92,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class Gtfs:
-    """Tables of text columns by name, null where absent; skipped: number of invalid rows."""
+    """Tables of text columns by name, and skipped rows."""
 
     tables: Mapping[str, pa.Table]
     skipped: int
@@ -103,7 +103,7 @@ class Gtfs:
         return self.tables["agency"]["agency_timezone"][0].as_py() or ""
 
     def numbers(self, table: str, column: str) -> Floats:
-        """Reads a column as numbers, NaN where there is none."""
+        """Reads a column as numbers; NaN where missing."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
         is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
         values: Floats = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
@@ -117,7 +117,7 @@ class Gtfs:
         return times
 
     def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
-        """Finds for each id in a column its row elsewhere; -1 for none."""
+        """Finds the rows that a column's ids refer to."""
         places = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
         rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
         return rows
@@ -129,7 +129,7 @@ class Gtfs:
 
     @cached_property
     def stop_positions(self) -> tuple[Floats, Floats]:
-        """Latitude and longitude of each stop; NaN where missing or impossible."""
+        """Latitude and longitude of each stop; NaN where missing."""
         return self._positions("stops", "stop_lat", "stop_lon")
 
     @cached_property
@@ -144,7 +144,7 @@ class Gtfs:
 
     @cached_property
     def stop_times(self) -> StopTimes:
-        """Stop times in order; missing ones interpolated evenly between others."""
+        """Stop times in order, with missing ones interpolated."""
         trip, stop = (self.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
         arrival, departure = (self.seconds("stop_times", f"{name}_time") for name in ("arrival", "departure"))
         s = np.where(np.isnan(arrival), departure, arrival)
@@ -156,7 +156,7 @@ class Gtfs:
 
     @cached_property
     def are_frequencies(self) -> NDArray[np.bool_]:
-        """Mask of valid frequencies: a headway, and an end at most four days later."""
+        """Mask of valid frequencies of up to four days."""
         start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
         headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
         fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= 4 * 86_400)
@@ -164,7 +164,7 @@ class Gtfs:
 
     @cached_property
     def lines(self) -> Lines:
-        """Lines of shapes, and of trips without one: a route's first stands for all."""
+        """Lines of shapes, and of routes without them."""
         shapes = self.tables["shapes"]
         ids = pc.unique(shapes["shape_id"]).drop_null()
         of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
@@ -210,7 +210,7 @@ def read_gtfs(path: Path) -> Gtfs:
 
 
 def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
-    """Raises InputError for a table without rows or without a required column."""
+    """Raises InputError for no rows or missing columns."""
     needed = _NEEDED.get(name, ())
     if needed and table.num_rows == 0:
         raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
@@ -220,7 +220,7 @@ def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
 
 
 class _Utf8(io.RawIOBase):
-    """Bytes of a file; raises UnicodeDecodeError before yielding any that are no UTF-8."""
+    """Bytes of a file; raises UnicodeDecodeError if not UTF-8."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -256,12 +256,12 @@ def _opened(path: Path, name: str) -> IO[bytes]:
 
 
 def _header(file: IO[bytes]) -> list[str]:
-    """Reads the names of a table's columns as they are written."""
+    """Reads the names of a table's columns."""
     return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
 
 
 def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
-    """Reads the requested columns as text, and counts invalid rows."""
+    """Reads columns as text, and counts invalid rows."""
     skipped = []
 
     def skip(row: object) -> str:
@@ -286,7 +286,7 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
 
 
 def _between(trip: Int64s, s: Floats) -> Floats:
-    """Interpolates missing times of a trip evenly; NaN outside its known ones."""
+    """Interpolates a trip's missing times evenly; NaN outside."""
     places = np.flatnonzero(~np.isnan(s))
     if places.size == s.size or not places.size:
         return s

@@ -1,4 +1,4 @@
-"""Measures distances of positions, finds their cells and rejects impossible ones."""
+"""Measures distances of positions, and finds their cells."""
 
 from itertools import repeat
 from typing import NamedTuple
@@ -19,7 +19,7 @@ FAR_M, FAR_TIMES = 1e6, 20
 
 
 def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats:
-    """Measures great-circle distances by the haversine formula; positions in degrees."""
+    """Measures great-circle distances in metres between positions in degrees."""
     a, b, c, d = (np.radians(column) for column in (lat1, lon1, lat2, lon2))
     half = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
     metres: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
@@ -46,7 +46,7 @@ class Middle(NamedTuple):
 
 
 def middle_of(lat: Floats, lon: Floats) -> Middle:
-    """Finds the middle of positions, which few wrong ones do not move."""
+    """Finds the middle of positions, robust to wrong ones."""
     there = are_somewhere(lat, lon)
     if not there.any():
         return Middle(np.zeros(3), np.inf)

@@ -1,4 +1,4 @@
-"""Cuts a timetable's segments: between consecutive stops along lines of trips."""
+"""Cuts a timetable's segments between consecutive stops of trips."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ NAME_LETTERS = 90
 
 
 class Segment(NamedTuple):
-    """Way between consecutive stops, rows of the table; xy: metres, scale: metres a degree."""
+    """Way between consecutive stops in metres, and its scale."""
 
     stops: tuple[int, int]
     xy: Floats
@@ -42,14 +42,14 @@ class Segment(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """GeoJSON lines with names; visits: vehicles a day by name."""
+    """GeoJSON lines with names, and vehicles a day."""
 
     document: dict[str, Any]
     visits: dict[str, float]
 
 
 def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool) -> Segments:
-    """Cuts the segments in a region's cells (sorted), the shorter of parallel ones.
+    """Cuts the segments that lie in a region's cells.
 
     directed: a segment for each direction. runs: of a day, by stops. Raises InputError for none, or for lines that are
     too long or too detailed.
@@ -81,7 +81,7 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
-    """Cuts one segment for each pair of stops, along the commonest line."""
+    """Cuts one segment for each pair of stops."""
     trips: dict[tuple[int, bytes], int] = {}
     times = feed.stop_times
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
@@ -109,7 +109,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
 
 
 class _Track(NamedTuple):
-    """Line on a plane, with positions along it; steps_m: candidates for stops."""
+    """Line on a plane, with candidate positions of stops."""
 
     xy: Floats
     along_m: Floats
@@ -119,7 +119,7 @@ class _Track(NamedTuple):
 
 
 def _along_m(xy: Floats) -> Floats:
-    """Measures the distance of each position along a line, from 0."""
+    """Measures the distance of positions along a line."""
     return np.append(0.0, np.cumsum(np.hypot(*np.diff(xy, axis=0).T)))
 
 
@@ -148,7 +148,7 @@ def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) 
 
 
 def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
-    """Cuts a line at the antimeridian: each part spans less than 180 degrees."""
+    """Cuts a line at the antimeridian."""
     round_m = 360 * scale[0]
     turn = np.rint(xy[:, 0] / round_m)
     cut = np.flatnonzero(np.diff(turn))
@@ -161,7 +161,7 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
 
 
 def _passed(steps: Floats, stops: Floats) -> Int64s:
-    """Matches stops in order to steps of a line, by least squares."""
+    """Matches stops to a line's steps by least squares."""
     costs = np.empty((len(stops), len(steps)))
     for number, stop in enumerate(stops):
         costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)
@@ -207,7 +207,7 @@ def _taken_by(way: Way, owner: Mapping[Way, int], *, directed: bool) -> int | No
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:
-    """Lists the fine cells along a segment with the direction's sector in each."""
+    """Lists a segment's fine cells, with the direction's sector."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
     ahead, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))

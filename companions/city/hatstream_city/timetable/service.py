@@ -1,4 +1,4 @@
-"""Reads a fleet from its timetable: days, hours, vehicles, and a vehicle's day."""
+"""Reads a fleet from its timetable: days, hours, vehicles."""
 
 import heapq
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceDay:
-    """Service of the day with the most trips; hours: starts and ends.
+    """Service of the day with the most trips.
 
     outside: share of the day's stops outside of the hours. vehicles: most at once. blocks: number of duties. profile:
     counts of what the median vehicle touches. runs: vehicles between consecutive stops, by rows of the table, above 0.
@@ -48,7 +48,7 @@ class ServiceDay:
 
 
 class _Visits(NamedTuple):
-    """Stops of the day's runs; s: since midnight, maybe beyond a day."""
+    """Stops of the day's runs, in seconds since midnight."""
 
     run: Int64s
     stop: Int64s
@@ -56,7 +56,7 @@ class _Visits(NamedTuple):
 
 
 def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
-    """Finds the busiest day's service. stop_cells: 0 for none. Raises InputError."""
+    """Finds the busiest day's service. Raises InputError."""
     coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
     names, service = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
     calendar = _calendar(feed, names)
@@ -100,7 +100,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
 
 
 class _Calendar(NamedTuple):
-    """Services by day from the first on; weeks, exceptions: rows by service."""
+    """Services by day, from the first one on."""
 
     first: date
     days: int
@@ -128,7 +128,7 @@ class _Calendar(NamedTuple):
 
 
 def _calendar(feed: Gtfs, names: list[str]) -> _Calendar:
-    """Reads the calendar of services from its first date to its last."""
+    """Reads the calendar of services."""
     number = {name: number_of_name for number_of_name, name in enumerate(names)}
     tables = []
     for name in ("calendar", "calendar_dates"):
@@ -155,7 +155,7 @@ def _date(text: str | None) -> date | None:
 
 
 def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
-    """Lists the day's stops by run, and each run's block, -1 for none.
+    """Lists the day's stops by run, with blocks.
 
     A frequency gives a run for each departure. Raises InputError above MOST_VISITS.
     """
@@ -191,7 +191,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
 
 
 def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
-    """Lists departures in seconds of trips by frequency; invalid rows give none."""
+    """Lists departures of trips by frequency, in seconds."""
     trip = feed.rows_of("frequencies", "trip_id", "trips")
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
     headway = feed.numbers("frequencies", "headway_secs")
@@ -202,7 +202,7 @@ def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
 
 
 def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
-    """Assigns visits to the fewest vehicles, first free first, and counts duties.
+    """Assigns visits to the fewest vehicles, and counts duties.
 
     A duty is a block, or a trip without one.
     """
@@ -247,7 +247,7 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
 
 
 def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
-    """Finds the middle number of different pairs of a vehicle. first, second: small numbers."""
+    """Finds the median number of a vehicle's distinct pairs."""
     sizes = [1 + int(column.max(initial=0)) for column in (first, second)]
     pairs = np.unique((vehicle * sizes[0] + first) * sizes[1] + second)
     counts = np.unique(pairs // (sizes[0] * sizes[1]), return_counts=True)[1]

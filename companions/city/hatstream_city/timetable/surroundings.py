@@ -1,4 +1,4 @@
-"""Describes a timetable's places: cells of lines and stops, names, routes as lines."""
+"""Describes a timetable's places: cells, names and routes."""
 
 import math
 import re
@@ -25,7 +25,7 @@ Feature = dict[str, Any]
 
 
 def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Finds each position's cell, 0 for NaN; longitudes may pass the antimeridian."""
+    """Finds each position's cell; 0 for NaN."""
     lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
     fits = ~np.isnan(lat) & ~np.isnan(lon)
     cells = np.zeros(lat.size, np.int64)
@@ -34,7 +34,7 @@ def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 
 def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
-    """Finds the cells that lines pass: line and cell, each pair once."""
+    """Finds the cells of each line, as distinct pairs."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
     is_inside = np.append(line[1:] == line[:-1], False)
@@ -55,7 +55,7 @@ def region_document(cells: Int64s) -> dict[str, Any]:
 
 
 def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], resolution: int) -> dict[str, Any]:
-    """Names cells after their busiest stop, else the nearest, with routes that pass."""
+    """Names cells after their busiest or nearest stop."""
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
     served = np.bincount(feed.stop_times.stop, minlength=lat.size)
@@ -123,7 +123,7 @@ def route_names(feed: Gtfs) -> list[str]:
 
 
 def ground_document(feed: Gtfs) -> dict[str, Any]:
-    """Draws the line of each route that most trips take, for each direction; simplified."""
+    """Draws each route's line, by direction and simplified."""
     trips, route = feed.tables["trips"], feed.rows_of("trips", "route_id", "routes")
     names, colours = route_names(feed), feed.tables["routes"]["route_color"].to_pylist()
     ways = zip(route.tolist(), trips["direction_id"].to_pylist(), feed.lines.of_trip.tolist(), strict=True)

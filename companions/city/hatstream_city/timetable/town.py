@@ -1,4 +1,4 @@
-"""Reads a town from its timetable: facts for a specification, region, map files."""
+"""Reads a town from its timetable, with map files."""
 
 import csv
 import io
@@ -75,7 +75,7 @@ vehicles come to each."""
 
 @dataclass(frozen=True)
 class Town:
-    """Town of a timetable; `cells` is its region, as text.
+    """Town of a timetable; `cells` is its region.
 
     documents: GeoJSON by REGION, PLACES, GROUND and, if requested, SEGMENTS. visits: vehicles a day by segment.
     left_out: sentences on invalid parts of the feed. keys: ids of what runs, by column of a feed.
@@ -92,7 +92,7 @@ class Town:
     keys: Mapping[str, list[str]]
 
     def lists(self, stem: str) -> dict[str, bytes]:
-        """Encodes the ids of each column as a file, one a line."""
+        """Encodes the ids of each column, one a line."""
         return {
             f"{stem}-{column.removesuffix('_id')}s.txt": "".join(f"{name}\n" for name in names).encode()
             for column, names in self.keys.items()
@@ -110,7 +110,7 @@ class Town:
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
-    """Reads a town from a GTFS zip or folder. Raises InputError.
+    """Reads a town from GTFS data. Raises InputError.
 
     directed: segments have a direction; None for no segments.
     """
@@ -145,7 +145,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
 
 
 def _ids(feed: Gtfs, table: str, rows: NDArray[np.int64]) -> list[str]:
-    """Lists the ids of a table's rows in its order, each once."""
+    """Lists the distinct ids of a table's rows."""
     ids = feed.tables[table][f"{table[:-1]}_id"].take(np.unique(rows[rows >= 0])).to_pylist()
     return list(dict.fromkeys(name.strip() for name in ids if name and name.strip()))
 

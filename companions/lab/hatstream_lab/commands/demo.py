@@ -1,4 +1,4 @@
-"""`hatstream demo`: four days of a made-up fleet, released and compared with the truth."""
+"""`hatstream demo`: releases four made-up days beside the truth."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def demo(output: Path, as_json: bool) -> None:
 
 
 def made_up_fleets() -> list[MadeUpFleet]:
-    """Makes up days in a row of the same town, which differ."""
+    """Makes up consecutive, differing days of one town."""
     from hatstream_lab.made_up_fleet import MadeUpFleet
 
     first = MadeUpFleet(has_streets=True)
@@ -106,7 +106,7 @@ def made_up_fleets() -> list[MadeUpFleet]:
 
 
 def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
-    """Writes a file a day, the timetable, and the drafted specification.
+    """Writes daily files, the timetable and the drafted specification.
 
     The first day's file has no date in its name, as docs/release.md has it.
     """
@@ -133,7 +133,7 @@ def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
 
 
 def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str) -> str:
-    """Draws maps of hexagons and streets, and returns their paths."""
+    """Draws maps of hexagons and streets; returns their paths."""
     from hatstream_publish.pages.map import MapTexts, Surroundings, draw_map
     from hatstream_publish.pages.places import read_ground, read_places
     from hatstream_publish.pages.rows import STANDING, with_days

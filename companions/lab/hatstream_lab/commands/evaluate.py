@@ -1,4 +1,4 @@
-"""`hatstream evaluate`: errors of what is released, on published, generated and real data."""
+"""`hatstream evaluate`: errors of releases, on several data sets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ USERS = 100_000
 
 
 class Feed(NamedTuple):
-    """Telemetry, its specification, and first and last day or time; None for all."""
+    """Telemetry with its specification, and first and last date."""
 
     pattern: str
     spec_path: Path
@@ -65,7 +65,7 @@ def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[
 
 @dataclass(frozen=True)
 class Results:
-    """Output of an evaluation: tables or JSON, and a folder of documents and pictures."""
+    """Output of an evaluation: tables, JSON, documents and pictures."""
 
     output: Path | None
     as_json: bool
@@ -73,7 +73,7 @@ class Results:
     def show(
         self, name: str, table: Table, parts: Iterable[str | RichTable], *, is_private: bool = True, **facts: Any
     ) -> None:
-        """Writes all figures and shows some, with warnings where they are not private."""
+        """Writes all figures; warns where they are not private."""
         document = {**({"not_private": NOT_PRIVATE} if is_private else {}), **facts, "rows": table.rows}
         encoded = msgspec.json.encode(document)
         if self.output is not None:
@@ -88,7 +88,7 @@ class Results:
             out.print(part, soft_wrap=isinstance(part, str))
 
     def draw(self, pictures: Callable[[Table, Path], Sequence[Path]], table: Table) -> None:
-        """Draws a table's pictures into the output folder, if any."""
+        """Draws a table's pictures into the output folder."""
         if self.output is not None:
             click.echo(f"wrote {len(pictures(table, self.output))} pictures to {self.output}", err=True)
 

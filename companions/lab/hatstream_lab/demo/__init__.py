@@ -1,1 +1,1 @@
-"""The demonstration: a made-up fleet, its feeder, and servers on this machine."""
+"""The demonstration: a made-up fleet, feeder and servers."""

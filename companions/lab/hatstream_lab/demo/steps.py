@@ -1,4 +1,4 @@
-"""Steps of the demonstrations: commands in processes, and comparisons with the truth."""
+"""Steps of demonstrations: commands, and comparisons with the truth."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ def command_line(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    """Runs a command and reads its JSON document. Raises RuntimeError on failure."""
+    """Runs a command and reads its JSON document."""
     process = subprocess.run(command_line(*arguments, "--json"), stdout=subprocess.PIPE, check=False)
     if process.returncode:
         raise RuntimeError(f"hatstream {arguments[0]} failed with exit code {process.returncode}")
@@ -38,7 +38,7 @@ def release(spec: Path, ledger: str, pattern: str, days: tuple[str, str], output
 
 
 def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], output: Path) -> dict[str, int]:
-    """Releases the first day again and checks that digests and bytes stay.
+    """Releases the first day again and compares its bytes.
 
     Args:
         first: Summary of the first run.
@@ -78,7 +78,7 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
 
 
 def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
-    """Compares published HATs with the truth, by class of vehicles.
+    """Compares published HATs with the truth, by vehicle class.
 
     Returns:
         `name`, `hats`, `known` ones, mean absolute errors of `estimate` and `constant` in km/h, `covered`, the share of

@@ -1,4 +1,4 @@
-"""Runs the stream on one machine: Kafka, PostgreSQL, a feeder, `hatstream stream --local`.
+"""Runs the stream and its servers on one machine.
 
 python -m hatstream_lab.demo.stream_demo --minutes 3
 """
@@ -50,7 +50,7 @@ class Replay(NamedTuple):
 
 
 def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> Replay:
-    """Prepares seconds of the fleet's day from an hour on, SPEED_UP times as fast."""
+    """Prepares part of the fleet's day, accelerated by SPEED_UP."""
     day = simulate(fleet)
     first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
@@ -155,7 +155,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
 
 @contextmanager
 def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """Starts a command that prints lines of JSON, and stops it at the end."""
+    """Starts a command that prints JSON, and stops it."""
     process = subprocess.Popen(
         command_line(*arguments), stdout=subprocess.PIPE, text=True, start_new_session=True
     )  # a terminal's Ctrl-C is for us: we end it when we are done
@@ -189,7 +189,7 @@ def write_specification(folder: Path, slot_minutes: int = 1, zone: str = ZONE) -
 
 
 class _Show:
-    """Writes health for people with each slot's best HAT; stops after the last slot."""
+    """Writes health and each slot's best HAT for people."""
 
     def __init__(self, slots: int, output: Path, stop: threading.Event) -> None:
         self._slots, self._output, self._stop, self._last = slots, output, stop, ""
@@ -211,7 +211,7 @@ class _Show:
                 self._stop.set()
 
     def _released(self, slot: str) -> str:
-        """Describes a slot's file, which may appear a moment after its recording."""
+        """Describes a slot's file, once it appears."""
         stamp = f"{datetime.fromisoformat(slot):%Y%m%dT%H%M%S}"
         for _ in range(20):
             with suppress(InputError):
@@ -236,7 +236,7 @@ def _counted(facts: Mapping[str, Any]) -> str:
 
 
 def main() -> int:
-    """Runs the demonstration as a program; returns the exit code."""
+    """Runs the demonstration; returns the exit code."""
     try:
         return int(demo.main(standalone_mode=False) or 0)
     except click.ClickException as error:

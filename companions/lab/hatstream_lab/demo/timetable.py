@@ -1,4 +1,4 @@
-"""Makes a timetable (static GTFS) and streets of the demo's town."""
+"""Makes a timetable and streets of the demo's town."""
 
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +32,7 @@ def street_name(route: int) -> str:
 
 
 def write_timetable(fleet: MadeUpFleet, path: Path) -> None:
-    """Writes the town's feed as a reproducible zip. Raises OSError."""
+    """Writes the town's GTFS feed as a reproducible zip."""
     routes, duties = draw_town(np.random.default_rng(fleet.seed), fleet)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, lines in _tables(fleet, routes, list(duties)):
@@ -77,7 +77,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
 
 
 def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
-    """Writes a route's stops, and returns their distances along it."""
+    """Writes a route's stops; returns distances along it."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
@@ -89,7 +89,7 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
 
 
 def _crossing(east_m: float, north_m: float) -> str:
-    """Names a crossing by avenue or street, by its larger distance from the centre."""
+    """Names a crossing by its avenue or street."""
     is_avenue = abs(north_m) >= abs(east_m)
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
     number = round(abs(metres) / BLOCK_M) + 1
@@ -109,7 +109,7 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
-    """Makes GeoJSON lines of `length_m` metres along routes; a route's last is shorter."""
+    """Makes GeoJSON lines of `length_m` metres along routes."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
     lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route, length_m)]
     return {"type": "FeatureCollection", "features": lines}

@@ -1,1 +1,1 @@
-"""Computes errors of releases on published, generated and real data."""
+"""Computes errors of releases, on several kinds of data."""

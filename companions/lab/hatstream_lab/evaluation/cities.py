@@ -36,7 +36,7 @@ _BRIEF = 0.25
 
 @dataclass(frozen=True)
 class MadeUp:
-    """Made-up city; buses and trams follow lines, cabs go to busy cells.
+    """Made-up city; buses follow lines, cabs seek busy cells.
 
     All in km/h are standard deviations: rough: a HAT's day around its pattern; own: a vehicle in a HAT at the mean
     speed (faster and passing ones differ more); uneven: a cell around its neighbours; apart: districts; lasting: a
@@ -90,7 +90,7 @@ class VehicleVisits(NamedTuple):
 
 
 def made_up(city: MadeUp) -> Days:
-    """Counts a city's days from a Monday; its region surrounds that day's cells."""
+    """Counts a city's days, starting on a Monday."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE, city.rings)), np.int64)
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
@@ -131,13 +131,13 @@ def made_up(city: MadeUp) -> Days:
 
 
 def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
-    """Adds a day's own effects to the usual mean of every HAT, (cells, 24)."""
+    """Adds a day's effects to usual means, (cells, 24)."""
     own_kmh = city.own_day_kmh * np.random.default_rng([city.seed, 8, index]).normal(size=(len(pattern), 1))
     return np.clip(pattern + own_kmh + (_HOLIDAY_KMH if index == city.holiday else 0), *_USUAL_KMH)
 
 
 def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
-    """Applies a day's reporting: standing and unequal vehicles, late starts, gaps."""
+    """Applies a day's reporting habits and gaps to visits."""
     rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)
     if city.unequal or city.standing:
         of_vehicle = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
@@ -256,7 +256,7 @@ _WHOLE_DAY, _SIX_HOURS, _SERVICE = tuple(range(24)), tuple(range(6, 12)), tuple(
 
 
 def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
-    """Draws a city: 20 to 5,000 vehicles, 5 to 35 km/h, hours to weeks."""
+    """Draws a city of 20 to 5,000 vehicles."""
     rng = np.random.default_rng([seed, 20])
     vehicles = round(_between(rng, 20, most_vehicles))
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
@@ -290,7 +290,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
 
 
 def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
-    """Draws a city with real faults: effects of days, quiet starts, standing taxis, gaps."""
+    """Draws a city with real faults, such as gaps."""
     rng = np.random.default_rng([seed, 21])
     city = drawn(seed, most_vehicles, most_days)
     starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)
@@ -317,7 +317,7 @@ MOST_VEHICLES, MOST_DAYS = 3000, 7
 
 
 def city_named(name: str, days: int | None = None, most_vehicles: int = MOST_VEHICLES) -> Days:
-    """Makes a city by its name, such as `500 taxis`. Raises UsageError.
+    """Makes a city by its name. Raises UsageError.
 
     days: None for its usual number. most_vehicles: of drawn cities.
     """

@@ -1,4 +1,4 @@
-"""Generates the papers' data sets by seed; runs see user totals in steps."""
+"""Generates the papers' data sets by seed."""
 
 import math
 import zlib
@@ -34,7 +34,7 @@ ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data set of one HAT, drawn anew or fixed; prior: for `auto` alone.
+    """Data set of one HAT, drawn anew or fixed.
 
     counts: int64 (users,), non-increasing. draw(rng, runs): sums in steps, int64 (runs, users), and true means in km/h,
     (runs,); one row if fixed.
@@ -103,7 +103,7 @@ def from_folder(folder: Path) -> list[DataSet]:
 
 
 def counts_from(path: Path) -> Int64s:
-    """Reads counts from JSON: a list, or an object with `counts`. Raises InputError."""
+    """Reads counts from a JSON file. Raises InputError."""
     try:
         read = msgspec.json.decode(path.read_bytes(), type=list[int] | _Counts)
         return _checked(np.array(read.counts if isinstance(read, _Counts) else read))
@@ -136,7 +136,7 @@ def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
 def redrawn(
     name: str, counts: Int64s, speeds: Callable[[np.random.Generator, tuple[int, int]], Float64s], prior: Prior
 ) -> DataSet:
-    """Creates a data set with independent samples, redrawn in each run."""
+    """Creates a set that is redrawn in each run."""
     start = np.cumsum(counts) - counts
 
     def draw(rng: np.random.Generator, runs: int) -> tuple[Int64s, Float64s]:
@@ -147,7 +147,7 @@ def redrawn(
 
 
 def itms_counts() -> Int64s:
-    """Makes 217 log-normal counts with the published total, median, minimum and maximum."""
+    """Makes 217 log-normal counts with the published statistics."""
     law = NormalDist()
     scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
 

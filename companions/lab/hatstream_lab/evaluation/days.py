@@ -1,4 +1,4 @@
-"""Counts days of a city by vehicle, from telemetry or made up; not private."""
+"""Counts days of a city by vehicle; not private."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Days:
 
     @property
     def is_by_hat(self) -> bool:
-        """Whether it is released HAT by HAT, not by levels."""
+        """Whether days are released HAT by HAT."""
         return "privacy" in self.tables
 
     @property
@@ -73,7 +73,7 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes the specification for a total epsilon of a vehicle, or of a HAT."""
+        """Makes the specification of a vehicle's or HAT's total."""
         epsilon = Decimal(total)
         if self.is_by_hat:
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})
@@ -92,7 +92,7 @@ class Days:
         return replace(self, counted=self.counted.filter(rows))
 
     def repeated(self, days: int) -> "Days":
-        """Extends days to a number by repeating the first, weeks later."""
+        """Extends days by repeating the first, weeks later."""
         first, last = (date.fromisoformat(self.names[end]) for end in (0, -1))
         weeks = -(-((last - first).days + 1) // 7)
         parts = []
@@ -106,7 +106,7 @@ class Days:
 
 
 def tables_of(path: Path) -> dict[str, Any]:
-    """Reads a specification's tables; files that they name are then named from anywhere."""
+    """Reads a specification's tables, with absolute paths of files."""
     load(path)  # its errors name the file
     tables = tomllib.loads(path.read_text(), parse_float=Decimal)
     for table, key in (("cells", "region"), ("places", "file"), ("places", "visits")):
@@ -117,7 +117,7 @@ def tables_of(path: Path) -> dict[str, Any]:
 
 
 def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = None, **privacy: Any) -> dict[str, Any]:
-    """Writes tables that release a statistic HAT by HAT without an effective limit."""
+    """Makes tables of HAT-by-HAT releases without an effective limit."""
     account = {"unit": "vehicle-day", "adjacency": "counts-public", "limit": Decimal(10**9)}
     tables = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
     return tables | {
@@ -136,7 +136,7 @@ def read_days(
     bins: int = 0,
     **tables: Any,
 ) -> Days:
-    """Counts days of telemetry; the first day gives a missing region or fleet.
+    """Counts days of telemetry, completing region and fleet.
 
     tables: Further ones of the specification that releases them.
     """
@@ -166,12 +166,12 @@ def read_days(
 
 
 def around(cells: Iterable[str]) -> list[str]:
-    """Makes a region: these cells, and a ring around them."""
+    """Makes a region: cells, and a ring around them."""
     return sorted({near for cell in cells for near in h3.grid_disk(cell, 1)})
 
 
 def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Estimates an operator's knowledge of a day's fleet, to one digit; not private."""
+    """Estimates a day's fleet to one digit; not private."""
     cell, slot, vehicle = (np.array(day[name].to_pylist()) for name in ("cell", "slot", "vehicle"))
     hour, vehicles = local_hours(slot, tables), len(set(vehicle.tolist()))
     parents, grandparents = (
@@ -194,7 +194,7 @@ def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
-    """Finds the local hour in which slots of a day begin."""
+    """Finds the local hour in which slots begin."""
     return int(tables["slot"].get("service", "00:00")[:2]) + slot * tables["slot"]["minutes"] // 60
 
 

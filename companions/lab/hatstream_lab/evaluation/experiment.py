@@ -1,4 +1,4 @@
-"""Runs experiments: data, settings and a measure give a table and pictures."""
+"""Runs experiments: data, settings and a measure of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -30,7 +30,7 @@ WIDEST_LABEL = 32
 
 
 class Mean(NamedTuple):
-    """Part of a mean over all runs: a sum and its weight."""
+    """Part of a mean: a sum and its weight."""
 
     total: float
     weight: float = 1.0
@@ -61,7 +61,7 @@ Row = Mapping[str, Label | Figure]
 
 @dataclass(frozen=True)
 class Experiment(Generic[Data, Setting]):
-    """Measures every setting in some runs; a run's number seeds its noise."""
+    """Measures every setting in several runs, seeded by number."""
 
     data: Data
     vary: Sequence[Setting]
@@ -104,19 +104,19 @@ def _join(figure: Figure | None, run: Figure) -> Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of labels and figures; None for a missing one."""
+    """Rows of labels and figures; None where missing."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def where(self, **labels: Label | Sequence[Label]) -> "Table":
-        """Keeps rows that have these labels, or one of several."""
+        """Selects rows with given labels."""
         wanted = {name: value if isinstance(value, list | tuple) else (value,) for name, value in labels.items()}
         return Table([row for row in self.rows if all(row.get(name) in values for name, values in wanted.items())])
 
     def show(
         self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str] | Sequence[str]
     ) -> RichTable:
-        """Renders a table for a terminal. figures: names, or headings by name."""
+        """Renders a table of figures for a terminal."""
         table = RichTable(title=title, title_justify="left", caption=caption, caption_justify="left")
         for name in labels:
             table.add_column(name, max_width=WIDEST_LABEL)
@@ -128,7 +128,7 @@ class Table:
         return table
 
     def grid(self, row: str, columns: Sequence[str], figure: str | Callable[[dict[str, Any]], str]) -> "Table":
-        """Pivots: a row for each value of a label, columns by other labels."""
+        """Pivots rows by a label into columns by others."""
         cell = figure if callable(figure) else lambda line: line.get(figure)
         lines: dict[Any, dict[str, Any]] = {}
         for name, series in self._series(columns):
@@ -148,7 +148,7 @@ class Table:
         is_log: bool = False,
         rings: str = "",
     ) -> Path:
-        """Draws a figure over a label, a line for each series, as PNG.
+        """Draws a figure over a label as PNG.
 
         rings: a figure whose values are open rings.
         """
@@ -186,7 +186,7 @@ class Table:
 
 
 def short(number: Any) -> str:
-    """Formats a figure with three significant digits, above 100 without decimals."""
+    """Formats a figure with three significant digits."""
     if number is None or number != number:
         return "-"
     if isinstance(number, str):

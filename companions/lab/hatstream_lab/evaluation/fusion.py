@@ -1,4 +1,4 @@
-"""Simulates fusion of local reports: errors of means and distributions, with references."""
+"""Simulates fusion of local reports, beside reference figures."""
 
 import hashlib
 import math
@@ -58,7 +58,7 @@ _REFERENCE_COLUMNS = {"mean": (*KINDS["mean"], "ua", "uwa"), "distribution": COL
 
 
 class FusionCell(NamedTuple):
-    """Setting of trials on a set of values; table: `mean` or `distribution`."""
+    """Setting of trials on a set of values."""
 
     table: str
     data: str
@@ -69,7 +69,7 @@ class FusionCell(NamedTuple):
 
 
 def draw_values(data: str, users: int, rng: np.random.Generator, pool: Float64s | None) -> Float64s:
-    """Draws values in [-1, 1]: Beta(2, 5), a mixture, or from a pool."""
+    """Draws values in [-1, 1] from a named distribution."""
     if data == "beta":
         return 2 * rng.beta(2, 5, users) - 1
     if data == "beta+sin":
@@ -81,7 +81,7 @@ def draw_values(data: str, users: int, rng: np.random.Generator, pool: Float64s 
 
 
 def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[Row]:
-    """Measures all trials of a setting, a row for each way of fusing.
+    """Measures a setting's trials, a row for each method.
 
     Figures: of a mean `value`, the noise part of its mean square error at SCALE users on [-1, 1], and `other`, its mean
     error with its sign; of a distribution `value`, the mean Jensen-Shannon divergence from the users' own histogram,
@@ -124,7 +124,7 @@ def _services(table: str, epsilons: Sequence[float]) -> list[Service]:
 
 
 def _mean_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ...]]:
-    """Finds mean, square and fourth power of the errors of each estimate."""
+    """Finds moments of the errors of each estimate."""
     pairs = zip(reports.services, reports.values, strict=True)
     estimates = {service.name: service.mechanism.unbiased(row) for service, row in pairs}
     estimates |= {method: per_user(reports, method) for method in METHODS}
@@ -156,7 +156,7 @@ def divergence(first: Float64s, second: Float64s) -> float:
 
 
 def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: Progress, processes: int = 1) -> Table:
-    """Simulates the tables of means and distributions; a pool adds real speeds."""
+    """Simulates the tables of means and distributions."""
     sets = ("beta", "beta+sin") if pool is None else ("beta", "beta+sin", "speeds")
     plan = [("mean", "beta", config) for config in MEANS]
     plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
@@ -165,7 +165,7 @@ def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: P
 
 
 def judge(table: Table) -> Table:
-    """Adds `reference` and `exact` figures to each row, and whether it `agrees`."""
+    """Adds `reference`, `exact` and `agrees` to each row."""
     figures = {"reference": reference_of, "exact": exact_of, "agrees": agrees}
     return Table([row | {name: figure(row) for name, figure in figures.items()} for row in table.rows])
 
@@ -206,7 +206,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 
 
 def tables(table: Table) -> Iterator[RichTable]:
-    """Renders errors of means and divergences of distributions, with references."""
+    """Renders errors of means and divergences, with references."""
 
     def text(row: Mapping[str, Any]) -> str:
         reference, mark = row["reference"], " !" if row["agrees"] is False else ""
@@ -234,7 +234,7 @@ def tables(table: Table) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws errors of means and divergences of distributions; references are open rings."""
+    """Draws errors of means and divergences of distributions."""
     paths = []
     for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
         stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"

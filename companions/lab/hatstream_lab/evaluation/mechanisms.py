@@ -1,4 +1,4 @@
-"""Measures errors of mechanisms on telemetry, HAT by HAT; not private."""
+"""Measures errors of mechanisms on telemetry; not private."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -46,7 +46,7 @@ class TrueHats(NamedTuple):
 
 
 class Contender(NamedTuple):
-    """Mechanism with its plans of all HATs at an epsilon; None for the constant."""
+    """Mechanism with plans at an epsilon, or a constant."""
 
     label: str
     epsilon: str
@@ -81,7 +81,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
 
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:
-    """Plans every mechanism for means at each epsilon, and the constant."""
+    """Plans every mechanism for means, and the constant."""
     labels = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
     labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
     labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}
@@ -95,7 +95,7 @@ def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> 
 
 
 def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
-    """Measures errors of published values in km/h, over HATs, reports and vehicles.
+    """Measures errors of published values in km/h.
 
     bias: mean of value less truth by reports, without noise: from caps, intervals and constants.
     """
@@ -115,12 +115,12 @@ def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
 
 
 def compare(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None, runs: int, report: Any) -> Table:
-    """Measures the errors of all mechanisms, and of a constant, at each epsilon."""
+    """Measures the errors of mechanisms and of a constant."""
     return Experiment(hats, list(contenders(hats, epsilons, prior)), measure).table(runs, report)
 
 
 def tables(table: Table, hats: TrueHats) -> Iterator[RichTable | str]:
-    """Shows errors and biases at each epsilon, and what a constant does better."""
+    """Shows errors, biases, and where a constant is better."""
     above = float((hats.means - hats.truth) @ hats.reports / hats.reports.sum())
     for epsilon in dict.fromkeys(row["epsilon"] for row in table.rows):
         rows = table.where(epsilon=epsilon)

@@ -1,4 +1,4 @@
-"""Computes the papers' tables with the published errors of reference.toml."""
+"""Computes the papers' tables, beside the published errors."""
 
 import hashlib
 import math
@@ -36,7 +36,7 @@ _ENTRIES = 400_000
 
 
 class Sources(NamedTuple):
-    """Origin of data sets; counts: of an ITMS-like set, folder: replaces generated sets."""
+    """Origin of data sets; folder replaces generated ones."""
 
     seed: int = 1
     counts: tuple[int, ...] | None = None
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 @lru_cache(maxsize=2)
 def data_sets(sources: Sources) -> dict[str, DataSet]:
-    """Makes all sets by name: ITMS-like and scaled, geometric, extreme."""
+    """Makes all data sets, by name."""
     counts = None if sources.counts is None else np.array(sources.counts, np.int64)
     first = datasets.itms_like(sources.seed, counts) if sources.folder is None else datasets.from_folder(sources.folder)
     return {data.name: data for data in (*first, datasets.geometric(), datasets.extreme())}
@@ -68,7 +68,7 @@ def build(name: str, **options: Any) -> Mechanism:
 
 
 def contenders(data: DataSet) -> dict[str, Mechanism]:
-    """Makes the mechanisms compared on a data set, by the label of their column."""
+    """Makes a data set's mechanisms, by label of column."""
     plain = ("levy", "fixed-quantile", "epsilon-quantile", "opt-array", "worst-case-optimal", "akmv")
     return {
         "baseline": build("baseline"),
@@ -82,7 +82,7 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
 
 
 def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, cells: Sequence[Cell] = ()) -> Table:
-    """Releases every set by every mechanism, `runs` times. Raises InputError."""
+    """Releases every set by every mechanism. Raises InputError."""
     sets = data_sets(sources)
     every = [
         Cell(name, label, epsilon, runs)
@@ -99,7 +99,7 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
 
 
 def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
-    """Measures all runs of a cell; its name and the seed decide the noise.
+    """Measures all runs of a cell, seeded by name.
 
     Figures, km/h: `error`, the mean absolute error as the papers have it, and its `standard_error`; `published`, of
     values clamped into [0, U], as they are published, which is what is forecast; `forecast`; `worst_case`.
@@ -147,7 +147,7 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 
 def agrees(row: Mapping[str, Any]) -> bool | None:
-    """Checks for 4 standard errors of both and half the reference's last digit.
+    """Checks that figures agree within 4 standard errors.
 
     None where there is no reference.
     """
@@ -159,13 +159,13 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 
 
 def last_digit(data: str, label: str, figure: float) -> float:
-    """Computes the unit of a printed figure's last digit; large ones have fewer decimals."""
+    """Computes the unit of a printed figure's last digit."""
     decimals = _DECIMALS.get(data, {}).get(label, 3)
     return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals
 
 
 def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:
-    """Divides errors by the best single mechanism's, by mechanism and data set."""
+    """Divides errors by the best single mechanism's."""
     best: dict[tuple[str, str], float] = {}
     for row in table.rows:
         if row["mechanism"] != "auto":
@@ -179,7 +179,7 @@ def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:
 
 
 def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
-    """Renders errors of each set with references, and the value of `auto`.
+    """Renders each set's errors with references, and `auto`'s value.
 
     is_exact: all sets are the reference's own, so that disagreement is marked.
     """
@@ -224,7 +224,7 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws the errors of each set over epsilon, the reference as open rings."""
+    """Draws errors over epsilon, references as open rings."""
     axes = ("epsilon of the HAT", "mean absolute error, km/h")
     paths = []
     for name in dict.fromkeys(row["data"] for row in table.rows):

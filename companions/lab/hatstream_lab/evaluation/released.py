@@ -42,7 +42,7 @@ LABELS = ("city", "total", "delta")
 
 
 class Variation(NamedTuple):
-    """Setting: epsilon of a vehicle in `span_days` days, with DELTA or pure."""
+    """Setting: epsilon of a vehicle in `span_days` days."""
 
     total: str
     delta: Decimal | None
@@ -64,7 +64,7 @@ def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), sp
 
 
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
-    """Measures HATs' errors over all days and each; days without values are `held_back`."""
+    """Measures HATs' errors, over all days and each one."""
     hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
@@ -83,7 +83,7 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
 
 
 def constant_rows(days: Days) -> pa.Table:
-    """Writes the city's true mean as if it were released everywhere."""
+    """Writes the city's true mean as released rows."""
     hats = days.hats.select(HAT_KEYS)
     return hats.append_column("value", pa.array(np.full(hats.num_rows, days.mean_kmh)))
 
@@ -125,7 +125,7 @@ def _intervals(rows: Mapping[str, NDArray[Any]], chosen: NDArray[np.bool_] | boo
 
 
 def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
-    """Measures the map of places after each day, by all reports until then."""
+    """Measures the map of places after each day."""
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
         truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})
@@ -234,7 +234,7 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
 
 
 def constant_table(days: Days) -> Table:
-    """Measures the city's true mean everywhere: a hard bar, which no honest publisher knows."""
+    """Measures the city's true mean, which no publisher knows."""
     labels: Row = {"part": "errors", "estimate": CONSTANT}
     return Experiment(days, [labels], lambda days, labels, _run: errors_of(days, constant_rows(days), labels)).table(1)
 
@@ -294,7 +294,7 @@ def tables(table: Table) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws learned estimates: errors over totals and days, and intervals by vehicles."""
+    """Draws errors over totals and days, and intervals."""
     errors = table.where(part="errors", estimate=("causal", "whole", "forecast"))
     axes, by_total = ("total epsilon of a vehicle-day", "mean absolute error by rows, km/h"), ("city", "total", "delta")
     days = Table([row for row in errors.where(estimate="causal").rows if row["day"] != "all"])

@@ -1,4 +1,4 @@
-"""Runs Beam's Flink job server on this machine, with or without its own cluster.
+"""Runs Beam's Flink job server on this machine.
 
 Two classes of Beam are replaced (java/): one keeps it on 127.0.0.1, where as Beam ships it anybody on the network may
 send it a program to run; the other keeps a source's polls from filling its memory.
@@ -59,7 +59,7 @@ class HasRest(Protocol):
 
 
 class JobServer:
-    """Flink job server; `flink.address` takes jobs. Raises MissingTool or ServerError.
+    """Flink job server. Raises MissingTool or ServerError.
 
     rest: `host:port` of the cluster. cluster: runs the jobs; None for an embedded one with `slots`.
     """
@@ -110,7 +110,7 @@ class JobServer:
 
 
 def job_server_jar(path: Path) -> Path:
-    """Writes the job server's jar, with our classes and the class path."""
+    """Writes the job server's jar, with our classes."""
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
     ours = job_server_classes()
@@ -127,7 +127,7 @@ def _folded(line: str, columns: int = 70) -> str:
 
 
 def job_server_classes() -> Path:
-    """Compiles our classes (java/) and returns their folder. Raises MissingTool or RuntimeError."""
+    """Compiles our classes. Raises MissingTool or RuntimeError."""
     return compiled(sorted(Path(__file__).with_name("java").glob("*.java")), class_path("flink"))
 
 
@@ -135,7 +135,7 @@ _PROGRAM = "import hatstream; from pipelines.runs.flink.worker_pool import main;
 
 
 class WorkerPool:
-    """Beam worker pool at `pool.address`, running this Python. Raises ServerError."""
+    """Beam worker pool at `pool.address`. Raises ServerError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -161,7 +161,7 @@ class WorkerPool:
 
 @contextmanager
 def local_servers(folder: Path, parallelism: int = 1) -> Iterator[tuple[JobServer, WorkerPool]]:
-    """Starts job server and worker pool. Raises MissingTool or ServerError."""
+    """Starts both servers. Raises MissingTool or ServerError."""
     with JobServer(folder / "flink", slots=parallelism) as flink, WorkerPool(folder / "pool") as pool:
         yield flink, pool
 

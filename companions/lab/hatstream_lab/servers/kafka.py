@@ -1,4 +1,4 @@
-"""Runs a Kafka broker on this machine: one node, KRaft, in a given folder."""
+"""Runs a Kafka broker on this machine."""
 
 import subprocess
 from functools import cached_property
@@ -39,7 +39,7 @@ num.io.threads=2
 
 
 class Kafka:
-    """`with Kafka(folder) as kafka:` a ready broker at `kafka.brokers`. Raises MissingTool or ServerError."""
+    """Ready broker at `kafka.brokers`. Raises MissingTool or ServerError."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,7 +70,7 @@ class Kafka:
         self.stop()
 
     def start(self) -> None:
-        """Starts the broker with the data that it has, and waits until it answers."""
+        """Starts the broker and waits until it answers."""
         self._server = Server(
             [*_JAVA, "-cp", class_path("kafka"), "kafka.Kafka", str(self._properties)], self._folder / "broker.log"
         )
@@ -97,7 +97,7 @@ class Kafka:
         return self._folder / "server.properties"
 
     def _answers(self) -> bool:
-        """Checks that the broker is ready, not only that its port is open."""
+        """Checks that the broker is ready for requests."""
         try:
             topics: Any = self.admin.list_topics(timeout=1)
         except KafkaException:

@@ -1,4 +1,4 @@
-"""The servers' class paths: fetched by Maven once, kept in a cache folder."""
+"""Class paths of servers, fetched by Maven and cached."""
 
 import fcntl
 import os
@@ -18,16 +18,16 @@ _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:build-classpat
 
 
 class MissingTool(Exception):
-    """Missing program that is not Python's; the message names it and its use."""
+    """Missing program; the message names it and its use."""
 
 
 def cache_folder() -> Path:
-    """Names the cache folder: $HATSTREAM_CACHE, or .cache in the working directory."""
+    """Returns the cache folder: $HATSTREAM_CACHE, or .cache."""
     return Path(os.environ.get(CACHE_VARIABLE) or CACHE).absolute()
 
 
 def missing_tools() -> list[str]:
-    """Lists what must be installed before a server can be started; empty if nothing."""
+    """Lists missing programs that servers need."""
     missing = []
     if _javac_version() < JAVA:
         missing.append(f"a JDK {JAVA} or newer (`java` and `javac` on the PATH; Debian: openjdk-{JAVA}-jdk-headless)")
@@ -37,7 +37,7 @@ def missing_tools() -> list[str]:
 
 
 def class_path(name: str) -> str:
-    """Builds a server's class path; Maven fetches 45 to 155 MB once.
+    """Builds a server's class path; Maven fetches it once.
 
     Raises MissingTool, or RuntimeError with the end of Maven's output, or for a jar not in `<name>-jars.sha256`.
     """
@@ -66,7 +66,7 @@ def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
 
 
 def _check_jars(jars: Sequence[Path], sums: str) -> None:
-    """Raises RuntimeError unless jars match their checksums. sums: lines of sha256sum."""
+    """Raises RuntimeError unless jars match their checksums."""
     expected = {name: digest for digest, name in (line.split("  ") for line in sums.splitlines())}
     digests = {jar.name: sha256(jar.read_bytes()).hexdigest() for jar in jars}
     if wrong := sorted({name for name, _ in digests.items() ^ expected.items()}):
@@ -74,7 +74,7 @@ def _check_jars(jars: Sequence[Path], sums: str) -> None:
 
 
 def compiled(sources: Sequence[Path], classes: str) -> Path:
-    """Compiles sources once against a class path, and returns the folder. Raises RuntimeError."""
+    """Compiles sources once; returns the folder. Raises RuntimeError."""
     folder = cache_folder() / "engines"
     digest = sha256(b"".join(source.read_bytes() for source in sources) + classes.encode()).hexdigest()[:12]
     folder_of_classes = folder / f"classes-{digest}"
@@ -91,14 +91,14 @@ def compiled(sources: Sequence[Path], classes: str) -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Lets one process in at a time; the lock ends with its holder."""
+    """Lets one process in at a time."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _javac_version() -> int:
-    """Reads the major version of `javac`; 0 if there is none, or no `java`."""
+    """Reads the major version of `javac`; 0 without Java."""
     if shutil.which("java") is None or shutil.which("javac") is None:
         return 0
     result = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)

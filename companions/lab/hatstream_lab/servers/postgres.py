@@ -1,4 +1,4 @@
-"""Runs a PostgreSQL server on this machine, for a ledger, in a given folder."""
+"""Runs a PostgreSQL server on this machine."""
 
 import itertools
 import os
@@ -22,7 +22,7 @@ GUARDED = "guarded"
 
 
 class Postgres:
-    """PostgreSQL cluster to start, stop and kill repeatedly; port and data stay."""
+    """PostgreSQL cluster to start, stop and kill repeatedly."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs, self._folder, self._user = programs, folder, _unprivileged()
@@ -53,7 +53,7 @@ class Postgres:
             db.execute(statement)
 
     def start(self) -> None:
-        """Starts the server and waits until it answers, even in recovery."""
+        """Starts the server and waits for an answer."""
         until = time.monotonic() + START_S
         while True:
             if self._process is None or self._process.poll() is not None:
@@ -71,7 +71,7 @@ class Postgres:
                 return
 
     def stop(self) -> None:
-        """Stops without a checkpoint, as `pg_ctl stop -m immediate`; the next start recovers."""
+        """Stops without a checkpoint; the next start recovers."""
         self._end(signal.SIGQUIT)
 
     def kill(self) -> None:
@@ -119,7 +119,7 @@ def _children(pid: int) -> list[int]:
 
 @contextmanager
 def postgres_server() -> Iterator[Postgres]:
-    """Starts a server, deleted with its folder at the end. Raises MissingTool, ServerError."""
+    """Starts a temporary server. Raises MissingTool, ServerError."""
     programs = _programs()
     if programs is None:
         raise MissingTool("; ".join(missing_programs()))
@@ -136,7 +136,7 @@ def postgres_server() -> Iterator[Postgres]:
 
 
 def missing_programs() -> list[str]:
-    """Lists what must be installed before a server can be started; empty if nothing."""
+    """Lists missing programs that the server needs."""
     return [] if _programs() else ["PostgreSQL (`initdb` and `postgres`; `make servers` installs it on Debian)"]
 
 

@@ -1,4 +1,4 @@
-"""Runs a server process: output to a file, a wait for readiness, a stop."""
+"""Runs a server process, with its output and readiness."""
 
 import socket
 import subprocess
@@ -11,7 +11,7 @@ STOP_S = 20.0
 
 
 class ServerError(Exception):
-    """Server that ended or was late, with its last lines of output."""
+    """Server that ended or was late; shows its output."""
 
 
 class Server:
@@ -35,7 +35,7 @@ class Server:
         return self._process.pid
 
     def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:
-        """Waits until the server is ready. Raises ServerError, and leaves no process, otherwise."""
+        """Waits until the server is ready. Raises ServerError."""
         until = time.monotonic() + seconds
         while not is_ready():
             if self._process.poll() is not None:
@@ -50,7 +50,7 @@ class Server:
         return words in self._log.read_text(errors="replace")
 
     def stop(self) -> None:
-        """Asks it to end; kills it after STOP_S seconds. Stopping twice is nothing."""
+        """Asks the process to end; kills it after STOP_S."""
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -80,7 +80,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_open(port: int) -> bool:
-    """Checks whether the port accepts connections, though it may not be ready."""
+    """Checks whether the port accepts connections."""
     with socket.socket() as one:
         one.settimeout(0.5)
         return one.connect_ex((LOOPBACK, port)) == 0

@@ -1,4 +1,4 @@
-"""`hatstream fuse` and `hatstream perturb`: several services' local reports, made and fused."""
+"""`hatstream fuse` and `hatstream perturb`: several services' local reports."""
 
 from __future__ import annotations
 

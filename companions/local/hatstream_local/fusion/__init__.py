@@ -1,1 +1,1 @@
-"""The jobs of local reports: fusing them, and making them from telemetry."""
+"""Jobs of local reports: making and fusing them."""

@@ -1,4 +1,4 @@
-"""Checks rows of reports strictly; a refused row has one reason."""
+"""Checks rows strictly; a refused row has one reason."""
 
 import hmac
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Hours:
-    """Slots that divide an hour in a time zone; no calendar is needed."""
+    """Slots that divide an hour in a time zone."""
 
     zone: str
     slot_s: int
@@ -67,7 +67,7 @@ class Hours:
 
 @dataclass(frozen=True)
 class ReportRules:
-    """Rules of acceptance; hours: None to fuse all times together."""
+    """Rules of acceptance; hours: None fuses all times."""
 
     services: Sequence[Service]
     hours: Hours | None
@@ -76,12 +76,12 @@ class ReportRules:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of a row, in the order in which a layout reads them."""
+        """Fields of a row in reading order."""
         return (*NEEDED, *(("time",) if self.hours else ()), *(("cell",) if self.has_cell else ()), "report")
 
 
 class Reported(NamedTuple):
-    """Accepted reports, one entry each; slot_s, cell: 0 if unused.
+    """Accepted reports, one entry each; 0 where unused.
 
     user: hash. service: index in the rules. event_us: 0 without a time. report: raw, in its mechanism's range.
     """
@@ -110,7 +110,7 @@ class Reported(NamedTuple):
 
 
 def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, dict[str, int]]:
-    """Splits rows into accepted reports, in order, and counts of refusals by reason.
+    """Splits rows into accepted reports and counted refusals.
 
     table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
     """
@@ -148,7 +148,7 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
 
 
 def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Refuse) -> None:
-    """Refuses rows whose mechanism or epsilon differs from their service's."""
+    """Refuses rows that contradict their service's declaration."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
@@ -159,7 +159,7 @@ def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, 
 
 
 def _in_range(values: Float64s, rules: ReportRules, service: Int64s) -> tuple[Float64s, Bools]:
-    """Clips reports to their mechanism's range; marks those beyond rounding."""
+    """Clips reports to their range; marks those far beyond."""
     report = values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):
@@ -180,13 +180,13 @@ def _hash(user: bytes) -> int:
 
 
 def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
-    """Numbers each row's text, -1 for one that is not known."""
+    """Numbers each row's text; -1 if unknown."""
     numbered = {name.encode(): number for name, number in index_of.items()}
     return _each(column, lambda text: numbered.get(text, -1))
 
 
 def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
-    """Numbers each row's text as an id; -1 for no text."""
+    """Numbers each row's text as an id; -1 without."""
     read = vehicle_ids(column)
     numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)
     return np.where(read.missing | read.bad, -1, numbers[read.code])

@@ -1,4 +1,4 @@
-"""Wires files of reports to one table of fused statistics, as a bounded pipeline.
+"""Wires files of reports to one table of statistics.
 
 read -> parse -> join per user -> fuse per group -> one file per format, written atomically
 """
@@ -71,7 +71,7 @@ Group = tuple[int, int]
 
 @dataclass(frozen=True)
 class FusionRules:
-    """How a group is fused. buckets: of the distribution; 0 for none."""
+    """How a group is fused; buckets: 0 without distribution."""
 
     services: Sequence[Service]
     upper_kmh: float
@@ -81,7 +81,7 @@ class FusionRules:
 
 
 class Joined(NamedTuple):
-    """Users' reports by group: (group, packed table of its users).
+    """Users' reports, packed by group.
 
     repeated: number of exact copies. second: further reports of a user, group and service. leakage: largest epsilon
     that a user spent over all reports.
@@ -95,13 +95,13 @@ class Joined(NamedTuple):
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
-    """Marks entries that differ in some column from the one before, and the first."""
+    """Marks the first entry, and entries unlike their predecessor."""
     differs = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return np.append(True, differs)[: columns[0].size]
 
 
 def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
-    """Joins reports of some users, in any order, into a table for each group.
+    """Joins users' reports into a table for each group.
 
     Of several reports of one user, group and service the earliest and smallest counts; all but copies have leaked.
     """
@@ -118,7 +118,7 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
 
 
 def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
-    """Packs each group's users as rows: hash, then a report or NaN by service."""
+    """Packs each group's users as rows of reports."""
     new = changes(reported.slot_s, reported.cell, reported.user)
     row = np.cumsum(new) - 1
     table = np.full((services, int(new.sum())), np.nan)
@@ -132,7 +132,7 @@ def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
 
 
 def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
-    """Fuses one group into rows: its mean, each service's mean, and the distribution."""
+    """Fuses one group into rows of its statistics."""
     tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
     table = np.concatenate(tables, axis=1)
     table = table[:, np.argsort(table[0], kind="stable")]
@@ -147,7 +147,7 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
 
 
 def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
-    """Clamps the mean into [0, U], with two standard errors either side."""
+    """Clamps the mean into [0, U], with its interval."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.upper_kmh)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
@@ -157,7 +157,7 @@ def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -
 
 
 def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Row]:
-    """Estimates users' shares by bucket, from services that identify them."""
+    """Estimates users' shares by bucket."""
     telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[telling]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
@@ -180,7 +180,7 @@ def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
 
 
 def _distribution(rows: ReportRows, method: str) -> Distribution:
-    """Estimates a distribution, with a cache for small groups of equal reports."""
+    """Estimates a distribution, with a cache for small groups."""
     find = smoothed if method == "ems" else maximum_likelihood
     if rows.counts.size > _REMEMBERED_ROWS:
         return find(rows)
@@ -214,7 +214,7 @@ USER_SHARDS = 8
 
 @dataclass
 class Fused:
-    """Result of a fusion; leakage: largest epsilon that one user spent."""
+    """Result of a fusion; leakage: a user's largest epsilon."""
 
     rows: list[Row] = field(default_factory=list)
     read: int = 0
@@ -231,7 +231,7 @@ class Fused:
 
 @dataclass
 class _Run:
-    """State of a run's steps, all of them in this process."""
+    """State of a run's steps in one process."""
 
     spec: FusionSpecification
     report: Report
@@ -251,7 +251,7 @@ _NUMBERS = count()
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
-    """Fuses the reports of all matching files. Raises UsageError or InputError."""
+    """Fuses all matching files. Raises UsageError or InputError."""
     if "geojson" in formats and spec.resolution is None:
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = input_paths(pattern)
@@ -277,7 +277,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
 
 
 def _reports(path: str, number: int) -> Iterator[tuple[int, bytes]]:
-    """Yields the accepted reports of a file by user shard, packed."""
+    """Yields a file's accepted reports by user shard."""
     state = _RUNS[number]
     for batch in read_batches(state.spec.layout, path):
         reported, refused = parse_reports(batch.table, state.spec.reports)
@@ -309,7 +309,7 @@ def _fuse(group: tuple[Group, Iterable[bytes]], number: int) -> None:
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:
-    """Returns specification, slot and cell of a group's rows, empty if unused."""
+    """Returns a group's specification, slot and cell."""
     slot_s, cell = group
     start = end = ""
     if spec.reports.hours is not None:

@@ -1,4 +1,4 @@
-"""Reports made from telemetry, as each vehicle's own device would make them."""
+"""Reports made from telemetry, as each vehicle's device would."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def perturb(
     services: Sequence[Service],
     noise: Noise,
 ) -> list[Row]:
-    """Perturbs each vehicle's mean by slot and cell, on [-1, 1], for each service.
+    """Perturbs each vehicle's means on [-1, 1], by service.
 
     Each report tells its service epsilon about that mean; those of several slots or cells add up.
     """
@@ -62,7 +62,7 @@ def perturb(
 
 
 def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Averages values by unique key, int64 (3, n): slot, cell and vehicle."""
+    """Averages values by key, (3, n): slot, cell, vehicle."""
     order = np.lexsort(key[::-1])
     key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
@@ -78,7 +78,7 @@ READABLE = ("parquet", "avro", "csv", "jsonl")
 
 @dataclass(frozen=True)
 class Perturbed:
-    """Result of perturbing; leakage: largest epsilon that one vehicle spent."""
+    """Result of perturbing; leakage: a vehicle's largest epsilon."""
 
     reports: int
     vehicles: int
@@ -88,7 +88,7 @@ class Perturbed:
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report: Report) -> Perturbed:
-    """Perturbs telemetry into a file of reports. Raises UsageError or InputError."""
+    """Perturbs telemetry into reports. Raises UsageError or InputError."""
     if output.suffix.removeprefix(".") not in READABLE:
         raise UsageError(f"--output must end in one of {', '.join(READABLE)}; it is {output.name!r}")
     observed, values, refused = read_telemetry(spec, pattern, key, report)
@@ -114,7 +114,7 @@ def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 def read_telemetry(
     spec: FusionSpecification, pattern: str, key: Path | None, report: Report
 ) -> tuple[Any, Float64s, dict[str, int]]:
-    """Reads matching files: accepted rows, speeds on [-1, 1], refusals by reason."""
+    """Reads telemetry: accepted rows, speeds on [-1, 1], refusals."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
     observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=report)

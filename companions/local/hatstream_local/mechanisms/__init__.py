@@ -1,4 +1,4 @@
-"""Implements local privacy: values perturbed by their owner, and fused."""
+"""Local privacy: values perturbed by owners, and fused."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Users whose reports have the same likelihood over the buckets, counted as one row."""
+"""Users with equal likelihood over buckets, counted in rows."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def middles(buckets: int) -> Float64s:
 
 
 def aggregate(reports: Reports, buckets: int) -> ReportRows:
-    """Builds likelihood rows of users with SR, PM or SW reports, at buckets' middles.
+    """Builds likelihood rows of users' reports, at buckets' middles.
 
     Laplace reports are left out: their likelihood has no finite set of values. Raises ValueError if no report is left.
     Source: algorithms 12.4, 12.5; Ye et al. 2025, "Privacy for Free", section 5.
@@ -62,7 +62,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
 
 
 def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s) -> Int32s:
-    """Classifies reports by first + last bucket, and writes pairs into the ladder."""
+    """Classifies reports by buckets, and fills the ladder."""
     classes = np.full(row.size, 2 * buckets + 1, np.int32)
     for start in range(0, row.size, _USERS):
         part = slice(start, start + _USERS)
@@ -93,7 +93,7 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 
 
 def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, Int64s]:
-    """Counts users of each combination of classes, (services, rows), sorted."""
+    """Counts users by combination of classes, (services, rows), sorted."""
     table, index, counts = np.zeros((0, 1), np.int32), np.zeros(users, np.int64), np.array([users])
     for row, base in classes:
         index *= base
@@ -104,7 +104,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """Counts sorted unique keys, and replaces keys by positions in the index."""
+    """Counts sorted unique keys, and replaces keys by positions."""
     if bound > max(_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse
@@ -118,7 +118,7 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
-    """Computes likelihood curves over buckets by combination of SR reports, with row ends."""
+    """Computes likelihood curves by combination of SR reports."""
     new = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
     starts = np.concatenate([[0], new])
     curves = np.ones((starts.size, values.size))

@@ -1,4 +1,4 @@
-"""Estimates the distribution behind services' reports: maximum likelihood or smoothed (EMS)."""
+"""Estimates the distribution behind reports: maximum likelihood or EMS."""
 
 from dataclasses import dataclass
 
@@ -80,7 +80,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """Smooths shares along the first axis as EMS does, without normalising."""
+    """Smooths shares along the first axis, without normalising."""
     out = columns / 2
     out[1:] += columns[:-1] / 4
     out[:-1] += columns[1:] / 4
@@ -90,7 +90,7 @@ def smooth(columns: Float64s) -> Float64s:
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """Halves the step until the likelihood rises enough; else returns the start."""
+    """Halves the step until the likelihood rises enough."""
     slope = float((here.gradient - 1) @ (target - shares))
     part = 1.0
     while part > 1e-6:
@@ -129,7 +129,7 @@ def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Floa
 
 
 def _settle(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
-    """Minimises over free coordinates in place, fixing those that turn negative."""
+    """Minimises over free coordinates in place; fixes negative ones."""
     while free.any():
         places = np.flatnonzero(free)
         best = np.linalg.solve(matrix[np.ix_(places, places)], -linear[places])

@@ -1,4 +1,4 @@
-"""Evaluates the reports' likelihood without a matrix of users by buckets.
+"""Evaluates the reports' likelihood by runs of buckets.
 
 A window's likelihood takes two values over the buckets, so the product over a user's PM and SW reports is constant on
 at most 2 J + 1 runs of buckets; SR multiplies it by one of few curves. With prefix sums of the distribution a user
@@ -40,7 +40,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class ReportRows:
-    """Likelihood of all reports over `buckets` buckets, up to a constant factor.
+    """Likelihood of all reports over buckets, up to scaling.
 
     curves: (curves, buckets), the likelihood of each combination of SR reports that occurs. ends: (curves,), the row
     after the last one of each curve. edges: (2 J, rows), the sorted ends of the runs. levels: (2 J + 1, rows), the
@@ -64,7 +64,7 @@ class ReportRows:
         return int(self.counts.sum())
 
     def evaluate(self, shares: Float64s) -> Evaluation:
-        """Computes the log-likelihood at shares, (buckets,), its gradient and negative Hessian by prefix sums."""
+        """Computes the log-likelihood at shares, with gradient and Hessian."""
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
         gradient, hessian = np.zeros(buckets), np.zeros((buckets, buckets))

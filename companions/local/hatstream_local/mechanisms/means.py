@@ -1,4 +1,4 @@
-"""The mean over users from several services' reports: UA, fixed weights and UWA."""
+"""Mean over users from several services' local reports."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
 
 
 def per_user(reports: Reports, method: Method) -> Float64s:
-    """Estimates users' values from their reports: (users,), NaN without any.
+    """Estimates users' values from reports; NaN without any.
 
     ua: the mean of unbiased reports. fixed: weights 1 / variance under a uniform prior, the same for all reports, so
     the estimate is unbiased. uwa: weights 1 / variance under the posterior; biased for that (algorithms 12.3).
@@ -63,7 +63,7 @@ def per_user(reports: Reports, method: Method) -> Float64s:
 
 
 def fixed_weights(reports: Reports) -> Float64s:
-    """Weighs services by inverse variances averaged over a uniform prior: (services,), sum 1."""
+    """Weighs services by mean inverse variance: (services,), sum 1."""
     return _weights(tuple(service.mechanism for service in reports.services))
 
 
@@ -78,7 +78,7 @@ def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
 
 
 def posterior_variances(reports: Reports) -> Float64s:
-    """Averages each service's variance over each user's posterior: (services, users).
+    """Averages variances over users' posteriors: (services, users).
 
     Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1, and densities throughout.
     """
@@ -87,7 +87,7 @@ def posterior_variances(reports: Reports) -> Float64s:
 
 
 def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
-    """Averages unbiased reports by weight over answered services, in chunks of users."""
+    """Averages unbiased reports of answered services by weight."""
     starts = range(0, reports.users, _USERS)
 
     def estimate(start: int) -> Float64s:
@@ -107,7 +107,7 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
 
 
 def _worst_variance(reports: Reports, method: Method, heard: NDArray[np.bool_]) -> float:
-    """Averages estimates' noise variance over users, at the worst value: 0 or 1.
+    """Averages estimates' noise variance at the worst value.
 
     A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
     """

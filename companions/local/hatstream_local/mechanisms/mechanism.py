@@ -1,4 +1,4 @@
-"""Defines a local mechanism, which perturbs one user's value at its owner."""
+"""Defines a local mechanism, which perturbs one user's value."""
 
 import math
 from collections.abc import Sequence
@@ -50,26 +50,26 @@ class LocalMechanism(Protocol):
         """Upper bound of raw reports."""
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Computes the log density (or probability) of raw reports given values."""
+        """Computes the log density of raw reports, given values."""
         ...
 
     def unbiased(self, reports: Float64s) -> Float64s:
-        """Maps raw reports affinely, so that their mean is the value itself."""
+        """Maps raw reports affinely to unbiased estimates of values."""
         ...
 
     def variance(self, values: Float64s) -> Float64s:
-        """Computes the variance of the unbiased report, in the common domain."""
+        """Computes the variance of the unbiased report."""
         ...
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
-        """Draws a raw report for each value, first rounded to the stated grid.
+        """Draws raw reports for values, rounded to the grid.
 
         Raises ValueError for a value outside [-1, 1] or not a number.
         """
         ...
 
     def real_epsilon(self) -> float:
-        """Computes the sampler's exact epsilon, as the largest log probability ratio."""
+        """Computes the sampler's exact epsilon."""
         ...
 
 
@@ -85,7 +85,7 @@ def exp(epsilon: float) -> Decimal:
 
 
 def to_steps(values: Float64s) -> Int64s:
-    """Finds the grid's step 0..STEPS nearest to each value in [-1, 1]."""
+    """Finds the nearest step, 0..STEPS, of each value."""
     if not np.all(np.abs(values) <= 1):
         raise ValueError("a value to perturb must be in [-1, 1]")
     return np.rint((values + 1) * (STEPS / 2)).astype(np.int64)
@@ -111,7 +111,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Raw reports, float64 (services, users); NaN for an unanswered service.
+    """Raw reports, (services, users); NaN where unanswered.
 
     Services are sorted by name, so that fusion gives the same bits in whatever order they came.
     """
@@ -140,6 +140,6 @@ class Reports:
         return Reports(self.services, self.values[:, first:last])
 
     def leakage(self) -> float:
-        """Computes the largest epsilon that a user spent over its services."""
+        """Computes the largest epsilon that a user spent."""
         epsilons = np.array([service.mechanism.epsilon for service in self.services])
         return float(np.max(epsilons @ ~np.isnan(self.values), initial=0.0))

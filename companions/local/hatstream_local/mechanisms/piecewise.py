@@ -1,4 +1,4 @@
-"""PM, the piecewise mechanism: minimal variance at the ends of the range."""
+"""PM, the piecewise mechanism: least variance at the ends."""
 
 from dataclasses import dataclass
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Computes posterior second moments of users' values, in O(services) a user.
+"""Computes posterior second moments of users' values.
 
 All variances are affine in v^2, so this one moment is all that UWA's weights need. The likelihood is constant in each
 PM and SW report's window, two-sided exponential in a Laplace report, and one of two lines in an SR report: between
@@ -25,7 +25,7 @@ _TABLES = 1 << 12
 
 
 def second_moments(reports: Reports) -> Float64s:
-    """Computes E[v^2 | reports] under a uniform prior on GRID values: (users,)."""
+    """Computes E[v^2 | reports] under a uniform prior: (users,)."""
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
     signs = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
@@ -89,7 +89,7 @@ class _Sums:
 
 
 def _digits(columns: Sequence[NDArray[np.int64]], users: int) -> NDArray[np.int64]:
-    """Combines columns of digits 0, 1, 2 into numbers, highest digit first."""
+    """Combines digits 0, 1, 2 to numbers, highest first."""
     number = np.zeros(users, np.int64)
     for column in columns:
         number = number * 3 + column

@@ -1,4 +1,4 @@
-"""SR, stochastic rounding: two possible reports, the likelier the nearer the value."""
+"""SR, stochastic rounding: two possible reports."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""SW, the square wave: the window with the largest bound on mutual information."""
+"""SW, the square wave: the most informative window."""
 
 from dataclasses import dataclass
 from decimal import Decimal

@@ -57,7 +57,7 @@ class Window(ABC):
 
     @abstractmethod
     def exact_width(self) -> Decimal:
-        """Computes w: the width of the window over the distance that it slides."""
+        """Computes the window's width relative to its slide."""
 
     @property
     def raw_slope(self) -> float:
@@ -124,7 +124,7 @@ class Window(ABC):
         return np.where(is_kept, steps, 0) + offset
 
     def _cells(self) -> int:
-        """Computes W, the window's exact width in steps, rounded up."""
+        """Computes W, the window's width in steps, rounded up."""
         return math.ceil(EXACT.multiply(self.exact_width(), STEPS))
 
     def _coin(self) -> int:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
-    """Prints one JSON document for programs, or lines for people."""
+    """Prints JSON for programs, or lines for people."""
     click.echo(msgspec.json.encode(document).decode() if as_json else "\n".join(lines))
 
 
 def loaded(path: Path, *, quiet: bool) -> Specification:
-    """Loads a specification, with progress for large files of places."""
+    """Loads a specification, with a progress bar."""
     from hatstream.api import load
 
     with progress_bars(quiet=quiet) as report:
@@ -39,7 +39,7 @@ def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Sur
 
 
 def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
-    """Adds shapes of the specification's file of places. path: of the specification."""
+    """Adds shapes of places from the specification's file."""
     places = None if spec.places is None else spec.places.pieces.places
     if places is None or not places.geometries:
         return around

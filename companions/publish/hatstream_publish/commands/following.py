@@ -1,4 +1,4 @@
-"""Keeps a published folder current, during a run or until stopped."""
+"""Keeps a published folder current, until stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 
 def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
-    """Updates a site whenever results change, and once more at the stop.
+    """Updates a site on changes, and at the stop.
 
     Whatever keeps an update from being made is said, once until it changes: the folder stays as it was, and the next
     look tries again. A file that cannot be used is named once, when two looks find the same.
@@ -58,7 +58,7 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
 
 @contextmanager
 def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, folder: Path) -> Iterator[None]:
-    """Updates a published folder while a run writes `results`, and once at its end.
+    """Updates a published folder while a run writes results.
 
     Raises UsageError where `publish` has not made the folder. spec, spec_path, place: of the run.
     """
@@ -76,7 +76,7 @@ def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, 
 
 
 def wishes_path(folder: Path) -> Path:
-    """Names the file, beside a published folder, of `publish`'s options."""
+    """Returns the path of `publish`'s options beside a folder."""
     return folder.absolute().with_name(f".{folder.name}.json")
 
 

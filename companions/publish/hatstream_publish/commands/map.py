@@ -1,4 +1,4 @@
-"""`hatstream map`: draw result files as one HTML file, to open from disk."""
+"""`hatstream map`: draws result files as one HTML file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def map_(
 
 
 def claim_of(spec_path: Path | None) -> str:
-    """Words the guarantee, with unit and epsilon given a specification."""
+    """Words the guarantee; with epsilon for a specification."""
     if spec_path is None:
         return NOISY
     from hatstream.api import load

@@ -1,4 +1,4 @@
-"""`hatstream preview`: a published folder on this machine alone, for looking."""
+"""`hatstream preview`: serves a published folder on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hatstream publish`: make a static site of released values with a privacy card."""
+"""`hatstream publish`: makes a static site of released values."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def asked_site(
     *,
     follows: bool,
 ) -> Site:
-    """Makes the site of a command's options. Raises UsageError and InputError."""
+    """Makes the site. Raises UsageError and InputError."""
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import Site
 
@@ -156,7 +156,7 @@ def _told(output: Path, changes: Changes) -> tuple[Any, ...]:
 
 
 def _date(name: str, text: str) -> str:
-    """Reads a date in any form of ISO 8601, as slots begin with it."""
+    """Reads a date in any form of ISO 8601."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:

@@ -1,4 +1,4 @@
-"""`hatstream report`: one HTML page for a privacy officer and an operator."""
+"""`hatstream report`: an HTML page for officers and operators."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Makes a folder for open-data portals: tables, dictionary, privacy card, provenance, map."""
+"""Makes a folder for portals: tables, records and map."""

@@ -1,4 +1,4 @@
-"""Writes programs' files: tables of days, newest slot, index, and their description."""
+"""Writes programs' files: days, newest slot and index."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/opena
 
 
 class PublishedDay(NamedTuple):
-    """Files of a day by name; columns: None without a usable value."""
+    """Files of a day by name, with its columns."""
 
     date: str
     rows: int
@@ -36,7 +36,7 @@ class NewestSlot(NamedTuple):
 
 
 def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
-    """Writes a day's table as GeoParquet, and its places' daily values as JSON.
+    """Writes a day's files: GeoParquet of slots, and JSON.
 
     rows: of the day's slots. day: of the day's places.
     """
@@ -52,7 +52,7 @@ def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places
 
 
 def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
-    """Picks the newest slot, preferably no forecast. rows: of the newest day."""
+    """Picks the newest slot, preferably without forecasts."""
     forecasts = pc.equal(rows["status"], "forecast")
     settled = rows.filter(pc.invert(forecasts))
     chosen = settled if settled.num_rows else rows
@@ -64,7 +64,7 @@ def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> New
 
 
 def slot_geojson(slot: NewestSlot, places: NamedPlaces) -> bytes:
-    """Writes a slot's values as features with the outlines of their places."""
+    """Writes a slot's values as features with outlines."""
     features = []
     for row in slot.values.to_pylist():
         shape = places.place(row["cell"]).shape
@@ -86,7 +86,7 @@ def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes
 
 
 def openapi(edition: Edition) -> dict[str, Any]:
-    """Describes the files in OpenAPI 3.1; clients read ranges from Parquet."""
+    """Describes the files in OpenAPI 3.1."""
     wishes = edition.wishes
     date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
     latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}

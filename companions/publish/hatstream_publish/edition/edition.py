@@ -33,7 +33,7 @@ NAMES = tuple(licence.name for licence in _KNOWN)
 
 
 def licence(name: str) -> Licence:
-    """Looks up a licence by case-insensitive name; unknown ones have no address."""
+    """Looks up a licence by case-insensitive name."""
     return next((entry for entry in _KNOWN if entry.name.lower() == name.lower()), Licence(name, name, ""))
 
 
@@ -46,7 +46,7 @@ PERIODS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """Publisher's texts; url: the folder's address, empty for relative ones.
+    """Publisher's texts; url: the folder's address, or empty.
 
     everything: unusable values are published too.
     """
@@ -61,7 +61,7 @@ class Wishes:
 
 
 class Extent(NamedTuple):
-    """Slots' first start, last end, number, and starts of missing ones."""
+    """First and last slot, their number, and missing starts."""
 
     first: str
     last: str
@@ -99,7 +99,7 @@ class Edition:
 
     @property
     def odds(self) -> list[Odds]:
-        """What the most that was spent in a period means."""
+        """Odds of a guess, by the largest period's spending."""
         return odds(float(self.account.most.epsilon))
 
     @property
@@ -120,7 +120,7 @@ class Edition:
 
     @property
     def not_protected(self) -> list[str]:
-        """What a reader might believe to be protected and is not."""
+        """Facts that a reader may wrongly believe protected."""
         fleet = "" if self.spec.fleet is None else f", a fleet of about {self.spec.fleet.vehicles:,}"
         sentences = [
             "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
@@ -178,5 +178,5 @@ class Edition:
 
 
 def shown(epsilon: float) -> float:
-    """Rounds up to two digits after the point: never less than what is spent."""
+    """Rounds up to two digits after the point."""
     return -(-round(epsilon * 100, 6) // 1) / 100

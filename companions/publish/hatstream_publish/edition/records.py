@@ -1,4 +1,4 @@
-"""Writes a folder's records: Data Package, DCAT, dictionary, and a page for people."""
+"""Writes a folder's records: package, DCAT, dictionary, page."""
 
 import csv
 import io
@@ -28,7 +28,7 @@ class PublishedFile(NamedTuple):
 
 
 def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
-    """Describes the folder as a package. Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/."""
+    """Describes the folder. Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/."""
     wishes = edition.wishes
     licence = {"name": wishes.licence.name, "title": wishes.licence.title}
     return {
@@ -76,7 +76,7 @@ def _resource(part: PublishedFile) -> dict[str, Any]:
 
 
 def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
-    """Describes a table's columns, so that validators need not guess types.
+    """Describes a table's columns, for validators.
 
     Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
     """
@@ -103,7 +103,7 @@ def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
 
 
 def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
-    """Lists every column of every table with its meaning and unit."""
+    """Lists all columns with their meaning and unit."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(["table", "column", "meaning", "unit"])

@@ -1,4 +1,4 @@
-"""Reads a growing folder's result files once each; unusable ones are named."""
+"""Reads a growing folder's result files, each file once."""
 
 import glob
 import os
@@ -45,7 +45,7 @@ class ResultFiles:
     _seen: frozenset[Stamp] = frozenset()
 
     def look(self) -> bool:
-        """Reads new files and forgets deleted ones; True after a change."""
+        """Reads new and forgets deleted files; True after changes."""
         stamps = {_stamp(path) for path in self._paths()}
         if stamps == self._seen:
             return False
@@ -65,7 +65,7 @@ class ResultFiles:
         return True
 
     def results(self) -> dict[str, pa.Table]:
-        """Joins the rows of all files by product, without files that contradict older ones."""
+        """Joins files by product, without those that contradict."""
         tables, contradictions = dict(self._tables), {}
         try:
             joined = _joined(tables)
@@ -76,7 +76,7 @@ class ResultFiles:
         return joined
 
     def stamps_of_days(self) -> dict[str, frozenset[Stamp]]:
-        """Maps each local date to the files that have rows of it."""
+        """Maps each local date to its files."""
         days: dict[str, set[Stamp]] = {}
         for stamp, tables in self._tables.items():
             for start in _starts(tables):
@@ -84,7 +84,7 @@ class ResultFiles:
         return {day: frozenset(stamps) for day, stamps in days.items()}
 
     def _paths(self) -> Iterator[str]:
-        """Lists one path a name, hidden ones left out, in the order of FORMATS."""
+        """Lists one path for each name, in FORMATS' order."""
         best: dict[str, str] = {}
         for form in reversed(FORMATS):
             best |= {path.removesuffix(form): path for path in self._matching() if path.endswith(f".{form}")}
@@ -127,13 +127,13 @@ def _starts(tables: Mapping[str, pa.Table]) -> set[str]:
 
 
 def _joined(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Raises InputError where two files give different values of the same place and slot."""
+    """Joins tables. Raises InputError where two files differ."""
     parts = [rows for stamp in sorted(tables) for rows in tables[stamp].values()]
     return read_results(parts) if parts else {}
 
 
 def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stamp, str]:
-    """Lists files that contradict older ones of the same slots."""
+    """Lists files that contradict older ones."""
     agreed: dict[str, list[Stamp]] = {}
     refused: dict[Stamp, str] = {}
     for stamp in sorted(tables, key=lambda stamp: (stamp.changed_ns, stamp.path)):

@@ -1,4 +1,4 @@
-"""Builds a published folder as a static site, and updates it."""
+"""Builds and updates a published folder as static site."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -70,7 +70,7 @@ _TITLES = {
 
 
 class Changes(NamedTuple):
-    """Rows of each table, published and in total; changed: names of written files."""
+    """Changes of an update: row counts and written files."""
 
     rows: Mapping[str, tuple[int, int]]
     files: Mapping[str, str]
@@ -79,7 +79,7 @@ class Changes(NamedTuple):
 
 @dataclass
 class Site:
-    """Public folder with the results that it is made of; dates: first, last.
+    """Public folder, with the results that make it.
 
     follows: the map polls for updates, and tables of the range end before the newest day, so that they change daily.
     """
@@ -99,7 +99,7 @@ class Site:
     _digests: dict[str, str] = field(default_factory=dict)
 
     def update(self) -> Changes | None:
-        """Updates the folder; None without any row, and unchanged on an error.
+        """Updates the folder; None without rows, unchanged on errors.
 
         Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
@@ -129,7 +129,7 @@ class Site:
             raise
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        """Selects rows of the dates; slots with any forecast need --all."""
+        """Selects the rows to publish; forecasts need --all."""
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
         rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
         if self.wishes.everything:
@@ -195,7 +195,7 @@ class Site:
         }
 
     def _put_days(self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate) -> list[PublishedDay]:
-        """Renders days with new result files; other days' files are reused."""
+        """Renders days with new files; others are reused."""
         stamps, days = self.files.stamps_of_days(), []
         by_slot, by_day = (table_of(results, name) for name in (HATS, OF_DAYS))
         for date in sorted({start[:10] for rows in (by_slot, by_day) for start in _starts(rows)}):
@@ -215,7 +215,7 @@ class Site:
         return days
 
     def _whole_tables(self, edition: Edition, results: Mapping[str, pa.Table], newest: str) -> Mapping[str, "_Table"]:
-        """Makes the tables of the whole range that are not empty, by name."""
+        """Makes the range's nonempty tables, by name."""
         stamps: dict[str, frozenset[Stamp]] = self.files.stamps_of_days()
         if self.follows:
             stamps.pop(newest, None)
@@ -225,7 +225,7 @@ class Site:
         return self._tables[1]
 
     def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
-        """Renders the map with its data, or as a page that polls the pointer."""
+        """Renders the map with data, or polling the pointer."""
         texts = MapTexts(self.wishes.title, edition.account.guarantee, *self.tiles)
         places, ground = self.around.places, self.around.ground
         if not self.follows:
@@ -251,7 +251,7 @@ def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
 
 
 def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Writes the pointer to the last changes, after all other files."""
+    """Writes the pointer to the last changes."""
     data = next((name for name in files if name.startswith(f"{MAPS}/")), None)
     return {
         "title": edition.wishes.title,
@@ -278,13 +278,13 @@ def _records(edition: Edition, columns: Mapping[str, list[ColumnEntry]]) -> dict
 
 
 def _columns(edition: Edition, days: Iterable[PublishedDay]) -> dict[str, list[ColumnEntry]]:
-    """Describes the tables of days, until there is one of the whole range."""
+    """Describes the published tables' columns."""
     newest = next((day.columns for day in reversed(list(days)) if day.columns is not None), None)
     return {} if newest is None else {HATS: columns_of(newest, edition.spec)}
 
 
 class _Table(NamedTuple):
-    """Published table: content and Table Schema by file name, CSV columns."""
+    """Published table: files' content, and columns."""
 
     rows: int
     columns: list[ColumnEntry]
@@ -338,7 +338,7 @@ def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> Publis
 
 
 def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
-    """Lists every place of the tables with its shape, name and note."""
+    """Lists places with their shape, name and note."""
     features = []
     for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
         place = places.place(cell)

@@ -1,4 +1,4 @@
-"""Tables of a published folder as GeoParquet, and the meaning of every published column."""
+"""Published tables as GeoParquet, and their columns' meaning."""
 
 import io
 import re
@@ -19,7 +19,7 @@ from hatstream_publish.pages.usable import of_each
 
 
 class ColumnEntry(NamedTuple):
-    """Column of the data dictionary; unit empty if none or in column `unit`."""
+    """Column of the data dictionary; unit may be empty."""
 
     name: str
     meaning: str
@@ -27,7 +27,7 @@ class ColumnEntry(NamedTuple):
 
 
 def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
-    """Describes the columns in the schema's order. Raises KeyError for an unknown one."""
+    """Describes columns in order. Raises KeyError for unknown ones."""
     declared = {name: ColumnEntry(name, column.meaning, column.unit) for name, column in result_columns(spec).items()}
     entry_of = declared | {entry.name: entry for entry in _published(declared, max(spec.cells.resolution - 1, 0))}
     return [entry_of[name] for name in table.names]

@@ -1,4 +1,4 @@
-"""Updates a published folder: changed files first, the pointer last."""
+"""Updates a published folder, with the pointer last."""
 
 import fcntl
 import hashlib
@@ -23,7 +23,7 @@ SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.
 
 @dataclass
 class FolderUpdate:
-    """Staged update of a folder, moved into place once it is on disk.
+    """Staged update of a folder, moved once on disk.
 
     former: SHA-256 of files that this process wrote earlier. digests: SHA-256 of every file, by name.
     """
@@ -34,7 +34,7 @@ class FolderUpdate:
     digests: dict[str, str] = field(default_factory=dict)
 
     def put(self, name: str, content: bytes) -> None:
-        """Puts a file aside unless the folder has it already. Raises OSError."""
+        """Stages a file unless it is unchanged. Raises OSError."""
         self.digests[name] = hashlib.sha256(content).hexdigest()
         if _holds(self.folder / name, content, is_known=self.former.get(name) == self.digests[name]):
             return
@@ -48,7 +48,7 @@ class FolderUpdate:
         self.digests[name] = digest
 
     def commit(self) -> None:
-        """Moves staged files into place, then deletes obsolete ones. Raises OSError."""
+        """Moves staged files, then deletes obsolete ones. Raises OSError."""
         sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
         former = _named_in(self.folder / SUMS)
         self.put(SUMS, sums.encode())
@@ -92,12 +92,12 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
 
 
 def _order(name: str) -> tuple[bool, ...]:
-    """Orders files: the folder's mark first, the readers' pointer last."""
+    """Orders files: mark first, pointer last."""
     return name == LATEST, name == SUMS, name != PACKAGE
 
 
 def refuse_secrets(folder: Path) -> None:
-    """Raises UsageError where a key or a ledger lies in a public folder."""
+    """Raises UsageError for secrets in a public folder."""
     for pattern in SECRETS:
         if secret := next(folder.rglob(pattern), None):
             raise UsageError(f"{secret} lies in the folder for the public: keep ledgers and keys elsewhere")

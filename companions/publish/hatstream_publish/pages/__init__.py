@@ -1,1 +1,1 @@
-"""Renders the map and the report, each as one HTML file without network."""
+"""Renders the map and the report as HTML files."""

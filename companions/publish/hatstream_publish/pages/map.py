@@ -1,4 +1,4 @@
-"""Renders the map: coloured places, a slider over slots, and details of places."""
+"""Renders the map: coloured places with a slider."""
 
 import base64
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from hatstream_publish.pages.rows import ADVICE, STATUSES
 
 @dataclass(frozen=True)
 class MapTexts:
-    """Texts of the page; claim: a sentence on the guarantee.
+    """Texts of the page; claim: the guarantee's sentence.
 
     tiles: template of raster tiles ("https://host/{z}/{x}/{y}.png"), None for no requests. credit: their makers.
     language: of the page; None for the browser's.
@@ -43,7 +43,7 @@ NOTHING = Surroundings()
 def draw_map(
     rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings = NOTHING, standing: pa.Table | None = None
 ) -> int:
-    """Writes the map of `read_rows` and returns its number of places.
+    """Writes the map; returns its number of places.
 
     standing: see `packed`. Raises InputError or OSError.
     """
@@ -55,7 +55,7 @@ def draw_map(
 
 
 def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None, follow_s: float = 5) -> bytes:
-    """Renders the page with its data, or polling `source` every `follow_s` seconds."""
+    """Renders the page, with data or polling `source`."""
     settings = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",

@@ -1,4 +1,4 @@
-"""Packs a map's data compactly: a line of JSON, then compressed byte planes.
+"""Packs a map's data compactly, as compressed byte planes.
 
 `templates/map/unpack.js` reads it. An array of numbers of several bytes is stored as all their lowest bytes, then all
 the next ones: neighbours are alike, and compress.
@@ -44,7 +44,7 @@ NAMED_AT_FIRST = 5
 
 
 class _Grid(NamedTuple):
-    """Where rows stand in matrices of slots by places. starts, ends, ids: of these."""
+    """Position of rows in matrices of slots by places."""
 
     starts: list[str]
     ends: list[str]
@@ -58,7 +58,7 @@ class _Grid(NamedTuple):
 
 
 class _Layer(NamedTuple):
-    """Drawable columns: value, bounds and status; statistic: of which rows, None for all."""
+    """Drawable columns: value, bounds and status."""
 
     title: str
     columns: tuple[str, str, str]
@@ -69,7 +69,7 @@ class _Layer(NamedTuple):
 def packed(
     rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
 ) -> bytes:
-    """Packs a map's data. Raises InputError where a place has no shape.
+    """Packs a map's data. Raises InputError without a shape.
 
     rows: of slots, see `read_rows`. standing: usual values of places; else other days give them.
     """
@@ -106,7 +106,7 @@ def packed(
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Reads places' usual values, in USUAL_KMH, and marks those of the area."""
+    """Reads places' usual values, and marks the area's."""
     newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
@@ -120,7 +120,7 @@ def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
 
 
 def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
-    """Detects cumulative values over all days, with days behind each if known."""
+    """Detects cumulative values, with the days behind them."""
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
     if "days" not in rows.column_names:
         return {"standing": is_standing, "days": []}
@@ -130,7 +130,7 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
 
 
 def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Packs lower bounds of vehicles by slot and place, if rows have any."""
+    """Packs lower bounds of vehicles, if there are any."""
     if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
         return {}
     matrix = np.zeros(grid.shape, np.uint8)
@@ -144,7 +144,7 @@ def _by_byte(array: Array) -> bytes:
 
 
 def _grid(rows: pa.Table) -> _Grid:
-    """Indexes rows by slot and place. Raises InputError for invalid or too many slots."""
+    """Indexes rows by slot and place. Raises InputError."""
     try:
         starts = sorted(rows["slot_start"].unique().to_pylist(), key=_instant)
     except ValueError:
@@ -201,7 +201,7 @@ def _code(text: str) -> dict[str, Any]:
 
 
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
-    """Lists layers: each statistic's value, and other columns with intervals."""
+    """Lists layers: statistics' values, and columns with intervals."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
@@ -242,7 +242,7 @@ def _chosen(rows: pa.Table, layer: _Layer) -> Array:
 
 
 def is_beside(rows: pa.Table) -> Array:
-    """Marks rows that show a coarser value, the only one known."""
+    """Marks rows that show only a coarser value."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
     is_parent: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
@@ -256,7 +256,7 @@ def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
 
 
 def _provenance(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
-    """Joins status, mechanism, and whether the value is of an area or a day."""
+    """Joins status, mechanism, and the value's area or day."""
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
@@ -264,7 +264,7 @@ def _provenance(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedAr
 
 
 def _step(span: float) -> float:
-    """Finds the unit of stored integers: the largest number fits into 16 bits."""
+    """Finds a step whose integers fit into 16 bits."""
     step = 0.1
     while span / step >= _NONE - 1:
         step *= 10

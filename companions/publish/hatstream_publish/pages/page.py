@@ -1,4 +1,4 @@
-"""Renders one HTML file from a template, with data and program inside."""
+"""Renders one self-contained HTML file from a template."""
 
 import base64
 import csv
@@ -28,7 +28,7 @@ def render(
     language: str | None = None,
     **texts: Any,
 ) -> bytes:
-    """Renders a page whose Content-Security-Policy allows its own program and style alone.
+    """Renders a page that allows only its own program.
 
     images: allowed source of pictures. connects: its server may be asked. frames: pages of its folder may be shown.
     language: of the page; None for the browser's.
@@ -65,7 +65,7 @@ def words() -> list[list[str]]:
 
 
 def script_json(data: Mapping[str, Any]) -> str:
-    """Encodes JSON for a <script> element, which no text can end."""
+    """Encodes JSON safely for a <script> element."""
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 

@@ -1,4 +1,4 @@
-"""Reads public names and shapes of maps, from GeoJSON or H3."""
+"""Reads names and shapes of maps' places."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ _DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 
 
 @dataclass(frozen=True)
 class DrawnShape:
-    """Line, or area with rings by the even-odd rule; geometry: GeoJSON."""
+    """Line, or area by the even-odd rule."""
 
     kind: str
     parts: tuple[tuple[Position, ...], ...]
@@ -63,7 +63,7 @@ class NamedPlaces:
     named: Mapping[str, Place] = field(default_factory=dict)
 
     def place(self, place_id: str) -> Place:
-        """Returns a row's place with its shape. Raises InputError without one."""
+        """Returns a row's place. Raises InputError without a shape."""
         place = self.named.get(place_id, Place(place_id))
         if place.shape is not None:
             return place
@@ -92,7 +92,7 @@ class NamedPlaces:
 
 @dataclass(frozen=True)
 class GroundLine:
-    """Background line or area, such as a route or lake; colour: CSS.
+    """Background line or area, with a CSS colour.
 
     kind: of an area, `water`, `park` or another word.
     """
@@ -184,7 +184,7 @@ def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
 
 
 def _position(longitude: float, latitude: float) -> Position:
-    """Checks a position beyond the antimeridian. Raises TypeError or ValueError."""
+    """Checks a position, also one beyond the antimeridian."""
     if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
         raise ValueError
     return float(longitude), float(latitude)
@@ -206,7 +206,7 @@ def turns(lons: Float64s, middle: float) -> Float64s:
 
 
 def box_of(shapes: Iterable[DrawnShape]) -> Box:
-    """Finds the box that holds all shapes; nothing but zeros for none."""
+    """Finds the box of all shapes; zeros without any."""
     positions = [position for shape in shapes for part in shape.parts for position in part]
     lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
     lons = lons + turns(lons, middle_of(lons))

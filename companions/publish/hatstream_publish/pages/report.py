@@ -1,4 +1,4 @@
-"""Renders the report: promise, spending, quality and gaps, in plain words."""
+"""Renders the report: promise, spending, quality and gaps."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ CHANNELS = (
 
 
 class Odds(NamedTuple):
-    """Probabilities of a guess: before publication, and bounds after it."""
+    """Probabilities of a guess: before and after publication."""
 
     before: float
     most: float
@@ -50,7 +50,7 @@ def odds(epsilon: float) -> list[Odds]:
 
 
 def span_odds(account: AccountReport) -> list[dict[str, Any]]:
-    """Computes the odds of each limited span of several days, shortest first."""
+    """Computes the odds of limited spans, shortest first."""
     return [
         {
             "days": bound.days,
@@ -69,7 +69,7 @@ _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle
 
 
 def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
-    """Writes the report from an account and `read_results` (optional) by product.
+    """Writes the report from an account and its results.
 
     May raise OSError.
     """
@@ -144,7 +144,7 @@ def _region(spec: Specification) -> str:
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
-    """Summarises rows, reliable share and half-widths by statistic and status."""
+    """Summarises rows and half-widths by statistic and status."""
     classes: list[Mapping[str, Any]] = []
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))

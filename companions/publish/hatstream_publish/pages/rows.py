@@ -1,4 +1,4 @@
-"""Reads result files for pages: rows of slots, or of one product."""
+"""Reads result files, as rows of slots or products."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,7 +44,7 @@ LIVE_MECHANISM = "-live"
 
 
 def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.Table]:
-    """Reads all files' rows by product, HATs first. Raises InputError without rows."""
+    """Reads rows by product. Raises InputError without any."""
     tables = read_files(pattern)
     if not any(table.num_rows for table in tables.values()):
         raise InputError("the result files hold no row: there is nothing to show")
@@ -52,7 +52,7 @@ def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa
 
 
 def read_rows(pattern: str | Sequence[str | Path | pa.Table]) -> pa.Table:
-    """Reads rows of slots, or of a single product of places. Raises InputError."""
+    """Reads rows of slots or places. Raises InputError."""
     return _rows_of(read_results(pattern))
 
 
@@ -72,7 +72,7 @@ def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
 
 
 def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Fills missing slots with their place's day; a day without slots is one."""
+    """Fills missing slots with their place's day."""
     if DAYS not in tables:
         return tables[HATS]
     date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)

@@ -24,7 +24,7 @@ _NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "eps
 
 
 def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Table:
-    """Selects rows to publish by slot and place; no columns if none remain.
+    """Selects the rows to publish, by slot and place.
 
     everything: unusable values too, with each place's own.
     """
@@ -52,14 +52,14 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
 
 
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
-    """Maps a column with few distinct texts through a function."""
+    """Maps a column's distinct texts through a function."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return pa.array([value(text) for text in coded.dictionary.to_pylist()]).take(coded.indices)
 
 
 def csv_bytes(table: pa.Table) -> bytes:
-    """Writes a table as CSV; lists are one text of JSON each."""
+    """Writes a table as CSV, with lists as JSON."""
     sink = io.BytesIO()
     for index, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
