@@ -1,4 +1,4 @@
-"""The accountant: sums of draws' claims, checked against an account's limit."""
+"""Sums of draws' claims, checked against an account's limit."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ _SHOWN_PARTS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Accountant:
-    """Exact sums of claims by kind; adding claims gives another accountant.
+    """Exact sums of claims by kind; accountants add up.
 
     pure: sum of epsilons of pure claims. rho: of zero-concentrated, not Gaussian ones. epsilon, delta: of approximate
     ones. gaussian: sum of rho of Gaussian ones.
@@ -52,7 +52,7 @@ class Accountant:
         return self.rho + self.gaussian
 
     def claims(self) -> list[Claim]:
-        """Lists the sums as claims, one for each kind above 0."""
+        """Lists sums above 0 as claims, one per kind."""
         claims: list[Claim] = [PureDP(self.pure)] if self.pure else []
         claims += [ZCDP(self.rho)] if self.rho else []
         claims += [GaussianDP(self.gaussian)] if self.gaussian else []
@@ -62,11 +62,11 @@ class Accountant:
         return self.compose(account.claims())
 
     def largest(self, account: "Accountant") -> "Accountant":
-        """Computes the maximum by kind, which covers either one's spending."""
+        """Computes the maximum by kind, which covers both accountants."""
         return Accountant(*map(max, self._parts(), account._parts()))
 
     def covers(self, account: "Accountant") -> bool:
-        """Checks by kind that no sum is below that of `account`."""
+        """Checks that each sum is at least `account`'s."""
         return all(ours >= theirs for ours, theirs in zip(self._parts(), account._parts(), strict=True))
 
     def _parts(self) -> tuple[Fraction, ...]:
@@ -74,7 +74,7 @@ class Accountant:
 
 
 def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
-    """Bounds a vehicle's claims over `group_limit` groups; `groups` counts groups by claim."""
+    """Bounds a vehicle's claims over its `group_limit` costliest groups."""
     columns = zip(*(group._parts() for group in groups), strict=True)
     totals = []
     for column in columns:
@@ -87,7 +87,7 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
 
 
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
-    """Sums claims over every window of `length` consecutive days, by first day."""
+    """Sums claims over each window of consecutive days."""
     columns = [list(accumulate(column, initial=ZERO)) for column in zip(*(day._parts() for day in days), strict=True)]
     return [
         Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
@@ -95,7 +95,7 @@ def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
 
 
 class Limit(ABC):
-    """A vehicle's limit of spending per period on an account.
+    """Limit of a vehicle's spending per account and period.
 
     >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(4)))
@@ -116,7 +116,7 @@ class Limit(ABC):
         """Writes the limit for people."""
 
     def said_in_full(self) -> str:
-        """Writes the limit for people, with its accounting if not zcdp."""
+        """Writes the limit for people, with any gdp accounting."""
         in_mu = any(isinstance(span.limit, DeltaLimit) and span.limit.accounting == "gdp" for span in self.spans)
         return self.said() + (", accounting gdp" if in_mu else "")
 
@@ -126,18 +126,18 @@ class Limit(ABC):
 
     @abstractmethod
     def adds_up(self, spent: Accountant) -> bool:
-        """Checks that the limit adds up every kind of claim spent."""
+        """Checks that the limit adds up all spent claims."""
 
     @abstractmethod
     def part(self, spent: Accountant) -> float:
-        """Computes the spent fraction of the limit; 1 where it is exceeded."""
+        """Computes the spent fraction; 1 where the limit's exceeded."""
 
     @abstractmethod
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending to epsilon and delta, rounded up. Raises ClaimError."""
 
     def told(self, spent: Accountant) -> str:
-        """Writes spending for people; as claims where `shown` has no epsilon."""
+        """Writes spending for people, as epsilon or as claims."""
         try:
             return self.shown(spent).said()
         except ClaimError:
@@ -145,12 +145,12 @@ class Limit(ABC):
 
     @abstractmethod
     def lowers(self, limit: "Limit") -> bool:
-        """Checks that this limit is no looser, so may replace `limit`."""
+        """Checks that this limit is no looser than `limit`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PureLimit(Limit):
-    """Limit of epsilon per vehicle and period, which only pure claims fit.
+    """Limit of epsilon, which only pure claims can fit.
 
     >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(3)))
@@ -182,7 +182,7 @@ class PureLimit(Limit):
         return float(spent.pure / self.epsilon) if self.fits(spent) else 1.0
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Returns spending as approximate DP. Raises ClaimError without pure claims."""
+        """Converts spending to approximate DP. Raises ClaimError if impure."""
         if not self.adds_up(spent):
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
@@ -194,7 +194,7 @@ class PureLimit(Limit):
 
 @dataclass(frozen=True, slots=True)
 class DeltaLimit(Limit):
-    """Limit of (epsilon, delta) per period, kept in rho or mu^2.
+    """Limit of (epsilon, delta), kept in rho or mu^2.
 
     pure: the part of epsilon that is reserved for pure claims; None: they count epsilon^2 / 2 in rho. accounting: with
     "gdp" all others must be Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums that is
@@ -232,7 +232,7 @@ class DeltaLimit(Limit):
 
     @property
     def most(self) -> Accountant:
-        """Largest spending that fits: reserved pure claims, the remainder in Gaussian noise."""
+        """Largest spending that fits, in pure claims and noise."""
         pure = self.pure or ZERO
         noise = NOISE_CLAIMS[self.accounting].within(self.epsilon - pure, self.delta)
         return Accountant(pure=pure).compose([noise])
@@ -259,7 +259,7 @@ class DeltaLimit(Limit):
         return float(max(parts))
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Converts spending, at the limit's delta if Gaussian; epsilon rounds up to 1e-9."""
+        """Converts spending at the limit's delta; epsilon rounds up."""
         if not self.adds_up(spent):
             raise ClaimError("the account adds up Gaussian claims alone, and pure ones in what is set apart for them")
         pure = ZERO if self.pure is None else spent.pure
@@ -285,13 +285,13 @@ class DeltaLimit(Limit):
         return self.accounting == "zcdp" or not others
 
     def _noise(self, spent: Accountant) -> ZCDP:
-        """Adds up rho, including pure claims unless epsilon is reserved for them."""
+        """Adds up rho, with pure claims unless reserved separately."""
         pure = PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO
         return NOISE_CLAIMS[self.accounting](spent.concentrated + pure)
 
 
 class Span(NamedTuple):
-    """Limit of spending in any `days` consecutive local days (periods)."""
+    """Limit of spending in any `days` consecutive local days."""
 
     days: int
     limit: Limit
@@ -303,7 +303,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpanLimits(Limit):
-    """Simultaneous limits of claims in every window of consecutive days.
+    """Simultaneous limits over windows of consecutive days.
 
     Composition is adaptive: a day's release is a function of its reports and of earlier releases, so the sum over a
     window bounds the change by all that one vehicle did in it.
@@ -336,7 +336,7 @@ class SpanLimits(Limit):
         return ", ".join(span.said() for span in self.by_days)
 
     def fits(self, spent: Accountant) -> bool:
-        """Checks the spending of one day, which counts in every span."""
+        """Checks one day's spending, which counts in every span."""
         return all(span.limit.fits(spent) for span in self.by_days)
 
     def adds_up(self, spent: Accountant) -> bool:
@@ -348,18 +348,18 @@ class SpanLimits(Limit):
         return max(span.limit.part(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
-        """Converts spending by the shortest span that adds it up."""
+        """Converts spending by the shortest span that supports it."""
         able = (span.limit for span in self.by_days if span.limit.adds_up(spent))
         return next(able, self.by_days[0].limit).shown(spent)
 
     def lowers(self, limit: Limit) -> bool:
-        """Checks that each span of `limit` is kept or lowered."""
+        """Checks that no span's limit is raised or dropped."""
         limits = {span.days: span.limit for span in self.by_days}
         return all(span.days in limits and limits[span.days].lowers(span.limit) for span in limit.spans)
 
 
 def limit_of(text: str) -> Limit:
-    """Reads a limit that `str` wrote, or a bare epsilon. Raises ClaimError.
+    """Reads a limit or a bare epsilon. Raises ClaimError.
 
     >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").said()
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'

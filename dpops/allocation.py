@@ -1,4 +1,4 @@
-"""The allocation: division of a specification's budget, and debits of slots.
+"""Division of a specification's budget, and debits of slots.
 
 No other module compares what a budget is of, or what is planned together.
 """
@@ -16,7 +16,7 @@ from dpops.types import Int64s, Per, Scope
 
 
 class PlanShare(NamedTuple):
-    """Kept rows, most HATs of a vehicle, and epsilon per HAT."""
+    """Retained rows, a vehicle's most HATs, epsilon per HAT."""
 
     is_kept: NDArray[np.bool_]
     most_hats: int
@@ -30,7 +30,7 @@ class PlanShare(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A budget and its division over HATs, or over a period's slots.
+    """A budget, and its division over HATs or slots.
 
     epsilon: of each HAT (per "hat": what a vehicle spends follows from its route), or of a vehicle in a period. scope:
     what is planned, debited and sealed together. most_hats: of a vehicle in a plan, fixed by a cap; None: counted.
@@ -50,7 +50,7 @@ class Allocation:
 
     @property
     def total(self) -> Fraction | None:
-        """Maximum spending per period; None where it follows from the route."""
+        """Maximum spending per period; None where the route decides."""
         return self.epsilon if self.per == "period" else None
 
     @property
@@ -64,11 +64,11 @@ class Allocation:
         return self.whole_periods or self.total is not None
 
     def planned_with(self, slot_s: int, period: tuple[int, ...]) -> tuple[int, ...]:
-        """Lists the slots planned together with one, itself included; `period`: all slots."""
+        """Lists the slots that are planned together with one."""
         return period if self.whole_periods else (slot_s,)
 
     def plans(self, slots: int) -> int:
-        """Counts the plans that share a vehicle's spending in a period."""
+        """Counts the plans that share a period's spending."""
         return 1 if self.whole_periods else slots
 
     def over_whole_periods(self) -> "Allocation":
@@ -80,7 +80,7 @@ class Allocation:
         return self.epsilon if self.total is None else self.total / plans / most_hats
 
     def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
-        """Divides a vehicle's budget among a plan's HATs, after suppression.
+        """Divides a vehicle's budget over HATs, after suppression.
 
         One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
         without it. Suppression happens once, at the epsilon of all HATs. Source: S2; algorithms 9.2.
@@ -101,7 +101,7 @@ class Allocation:
     def debits(
         self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction
     ) -> list[tuple[Fraction, Fraction]]:
-        """Lists each slot's maximum spending and debit; whole periods debit the first.
+        """Lists each slot's maximum spending and its debit.
 
         in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
         cap the cap's bound is debited as soon as anything is drawn.

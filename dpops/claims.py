@@ -1,4 +1,4 @@
-"""Privacy claims as values: costs of draws and their conversions, rounded upwards."""
+"""Privacy claims: costs of draws, and conversions rounded upwards."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ ZERO = Fraction(0)
 
 
 class ClaimError(ValueError):
-    """Invalid or missing claim; the message holds public facts only.
+    """Invalid or missing claim; messages hold public facts only.
 
     >>> claim_of("sigma=1")
     Traceback (most recent call last):
@@ -37,7 +37,7 @@ class PureDP:
         _not_negative("epsilon", self.epsilon)
 
     def __str__(self) -> str:
-        """Writes the rational number alone, as ledgers store pure claims."""
+        """Writes the bare rational number, as ledgers store it."""
         return str(self.epsilon)
 
     def times(self, factor: Fraction) -> "PureDP":
@@ -72,12 +72,12 @@ class ZCDP:
 
     @classmethod
     def of_gaussian(cls, sensitivity: Fraction, variance: Fraction) -> Self:
-        """Claims Gaussian noise of an L2 sensitivity (Canonne, Kamath, Steinke 2020, Thm. 14)."""
+        """Claims Gaussian noise (Canonne, Kamath, Steinke 2020, Theorem 14)."""
         return cls(sensitivity**2 / (2 * variance))
 
     @classmethod
     def within(cls, epsilon: Fraction, delta: Fraction) -> Self:
-        """Computes the largest claim within (epsilon, delta), rounded down; inverts `approx`."""
+        """Computes the largest claim within (epsilon, delta), rounded down."""
         return cls(rho_within(epsilon, delta))
 
     def times(self, factor: Fraction) -> Self:
@@ -85,7 +85,7 @@ class ZCDP:
         return type(self)(self.rho * factor)
 
     def approx(self, delta: Fraction) -> "ApproxDP":
-        """Converts at the best Renyi order, upwards (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+        """Converts upwards (Canonne, Kamath, Steinke 2020, Proposition 12)."""
         return ApproxDP(_epsilon_of(self.rho, _checked_delta(delta)), delta)
 
 
@@ -170,7 +170,7 @@ def claim_of(text: str) -> Claim:
 
 @lru_cache(maxsize=64)
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Computes the largest rho within (epsilon, delta), rounded down; inverts `ZCDP.approx`.
+    """Computes the largest rho within (epsilon, delta), rounded down.
 
     >>> from fractions import Fraction
     >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -201,7 +201,7 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)
 def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """Computes the largest rho of Gaussian noise within (epsilon, delta), rounded down.
+    """Computes Gaussian noise's largest rho within (epsilon, delta).
 
     >>> from fractions import Fraction
     >>> round(float(rho_within_gaussian(Fraction(264, 100), Fraction(1, 10**6))), 4)
@@ -219,7 +219,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
-    """Computes Gaussian noise's least epsilon at rho and delta, rounded up."""
+    """Computes Gaussian noise's smallest epsilon, rounded up."""
     if rho == 0:
         return ZERO
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
@@ -230,7 +230,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def delta_of_gaussian(epsilon: float, mu: float) -> float:
-    """Bounds the delta of mu-Gaussian privacy at epsilon >= 0 from above.
+    """Bounds the delta of mu-Gaussian privacy from above.
 
     It is P(Z > a) - e^epsilon P(Z > b), with a = epsilon / mu - mu / 2 and b = a + mu. As b^2 = a^2 + 2 epsilon, that
     is the density at a times the difference of both Mills ratios, which neither overflows nor rounds away.
@@ -247,7 +247,7 @@ def delta_of_gaussian(epsilon: float, mu: float) -> float:
 
 
 def _last_below(holds: Callable[[float], bool], high: float) -> float:
-    """Bisects for the largest number up to `high` for which `holds` is true."""
+    """Bisects for the largest number that satisfies a condition."""
     if holds(high):
         return high
     low = 0.0
@@ -286,7 +286,7 @@ def _least_at(value: Callable[[float], float]) -> float:
 
 
 def _log(value: Fraction) -> float:
-    """Computes the logarithm, also below floats' range; ids rest on its bits."""
+    """Computes a logarithm; ids depend on its exact bits."""
     return math.log(value) if float(value) else math.log(value.numerator) - math.log(value.denominator)
 
 

@@ -18,7 +18,7 @@ OK, CONSTANT, NO_DATA = "ok", "constant", "no-data"
 
 @dataclass(frozen=True, eq=False)
 class Estimates:
-    """Columns that sinks and maps show of a statistic; nan where missing.
+    """Published columns of a statistic; nan where missing.
 
     numbers: float64 (numbers, 3, HATs), by output: values and ends of intervals of known miss probability, in units.
     lists: a column for each list among the outputs. noise_std, bias_bound: float64 (HATs,), of the first output, in
@@ -37,12 +37,12 @@ class Estimates:
     status: Sequence[str]
 
     def number(self, place: int) -> Float64s:
-        """Picks a numeric output by place, float64 (3, HATs); nan without data."""
+        """Picks a numeric output with its interval, (3, HATs)."""
         return self.numbers[place] if self.numbers.size else np.full((3, len(self.status)), np.nan)
 
     @classmethod
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Joins parts' estimates by their HATs' indices; other HATs have no data."""
+        """Joins parts' estimates by HAT; others have no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         lists_of_part = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]
@@ -99,7 +99,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
 
 
 def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: Int64s) -> Float64s:
-    """Multiplies queries by steps[step], correctly rounded; exact in floats below 2**53."""
+    """Multiplies queries by their steps, correctly rounded."""
     if max(map(abs, queries)) * max(numerator for numerator, _ in steps) < _EXACT > max(below for _, below in steps):
         numerator, denominator = np.array(steps, np.float64).T[:, step]
         quotients: Float64s = np.array(queries, np.float64) * numerator / denominator
@@ -111,7 +111,7 @@ def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: In
 
 @lru_cache(maxsize=1 << 14)
 def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> tuple[tuple[int, int], tuple[float, ...]]:
-    """Reads step, noise bound, noise standard deviation, U, epsilon of equal plans."""
+    """Reads what equal plans share: step, noise, U, epsilon."""
     unit, noise = Fraction(step), Fraction(scale)
     floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
     return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

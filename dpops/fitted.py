@@ -1,4 +1,4 @@
-"""Fitted or guessed, not learned numbers, each with origin and effect.
+"""Fitted or guessed numbers, each with origin and effect.
 
 Learning begins at most of these; others bound it, or decide when nothing is shown. `python -m benchmarks.fitted` tells
 what each does to figures, on real and made-up days. No other file of `dpops.learning` and `dpops.levels` holds such

@@ -1,4 +1,4 @@
-"""Expected spread, interval and error of discrete Laplace noise, for reports."""
+"""Forecasts of discrete Laplace noise: spread, interval and error."""
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -23,7 +23,7 @@ favour a constant near it."""
 
 
 class Prior(NamedTuple):
-    """Public prior of samples, nearly normal, in units; for forecasts only.
+    """Public prior of samples, nearly normal; for forecasts only.
 
     between: the share of a HAT's variance that lies between users, because a user's samples resemble one another.
 
@@ -36,11 +36,11 @@ class Prior(NamedTuple):
     between: float = 0.0
 
     def mean_sd(self, counts: Float64s | Int64s) -> Float64s:
-        """Computes the standard deviation of one user's mean around its HAT's mean."""
+        """Computes a user mean's standard deviation around the HAT's."""
         return self.sd * np.sqrt(self.between + (1 - self.between) / counts)
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
-        """Computes standard deviations of sums of users' means by weights (..., users)."""
+        """Computes standard deviations of weighted sums of users' means."""
         deviations: Float64s = np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1))
         return deviations
 
@@ -53,13 +53,13 @@ class Prior(NamedTuple):
         return Prior(self.sd**2, math.sqrt(2) * self.sd**2, self.between**2)
 
     def hat_means(self, upper: float) -> Float64s:
-        """Lists equally likely means of a HAT, within [0, U]."""
+        """Lists equally likely HAT means within [0, U]."""
         return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)
 
 
 @dataclass(frozen=True)
 class HatCounts:
-    """Counts and plan parameters of many HATs, for error forecasts.
+    """Counts and plan parameters of many HATs, for forecasts.
 
     counts: int64 (HATs, users) for each number of users, each >= 1, descending; all columns are in this order of HATs.
     reported: int64 (HATs,), samples before a cap. remembered: shared intermediate results.
@@ -74,7 +74,7 @@ class HatCounts:
 
     @classmethod
     def of(cls, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
-        """Groups HATs by number of users; returns their indices, int64 (HATs,)."""
+        """Groups HATs by number of users; returns their indices."""
         sizes = np.array([hat.counts.size for hat in hats], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
@@ -103,7 +103,7 @@ class HatCounts:
         return largest
 
     def of_each(self, column: Callable[[Int64s], Any]) -> Any:
-        """Applies `column` to each matrix and concatenates the results of all HATs."""
+        """Applies `column` to each matrix, then concatenates over HATs."""
         return np.concatenate([column(counts) for counts in self.counts])
 
     def __iter__(self) -> Iterator[CountsKnown]:
@@ -113,14 +113,14 @@ class HatCounts:
 
 @lru_cache(maxsize=4096)
 def normal_scores(number: int) -> Float64s:
-    """Lists points of equal probability of the standard normal law, ascending."""
+    """Lists the standard normal law's equally likely points, ascending."""
     law = NormalDist()
     return np.array([law.inv_cdf((rank + 0.5) / number) for rank in range(number)])
 
 
 @lru_cache(maxsize=4096)
 def laplace_std(scale: Fraction) -> float:
-    """Computes the standard deviation of discrete Laplace noise, in steps."""
+    """Computes discrete Laplace noise's standard deviation, in steps."""
     if scale == 0:
         return 0.0
     rate = float(1 / scale)

@@ -1,4 +1,4 @@
-"""Chance that the privacy loss of drawn noise exceeds an epsilon."""
+"""Chance that the privacy loss of noise exceeds epsilon."""
 
 import math
 from fractions import Fraction

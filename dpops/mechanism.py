@@ -1,4 +1,4 @@
-"""The mechanism interface: public plan from counts, noisy integers from totals, value."""
+"""Mechanism interface: public plans from counts, noisy integers, values."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hats:
-    """Totals of many HATs in columns, each HAT's users consecutive.
+    """Totals of many HATs in columns, users consecutive.
 
     first, users: int64 (HATs,), first user and number of users. reported: int64 (HATs,), samples before a cap.
     """
@@ -75,7 +75,7 @@ PLAN_VERSION = 2
 
 
 class PlanError(ValueError):
-    """Missing plan for a HAT; the message holds public facts only.
+    """Missing plan for a HAT; messages hold public facts.
 
     >>> check_plan_input(np.array([3]), reported=3, upper=6_500, epsilon=Fraction(0))
     Traceback (most recent call last):
@@ -85,7 +85,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Public parameters of a HAT's release, fixed beforehand, kept in the ledger.
+    """Public parameters of a HAT's release, fixed beforehand.
 
     step: units of the statistic, km/h for a mean and (km/h)^2 for a variance, that one step of the integer is worth.
     scale: of the discrete Laplace noise, in steps, at its largest. upper: largest value, in units: U, or U^2 / 4.
@@ -120,17 +120,17 @@ class Plan:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
-        """Computes the draw's claim: epsilon, or more if noise is too small."""
+        """Computes the claim; above epsilon if noise is small."""
         return claim_told(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
     def is_constant(self) -> bool:
-        """Whether nothing is drawn; stored constants with an epsilon count as drawn."""
+        """Whether nothing is drawn, so that epsilon is 0."""
         return not self.epsilon
 
     @staticmethod
     def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
-        """Reads epsilon, scale and sensitivity of stored plans, which decide their claims."""
+        """Reads stored plans' claims: epsilon, scale and sensitivity."""
         return [(plan["epsilon"], plan["scale"], plan.get("facts", {}).get("sensitivity", 0)) for plan in stored]
 
     def noise_std(self) -> float:
@@ -138,19 +138,19 @@ class Plan:
         return laplace_std(self.scale) * number(self.step)
 
     def half_width(self, miss: float) -> float:
-        """Computes half an interval of this miss probability: noise, bias and rounding."""
+        """Computes an interval's half width: noise, bias, rounding."""
         return laplace_bound(self.scale, miss) * number(self.step) + self.bias_bound + self.rounding
 
     def error(self) -> float:
-        """Forecasts the mean absolute error at worst bias, in units."""
+        """Forecasts the mean absolute error at worst bias."""
         return mean_absolute_error(self.bias_bound, float(self.scale * self.step))
 
     def document(self) -> dict[str, Any]:
-        """Writes the stored form, without the mechanism's name, for `from_public`."""
+        """Writes the stored form, which `from_public` reads."""
         return {**self.public(), "version": self.version}
 
     def public(self) -> dict[str, Any]:
-        """Lists the plan's fields as plain values; sensitivity is the last fact."""
+        """Lists the plan's fields as plain values, sensitivity last."""
         return {
             "epsilon": text(self.epsilon),
             "step": text(self.step),
@@ -163,7 +163,7 @@ class Plan:
 
     @classmethod
     def from_public(cls, mechanism: str, stored: Mapping[str, Any]) -> "Plan":
-        """Reads a stored plan; rounding defaults to half a grid step, version to 1."""
+        """Reads a stored plan, with defaults of old versions."""
         facts = dict(stored["facts"])
         return Plan(
             mechanism=mechanism,
@@ -181,7 +181,7 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """Computes the claim of plans with these fields of `Plan.told`."""
+    """Computes the claim of plans with these fields."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -195,7 +195,7 @@ Integers = list[int]
 
 
 class Drawn(NamedTuple):
-    """Release of many HATs: mechanisms (those that `auto` chose), stored plans, integers."""
+    """Release of many HATs: mechanisms, stored plans, integers."""
 
     mechanisms: list[str]
     plans: list[dict[str, Any]]
@@ -206,7 +206,7 @@ DECIDES = "decides the specification's id"
 
 
 class Mechanism(Protocol):
-    """Interface of mechanisms: frozen dataclasses, one per file, whose fields are options.
+    """Interface of mechanisms: frozen dataclasses whose fields are options.
 
     Two fields are no options: a specification fills in `prior`, and in `statistic` the requested one's name, whose
     metadata `DECIDES` lets it decide a specification's id.
@@ -231,7 +231,7 @@ class Mechanism(Protocol):
     chooses: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Checks the option `m_ub`, where a mechanism has it. Raises ValueError."""
+        """Checks the option `m_ub`, if any. Raises ValueError."""
         m_ub = getattr(self, "m_ub", None)
         if isinstance(m_ub, bool) or (isinstance(m_ub, int) and m_ub < 1):  # Python counts booleans as integers
             raise ValueError(f"m_ub must be at least 1, got {m_ub}")
@@ -247,7 +247,7 @@ class Mechanism(Protocol):
         return [cls()]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """Plans one HAT from public counts, unless `plans` does. Raises PlanError."""
+        """Plans one HAT from public counts. Raises PlanError."""
         return self.plans([hat], grid, epsilon)[0]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
@@ -255,13 +255,13 @@ class Mechanism(Protocol):
         return [self.plan(hat, grid, epsilon) for hat in hats]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors in units, float64 (HATs,), from public facts alone."""
+        """Forecasts errors in units from public facts, float64 (HATs,)."""
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
-        """Releases each HAT's noisy integers; all noise is drawn in vectors."""
+        """Releases HATs' noisy integers, drawing noise in vectors."""
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
-        """Plans and releases many HATs at once; overridden to skip plans."""
+        """Plans and releases many HATs; overridden to skip plans."""
         totals = list(hats)
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
@@ -273,12 +273,12 @@ class Mechanism(Protocol):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface
-        """Completes noise scale and bias bound of a plan from private choices."""
+        """Completes a plan's noise and bias from private choices."""
         return plan
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads values with intervals from integers and stored plans (`Plan.document`): post-processing."""
+        """Reads values with intervals off integers and stored plans."""
         if cls.chooses:
             read_plans = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, read_plans, strict=True)]
@@ -286,12 +286,12 @@ class Mechanism(Protocol):
 
 
 def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
-    """Forecasts the absolute error of a HAT that stands alone, in units."""
+    """Forecasts the absolute error of one HAT, in units."""
     return float(mechanism.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
 
 
 def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
-    """Reads the noisy queries in units, clamped into [0, upper], float64 (HATs,).
+    """Reads noisy queries in units, clamped into [0, upper].
 
     >>> from dpops.mechanisms.constant import Constant
     >>> hat, grid = CountsKnown.all_of(np.array([5])), Grid(step=Fraction(1), upper_steps=60)
@@ -314,7 +314,7 @@ def full_plan(plan: Plan, kind: type[P]) -> P:
 
 
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:
-    """Adds discrete Laplace noise to integers; sums are Python integers."""
+    """Adds discrete Laplace noise to integers, as Python integers."""
     drawn = noise.laplace(scales)
     return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
 
@@ -325,7 +325,7 @@ def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: "Noise") -> list
 
 
 class Stacked(NamedTuple):
-    """Concatenated users of many HATs, checked against plans; `start`: first ones."""
+    """Concatenated users of many HATs; `start`: first users."""
 
     counts: Int64s
     sums: Int64s
@@ -333,7 +333,7 @@ class Stacked(NamedTuple):
 
 
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
-    """Concatenates totals. Raises ValueError unless they fit their plans' facts."""
+    """Concatenates totals. Raises ValueError if they contradict plans."""
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
     users, samples, heaviest, upper = (
@@ -354,7 +354,7 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
 
 
 def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
-    """Lists the facts that `stack` checks totals against, and reported samples."""
+    """Lists facts for `stack`'s checks, and reported samples."""
     counts, reported = hat
     return {
         "users": counts.size,
@@ -366,7 +366,7 @@ def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
 
 
 def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:
-    """Raises PlanError for inputs without a plan; `upper`: U in integer steps."""
+    """Raises PlanError for inputs that no plan fits."""
     if epsilon <= 0:
         raise PlanError(f"epsilon must be > 0, got {epsilon}")
     if counts.size == 0 or counts.min() < 1:

@@ -1,4 +1,4 @@
-"""Residual variance of HAT means, shared by fits, intervals, plans and strategies."""
+"""Residual variance of HAT means, for fits and plans."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,11 @@ class VehicleSpread:
     floor: float = fitted.FLOOR_VARIANCE
 
     def of(self, vehicles: Float64s, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
-        """Computes the variance for these numbers of vehicles at these speeds."""
+        """Computes variances for these vehicle numbers and speeds."""
         return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
 
     def of_reports(self, vehicles: Float64s, kmh: Float64s, precisions: Float64s) -> Float64s:
-        """Computes posterior variances of means of reports, given vehicles' precisions.
+        """Computes posterior variances of reports' means.
 
         Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent
         of the mean of vehicles, so no release informs it.
@@ -38,5 +38,5 @@ TYPICAL = VehicleSpread()
 
 
 def growth(kmh: Float64s | float) -> Float64s:
-    """Computes vehicles' variance relative to 20 km/h; proportional to speed."""
+    """Computes vehicles' variance relative to that at 20 km/h."""
     return np.clip(kmh, _LOWEST_KMH, _HIGHEST_KMH) / TYPICAL_KMH

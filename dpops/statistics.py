@@ -1,4 +1,4 @@
-"""Statistics of a specification: needed sums of samples, and outputs.
+"""Statistics of a specification: their sums and outputs.
 
 A new statistic is an entry of `registered` and the mechanisms that name it.
 """
@@ -20,19 +20,19 @@ VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
 
 
 class Column(Protocol):
-    """Additive, uniquely named sum over a vehicle's samples in a HAT."""
+    """Additive sum over a vehicle's samples in a HAT."""
 
     @property
     def name(self) -> str:
         """Name of the column."""
 
     def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        """Adds up grid steps by group, int64 (groups,) or (groups, K)."""
+        """Adds up grid steps by group, one row each."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerSum:
-    """The sum of a power of the samples' grid steps."""
+    """Sum of a power of the samples' grid steps."""
 
     name: str
     power: int
@@ -46,7 +46,7 @@ class PowerSum:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Samples per equal-width bin of [0, U]; U falls into the last."""
+    """Samples per equal-width bin; U falls into the last."""
 
     bins: int
     upper_steps: int
@@ -63,7 +63,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """Samples per class of values; an edge belongs to the upper class."""
+    """Samples per class; an edge is in the upper."""
 
     edges: tuple[int, ...]
     name: str = "classes"
@@ -87,12 +87,12 @@ Needs = Callable[["Mechanism", Grid], Mapping[str, Column]]
 
 
 def moments(*sums: PowerSum) -> Needs:
-    """Makes the needs of a statistic of sums of powers."""
+    """Makes the needs of a statistic of power sums."""
     return lambda _mechanism, _grid: {column.name: column for column in sums}
 
 
 def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
-    """Lists the needs of histograms; mechanisms have an option `bins`."""
+    """Lists the needs of histograms; mechanisms have `bins`."""
     bins = getattr(mechanism, "bins", None)
     if not isinstance(bins, int):
         raise TypeError(f"{mechanism.name} does not say how many bins it needs")
@@ -102,7 +102,7 @@ def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Published output of a statistic: a number with interval, or a list."""
+    """Published output: number with interval, or a list."""
 
     name: str
     unit: str = VALUE
@@ -136,12 +136,12 @@ class Statistic:
 
     @property
     def unit(self) -> str:
-        """Unit of the statistic's value; `{}` stands for the measured value's."""
+        """Unit of the statistic; `{}` stands for the value's."""
         return self.outputs[0].unit
 
     @property
     def plan_unit(self) -> str:
-        """Unit of plans and forecasts; `{}` stands for the measured value's."""
+        """Unit of plans and forecasts; `{}`: the measured value's."""
         return self.forecast_unit or self.unit
 
     @property
@@ -150,7 +150,7 @@ class Statistic:
         return self.outputs if len(self.outputs) > 1 else ()
 
     def place(self, output: Output) -> int:
-        """Indexes an output among numbers or among lists, as `dpops.estimate` stores them."""
+        """Indexes an output among numbers, or among lists."""
         return [same_kind for same_kind in self.outputs if same_kind.is_list == output.is_list].index(output)
 
 
@@ -188,13 +188,13 @@ def registered() -> dict[str, Statistic]:
 
 
 def named(name: str) -> Statistic:
-    """Returns a statistic by its name in ledgers and result files."""
+    """Returns a statistic by its name in stored files."""
     return COUNT if name == COUNT.name else registered()[name]
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedStatistic:
-    """One statistic of a specification, with its share of a HAT's epsilon.
+    """One requested statistic, with its share of epsilon.
 
     >>> from dpops import Grid, registered
     >>> mean = RequestedStatistic("mean", registered()["baseline"](), Fraction(1))
@@ -215,12 +215,12 @@ class RequestedStatistic:
         return named(self.name)
 
     def columns(self, grid: Grid) -> Mapping[str, Column]:
-        """Lists needed columns of samples by their field of `Totals`."""
+        """Lists the needed columns by their field of `Totals`."""
         return self.statistic.needs(self.mechanism, grid)
 
 
 def check_outputs(mechanism: "Mechanism", statistic: Statistic) -> None:
-    """Raises ValueError unless mechanism and statistic have equal outputs, in order."""
+    """Raises ValueError unless mechanism and statistic have equal outputs."""
     outputs, columns = mechanism.outputs, tuple(output.name for output in statistic.extras)
     if outputs != columns:
         output_text, column_text = (", ".join(names) or "one number" for names in (outputs, columns))
@@ -238,5 +238,5 @@ def columns_of(requested: Iterable[RequestedStatistic], grid: Grid) -> tuple[Col
 
 
 def extras_of(names: Sequence[str]) -> tuple[Output, ...]:
-    """Lists the extra output columns of statistics, in order, each once."""
+    """Lists statistics' extra output columns, each once."""
     return tuple(dict.fromkeys(output for name in names for output in named(name).extras))

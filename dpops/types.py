@@ -1,4 +1,4 @@
-"""Shared small types: arrays, grid, public counts; cached conversions of rationals."""
+"""Shared types: arrays, grid, public counts; conversions of rationals."""
 
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -18,7 +18,7 @@ Scope = Literal["slot", "period"]
 
 
 class CountsKnown(NamedTuple):
-    """Public counts of a HAT, the input of plans under counts-public.
+    """Public counts of a HAT, the input of plans.
 
     Where counts are secret, plans see public facts alone (`dpops.levels.BoundsOnly`). counts: int64 (users,), samples
     kept per user, each >= 1, in canonical order. reported: samples that the HAT's true value is over; more than
@@ -33,13 +33,13 @@ class CountsKnown(NamedTuple):
 
     @classmethod
     def all_of(cls, counts: Int64s) -> "CountsKnown":
-        """Makes the counts of a HAT that keeps every reported sample."""
+        """Makes the counts of a HAT without dropped samples."""
         return cls(counts, int(counts.sum()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Public integer grid 0, 1, .., upper_steps of a bounded quantity.
+    """Public integer grid 0, 1, .., upper_steps.
 
     >>> Grid(step=Fraction(1, 100), upper_steps=6_500).upper
     Fraction(65, 1)

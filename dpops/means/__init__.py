@@ -1,1 +1,1 @@
-"""Shared parts of mean mechanisms: bounds, grouping, capping, private quantiles."""
+"""Shared steps of mean mechanisms: grouping, capping, private quantiles."""

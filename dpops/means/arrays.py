@@ -28,7 +28,7 @@ Rule = Literal["median", "argmax", "opt", "convex"] | int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan(Plan):
-    """Plan with its public grouping; `weight` is each user's share, float64 (users,)."""
+    """Plan with its public grouping and users' shares."""
 
     grouping: Grouping = field(repr=False, compare=False)
     weight: Float64s = field(repr=False, compare=False)
@@ -46,7 +46,7 @@ class Arrays(NamedTuple):
 
 
 def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
-    """Groups one HAT's users by WrapAround, with its sensitivity in fine steps."""
+    """Groups a HAT's users by WrapAround, with its sensitivity."""
     counts, reported = hat
     check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
     length = length_of(m_ub, counts, epsilon)
@@ -64,7 +64,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
 ) -> list[ArrayPlan]:
-    """Plans the sum of array means; `of_noise`: the noise's epsilon."""
+    """Plans sums of array means; `of_noise`: the noise's epsilon."""
     steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
     scales = {moved: moved / of_noise for moved in {laid.moved for laid in arrays}}
     return [
@@ -85,7 +85,7 @@ def array_plans(
 
 
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Chooses m_UB per HAT from non-increasing counts, int64 (HATs, users)."""
+    """Chooses m_UB per HAT from counts, (HATs, users)."""
     match m_ub:
         case "median":
             return median(counts)
@@ -99,12 +99,12 @@ def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
-    """Chooses m_UB of one HAT from non-increasing counts, int64 (users,)."""
+    """Chooses m_UB of one HAT from non-increasing counts."""
     return int(lengths_of(m_ub, counts[None], epsilon)[0])
 
 
 class ArrayMeans(NamedTuple):
-    """Concatenated array means, floored to fine steps, and each HAT's first array."""
+    """Concatenated array means in fine steps; HATs' first arrays."""
 
     means: Int64s
     first: Int64s
@@ -116,7 +116,7 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """Averages arrays of user means in fine steps. Raises TypeError."""
+    """Averages user means by array. Raises TypeError."""
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
@@ -160,19 +160,19 @@ class ArrayLayout(NamedTuple):
 
 
 class EqualHats(NamedTuple):
-    """Consecutive HATs of equal size, as slices of HATs and users."""
+    """Consecutive HATs of equally many users, as two slices."""
 
     size: int
     hats: slice
     users: slice
 
     def of(self, column: Any) -> Any:
-        """Cuts these HATs' matrix (HATs, users) out of a users' column."""
+        """Cuts these HATs' matrix out of a users' column."""
         return column[self.users].reshape(-1, self.size)
 
 
 def blocks_of(users: Int64s) -> list[EqualHats]:
-    """Splits HATs, by descending users >= 1, into blocks of equal size."""
+    """Splits HATs, by descending users, into equally large blocks."""
     ends = np.flatnonzero(np.diff(users, append=0)) + 1
     blocks, start, first = [], 0, 0
     for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
@@ -183,7 +183,7 @@ def blocks_of(users: Int64s) -> list[EqualHats]:
 
 
 def calls_of(sizes: Int64s) -> list[Int64s]:
-    """Splits HATs into batches for limited matrices, more users first."""
+    """Splits HATs into batches whose matrices fit into memory."""
     order = np.argsort(-sizes, kind="stable")
     small = order[sizes[order] <= MANY_USERS]
     calls, pending = ([small], order[: order.size - small.size]) if small.size >= FEW_HATS else ([], order)
@@ -225,7 +225,7 @@ FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arr
 
 
 class PlannedHats(NamedTuple):
-    """Laid-out HATs, more users first: counts, layout, facts (FACTS, HATs), worst bias."""
+    """Laid-out HATs, more users first, with facts and bias."""
 
     counts: Int64s
     layout: ArrayLayout
@@ -234,7 +234,7 @@ class PlannedHats(NamedTuple):
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
-    """Plans HATs laid out together. Raises PlanError for the first without a plan.
+    """Plans HATs laid out together. Raises PlanError.
 
     counts: int64 (all users,), HATs concatenated, each non-increasing. users: int64 (HATs,), descending, >= 1.
     """
@@ -254,12 +254,12 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
 
 
 def named_facts(facts: Int64s) -> list[dict[str, int]]:
-    """Names the facts of each HAT. facts: int64 (FACTS, HATs)."""
+    """Names the facts of each HAT, from (FACTS, HATs)."""
     return [dict(zip(FACTS, row, strict=True)) for row in facts.T.tolist()]
 
 
 def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
-    """Sums array means per HAT in fine steps. Raises ValueError."""
+    """Sums array means by HAT. Raises ValueError."""
     if np.any(sums < 0) or np.any(sums > plans.counts * grid.upper_steps):
         raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
     fills = plans.layout.fills
@@ -272,7 +272,7 @@ def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
 
 
 def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """Lays out HATs of equal size from non-increasing counts, (HATs, users)."""
+    """Lays out HATs of equally many users, (HATs, users)."""
     laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
     shape = counts.shape
     return laid._replace(
@@ -301,7 +301,7 @@ def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub:
 
 
 def _best_fits(samples: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """Puts users into the fullest array with room, lowest on ties.
+    """Puts users into the fullest array that has room.
 
     Returns each user's array, and samples per array (HATs, most users). users: (HATs,), descending. One integer holds
     an array's free slots and number, so that the minimum is the array to take; an unopened array is all free.

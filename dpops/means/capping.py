@@ -1,4 +1,4 @@
-"""Users capped at m samples by scaled moments, for baseline mechanisms.
+"""Users capped at m samples by scaling their moments.
 
 A user of c > m samples keeps the average of all of them, with the weight of m: its sums times m / c. With L users,
 n samples kept and R reported it counts k = min(c, m) of K = S(m) samples.
@@ -37,12 +37,12 @@ class CountCap(NamedTuple):
         return self.moved[0] / self.moved[1]
 
     def facts(self) -> dict[str, int]:
-        """Lists a cap's facts for the plan; none if nobody is capped."""
+        """Lists a cap's facts for the plan, if capped."""
         return {} if self.is_uncapped else {"m_ub": self.max_count, "kept": self.samples}
 
 
 def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
-    """Chooses a HAT's cap; "opt" minimises the cost, worst bias plus noise.
+    """Chooses a HAT's cap; "opt" minimises bias plus noise.
 
     counts: int64 (users,), >= 1. Of costs equal to 1e-12 the largest cap wins. Source: algorithms 9.4, second stage.
     """
@@ -77,7 +77,7 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
 
 
 def weights(plan: Plan, counts: Int64s) -> Float64s:
-    """Computes each user's share k / K in the release, float64 (users,)."""
+    """Computes users' shares k / K in the release."""
     samples = plan.facts.get("kept", plan.facts["samples"])
     return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / samples
 
@@ -87,7 +87,7 @@ Retained = tuple[int, list[int]]
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
-    """Sums columns per HAT, capped users scaled by m / c. Raises ValueError."""
+    """Sums columns by HAT, scaling capped users. Raises ValueError."""
     if not plans:
         return []
     number = np.diff(users.start, append=users.counts.size)

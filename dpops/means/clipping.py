@@ -21,7 +21,7 @@ from dpops.types import CountsKnown, Grid, Int64s
 def private_quantiles(
     values: Int64s, first: Int64s, upper: Int64s, ranks: Sequence[Fraction], epsilons: Sequence[Fraction], noise: Noise
 ) -> Int64s:
-    """Draws an integer per HAT whose rank is near the target.
+    """Draws per HAT an integer near the target rank.
 
     values: int64, concatenated HATs, in [0, upper]. first: start of each HAT. upper: int64 (HATs,), at most 2**30.
     ranks: targets in [0, number of values], equal for all neighbours. The rank of x is the number of values below it. A
@@ -51,7 +51,7 @@ def private_quantiles(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedArrays(Mechanism):
-    """Base of mechanisms that clip array means to a private interval."""
+    """Base of mechanisms that clip array means privately."""
 
     chooses = True
 
@@ -63,11 +63,11 @@ class ClippedArrays(Mechanism):
         return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
-        """Returns the longest interval in fine steps, and plan facts."""
+        """Chooses the longest interval, in fine steps, and facts."""
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
-        """Plans half of epsilon for the interval, and half for the mean.
+        """Plans half of epsilon each for interval and mean.
 
         A user lies in one array, so the clipped sum moves by at most the interval's length and the user's own move. The
         scale is for the longest interval, the bias bound all of U; `resolve` makes both exact.
@@ -86,7 +86,7 @@ class ClippedArrays(Mechanism):
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
 ) -> list[Integers]:
-    """Releases each HAT's choices and noisy sum of clipped array means."""
+    """Releases HATs' choices and noisy sums of clipped means."""
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
@@ -95,7 +95,7 @@ def clipped_release(
 
 
 def with_interval(low: int, high: int, plan: Plan) -> Plan:
-    """Completes a plan's scale and bias bound by the drawn interval."""
+    """Completes a plan by the interval that was drawn."""
     fine_step = float(plan.step * plan.facts["arrays"])
     clipping = max(low, plan.facts["upper_steps"] * FINE - high)
     bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
@@ -103,7 +103,7 @@ def with_interval(low: int, high: int, plan: Plan) -> Plan:
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:
-    """Scales the plan's noise by the drawn interval over the planned sensitivity."""
+    """Scales the noise to the interval that was drawn."""
     widest = plan.sensitivity
     return plan.scale * Fraction(min(high - low, widest), widest)
 
@@ -121,7 +121,7 @@ class QuantileInterval(ClippedArrays):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
-        """Computes the lower end's target rank; the upper end mirrors it."""
+        """Computes the rank of the lower end, mirrored above."""
         raise NotImplementedError
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""Shared forecasts of mean mechanisms' errors, for many HATs in vectors."""
+"""Shared forecasts of mean mechanisms' errors, in vectors."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _MOST_NOISE = 1 << 48
 
 
 class LaidMany(NamedTuple):
-    """Layouts for forecasts, (HATs,) each; sds of grouping and array means."""
+    """Layouts for forecasts, (HATs,) each, with standard deviations."""
 
     m_ub: Int64s
     arrays: Int64s
@@ -37,7 +37,7 @@ class LaidMany(NamedTuple):
 
 
 def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
-    """Lays HATs out by BestFit, cached for mechanisms of one rule."""
+    """Lays HATs out by BestFit, cached by rule."""
     if m_ub not in hats.remembered:
         columns = []
         for counts in hats.counts:
@@ -60,7 +60,7 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
 
 
 def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
-    """Computes the variance of each array's mean, relative to the prior's."""
+    """Computes variances of array means, relative to the prior's."""
     hats, users = laid.array.shape
     places = (np.arange(hats)[:, None] * users + laid.array).ravel()
     is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
@@ -93,13 +93,13 @@ def errors_around(
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts errors from noise and from `moved`, weights released less true."""
+    """Forecasts errors from noise and from weight differences."""
     sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
     return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:
-    """Slices HATs into chunks that fit a cache; `of_each`: numbers per HAT."""
+    """Slices HATs into chunks that fit into a cache."""
     size = max(1, _AT_ONCE // of_each)
     return (slice(start, start + size) for start in range(0, hats, size))
 
@@ -110,7 +110,7 @@ def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
 
 
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
-    """Forecasts errors of mechanisms that clip array means to a private interval.
+    """Forecasts errors of privately clipped array means, float64 (HATs,).
 
     errors: from ascending array means (HATs, arrays) by the prior, float64 (HATs,). Equal HATs are forecast once.
     """
@@ -130,7 +130,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
-    """Indexes distinct rows of columns: first of each, and the inverse index."""
+    """Indexes distinct rows of columns; returns also the inverse."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
     back = np.empty(order.size, np.int64)
@@ -139,14 +139,14 @@ def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
 
 
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
-    """Counts `ordered` (HATs, n) below, or up to, each of `values` (HATs, m)."""
+    """Counts `ordered` (HATs, n) below each of `values`."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
     ranks: Int64s = np.count_nonzero(compared, axis=2)
     return ranks
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """Computes equally likely `private_quantiles` draws, (HATs, points), of ascending values (HATs, n)."""
+    """Computes equally likely private quantiles, (HATs, points)."""
     hats = values.shape[0]
     ends = np.concatenate([np.zeros((hats, 1)), values, upper[:, None]], axis=1)
     width = ends[:, 1:] - ends[:, :-1]
@@ -160,7 +160,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
 
 
 class Ends(NamedTuple):
-    """Interval ends (HATs, ends): sums of means below, moved up, and moved down."""
+    """Interval ends, with sums of means below and moved."""
 
     places: Float64s
     below: Float64s
@@ -169,13 +169,13 @@ class Ends(NamedTuple):
 
 
 def ends_of(means: Float64s, places: Float64s) -> Ends:
-    """Sums ascending means (HATs, arrays) on either side of interval ends."""
+    """Sums ascending means on either side of interval ends."""
     number = rank_below(means, places)
     return Ends(places, _picked(_running(means), number), places * number, places * (means.shape[1] - number))
 
 
 def _picked(rows: Float64s, places: Int64s) -> Float64s:
-    """Picks per row of (HATs, values) the values at places (HATs, places)."""
+    """Picks values at places from each row, (HATs, places)."""
     return rows.take(places + np.arange(0, rows.size, rows.shape[1])[:, None])
 
 
@@ -189,7 +189,7 @@ def _running(means: Float64s) -> Float64s:
 def interval_errors_of(
     hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """Forecasts errors per clipping interval, (HATs, intervals), from clipped sums and lengths."""
+    """Forecasts errors of clipping intervals, (HATs, intervals)."""
     arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays

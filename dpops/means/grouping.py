@@ -1,4 +1,4 @@
-"""Array lengths m_UB and grouping of users into arrays, from public counts.
+"""Array lengths m_UB and grouping, from public counts.
 
 Source: papers S0 and S1, "Mean Estimation with User-Level Privacy for Spatio-Temporal IoT Datasets", strategies BestFit
 and WrapAround. Counts are non-increasing, the canonical order of users. Rules for m_UB take int64 (HATs, users), each
@@ -29,7 +29,7 @@ class Grouping:
 
 
 def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
-    """Cuts capped samples into full arrays, dropping the tail. Raises ValueError if none."""
+    """Cuts samples into full arrays, without tail. Raises ValueError."""
     if m_ub < 1:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
     if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
@@ -52,7 +52,7 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
 
 
 def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
-    """Returns each user's array: the fullest with room, lowest on ties."""
+    """Assigns users to the fullest array with room."""
     arrays: list[int] = []
     room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
     opened = 0
@@ -93,7 +93,7 @@ def argmax(counts: Int64s) -> Int64s:
 
 
 def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Minimises worst clipping bias plus noise, per U; the smallest such m.
+    """Minimises worst clipping bias plus noise; smallest such m.
 
     The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, which are compared exactly. From
     epsilon 1 on it is the largest count. Source: S1, OPT-Array-Averaging, idealised objective.
@@ -112,7 +112,7 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
 
 
 def convex(counts: Int64s) -> Int64s:
-    """Minimises the convex relaxation of the worst-case error; the smallest such m.
+    """Minimises the convex relaxation of the worst-case error.
 
     It is 1 - S(m) / n + max(m / m_max, n / (L m_max)), without epsilon. Over real numbers the minimum is at
     max(n / L, k-th largest count), k = floor(n / m_max) + 1; the integers beside n / L are compared exactly. Source: S1
@@ -133,12 +133,12 @@ def convex(counts: Int64s) -> Int64s:
 
 
 def _exact(counts: Int64s, max_product: int) -> Any:
-    """Converts counts to Python integers if `max_product` exceeds 62 bits."""
+    """Converts counts to Python integers where products could overflow."""
     return counts if max_product < _EXACT else counts.astype(object)
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Lists columns whose counts differ from the next column's, the last first."""
+    """Lists columns that differ from the next, backwards."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 

@@ -1,4 +1,4 @@
-"""Mechanisms, one file each; classes with a `name` are registered."""
+"""Mechanisms, one file each; classes with names are registered."""
 
 import importlib
 import pkgutil
@@ -12,7 +12,7 @@ from dpops.mechanism import Integers, Mechanism
 
 @cache
 def registered() -> dict[str, type[Mechanism]]:
-    """Lists mechanism classes by the name a specification uses, sorted by name.
+    """Lists mechanism classes by name, in alphabetical order.
 
     >>> registered()["tree"].statistics
     frozenset({'distribution'})
@@ -30,7 +30,7 @@ def registered() -> dict[str, type[Mechanism]]:
 def stored_estimates(
     name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
 ) -> Estimates:
-    """Reads `estimates` of the named mechanism. Raises ValueError for undeclared outputs."""
+    """Reads a mechanism's `estimates`. Raises ValueError for undeclared outputs."""
     kind = registered()[name]
     estimates = kind.estimates(released, plans, miss)
     if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):

@@ -1,4 +1,4 @@
-"""AKMV: users' sums clipped at a private upper quantile of the sums."""
+"""AKMV: users' sums, clipped at a private upper quantile."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ _POINTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Akmv(Mechanism):
-    """Noisy sum of users' sums, clipped at a private upper quantile T.
+    """Noisy sum of users' sums, privately clipped at T.
 
     T is drawn with epsilon / 2 near the t-th largest sum of a user, t = min(ceil(2 / epsilon), L), from [0, U m_max] in
     at most 2**30 candidates. Released: T, and the noisy sum in grid steps; one user moves it by at most T.
@@ -94,7 +94,7 @@ class Akmv(Mechanism):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
-        """Computes noise and worst bias for the drawn T, dropped samples included.
+        """Computes noise and worst bias at the drawn T.
 
         Stored plans without all counts keep their released, looser bound: one user keeps T, the others lose their mean.
         """
@@ -110,7 +110,7 @@ class Akmv(Mechanism):
 
 
 def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
-    """Computes the worst bias of sum(min(s, T)) / n, in grid steps, exactly.
+    """Computes the worst bias of sum(min(s, T)) / n.
 
     It is the distance from the mean of all R reported samples. Either every dropped sample is at U, and a user with c
     samples at U where c U / R - min(c U, T) / n is positive, else at 0; or every dropped sample is at 0, and every

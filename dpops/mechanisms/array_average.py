@@ -18,7 +18,7 @@ from dpops.types import CountsKnown, Grid, text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayAverage(Mechanism):
-    """Noisy mean of array means over capped users grouped into arrays.
+    """Noisy mean of array means, over capped, grouped users.
 
     Every slot of a user holds the mean of all the user's samples. All divisions round down to a fine integer grid;
     a user who holds r of an array's w slots then moves its mean by at most ceil(U r / w) fine steps, and the

@@ -1,4 +1,4 @@
-"""A distribution from a tree of arrays' histograms of mass 1."""
+"""Distribution from a tree of arrays' normalised histograms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayTree(TreeMechanism):
-    """Noisy tree counts of arrays' (BestFit) histograms, each of mass 1.
+    """Noisy tree counts of arrays' histograms of mass 1.
 
     A user lies in one array, so moves each level by at most twice an array's mass; each of its slots stands for its own
     distribution. Source: algorithms 10.5; the tree and its budgets are dpops.trees.shape's.

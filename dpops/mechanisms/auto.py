@@ -1,4 +1,4 @@
-"""Mechanism `auto`: per HAT the one of best forecast, by public counts."""
+"""Mechanism `auto`: for each HAT the best by forecast."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 
 class RankedPlan(NamedTuple):
-    """One candidate for a HAT. error: the forecast in units."""
+    """One candidate for a HAT, with its forecast error."""
 
     error: float
     mechanism: Mechanism
@@ -27,7 +27,7 @@ class RankedPlan(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auto(Mechanism):
-    """Choice per HAT of the registered mechanism with the least forecast error.
+    """Choice per HAT of the mechanism with best forecast.
 
     statistic: the one to release; candidates are the mechanisms that can. prior: mean and standard deviation of single
     samples, in units, publicly known; without one, forecasts are of the worst case. Counts, U, epsilon and the prior
@@ -54,7 +54,7 @@ class Auto(Mechanism):
         return []
 
     def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
-        """Ranks candidates by forecast, then epsilon (a constant costs nothing), then name."""
+        """Ranks candidates by forecast, then epsilon, then name."""
         ranked, refusal = [], PlanError("auto: no mechanism to choose from")
         hats = None if self.prior is None else HatCounts.of([hat], grid, epsilon, self.prior)[0]
         for mechanism in _candidates(self.statistic, self.prior):
@@ -71,7 +71,7 @@ class Auto(Mechanism):
         return sorted(ranked, key=_order)
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Plans means in usual HATs together, and all others one by one."""
+        """Plans means of usual HATs together, others singly."""
         usual_places = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
         usual_hats = [hats[place] for place in usual_places]
         plan_at: dict[int, Plan] = {}
@@ -94,7 +94,7 @@ class Auto(Mechanism):
         ]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
-        """Lists candidates with the HATs for which `ranking` puts them first."""
+        """Lists candidates, with the HATs where they rank first."""
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
@@ -139,5 +139,5 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
 
 @cache
 def _by_name(statistic: str) -> dict[str, Mechanism]:
-    """Maps names to mechanisms; any variant serves, as plans decide releases."""
+    """Maps names to mechanisms; any variant serves for releases."""
     return {candidate.name: candidate for candidate in _candidates(statistic)}

@@ -1,4 +1,4 @@
-"""The plain Laplace mechanism, on the pooled sum or on users' means."""
+"""Laplace mechanism on the pooled sum or users' means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline(Mechanism):
-    """Noisy sum of samples, or of users' means, over a public count.
+    """Noisy sum of samples, or of users' means.
 
     m_ub: "none" caps nobody; a number caps each user at so many samples, by scaling its sum; "opt" takes the cap of
     least worst bias plus noise. With a cap the integer is the exact sum rounded down to fine steps; as

@@ -1,4 +1,4 @@
-"""The plain Laplace mechanism on the population variance of the retained samples."""
+"""Laplace mechanism on the variance of retained samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ RANGE = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineVariance(Mechanism):
-    """Noisy population variance V, from counts, sums and sums of squares.
+    """Noisy population variance V, from counts, sums and squares.
 
     The integer is floor(V RANGE / (U^2 / 4)) of the exact rational V. As floor(a) - floor(b) <= ceil(a - b), one user
     moves it by at most ceil(RANGE Delta_var / (U^2 / 4)); at least 1 is assumed, so that nothing is without noise.

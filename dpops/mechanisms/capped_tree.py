@@ -1,4 +1,4 @@
-"""A distribution from a tree over users capped at m samples."""
+"""Distribution from a tree of users capped at m."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CappedTree(TreeMechanism):
-    """Noisy node counts of a tree, users capped at m samples.
+    """Noisy tree counts, users capped at m samples.
 
     One user moves each level by at most 2 m samples; one of more keeps its own distribution with the weight of m. m_ub:
     "none" keeps whole users, a number caps each, "opt" takes the cap of least worst bias plus noise of a share.

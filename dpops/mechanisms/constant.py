@@ -1,4 +1,4 @@
-"""A constant that costs nothing, for HATs whose noise would drown them."""
+"""A free constant, for HATs that noise would drown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dpops.types import CountsKnown, Grid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant(Mechanism):
-    """Constant: the prior's mean, or U/2 without one, in half grid steps.
+    """Constant: the prior's mean, or U/2 without a prior.
 
     A function of public facts alone: epsilon 0. The plan holds the released integer, so that anybody can see that it
     depends on nothing else. Its worst bias is the distance to the farther end of [0, U], dropped samples included.
@@ -34,7 +34,7 @@ class Constant(Mechanism):
         return [cls(), cls(prior=Prior(20.0, 12.0))]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Plans a constant for each HAT; nothing of epsilon is spent."""
+        """Plans constants, which spend nothing of epsilon."""
         step, max_steps, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
         for hat in hats:
             check_plan_input(hat.counts, hat.reported, max_steps, epsilon)

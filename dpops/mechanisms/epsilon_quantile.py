@@ -1,4 +1,4 @@
-"""EpsilonQuantile: array means clipped to private quantiles, farther inwards for smaller epsilon."""
+"""EpsilonQuantile: array means clipped further inwards at smaller epsilon."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dpops.means.clipping import QuantileInterval
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonQuantile(QuantileInterval):
-    """Private quantiles that clip about 2 / epsilon arrays at either end.
+    """Private quantiles that clip 2 / epsilon arrays each.
 
     Noise would hide as many. Source: S0 section III-E2, t = ceil(2 / epsilon) at both ends (erratum E8); Smith 2011.
     """
@@ -18,5 +18,5 @@ class EpsilonQuantile(QuantileInterval):
 
     @staticmethod
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
-        """Computes rank 2 / epsilon, at most half the arrays."""
+        """Computes rank 2 / epsilon, at most half."""
         return Fraction(min(math.ceil(2 / epsilon), arrays // 2))

@@ -1,4 +1,4 @@
-"""Levy: array means clipped to an interval around their private median bin."""
+"""Levy: array means clipped around their private median bin."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ GAMMA = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levy(ClippedArrays):
-    """Noisy mean of array means clipped around their private median bin.
+    """Noisy mean of array means, clipped around their median.
 
     Means are clipped to 1.5 bins around the one drawn with epsilon / 2. Bins are tau = U sqrt(ln(2 Kbar / gamma) /
     (2 m_UB)) wide (Hoeffding and a union bound). A bin's cost is the larger number of array means in lower or in higher
@@ -34,7 +34,7 @@ class Levy(ClippedArrays):
     name = "levy"
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
-        """Plans a histogram of bin width tau, and the longest interval."""
+        """Plans a histogram's bin width tau and longest interval."""
         tau = _tau(arrays, m_ub, upper)
         bins = -(-upper // tau)
         return upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins}
@@ -87,7 +87,7 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors for equally many bins; means (HATs, arrays) ascending, tau (HATs, 1)."""
+    """Forecasts errors of HATs with equally many bins."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
@@ -121,7 +121,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Computes the interval of 1.5 tau around a bin's midpoint."""
+    """Computes the interval of 1.5 tau around a midpoint."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))

@@ -1,4 +1,4 @@
-"""OPT-Array-Averaging: Array-Averaging with the array length that minimises the worst-case error."""
+"""OPT-Array-Averaging: arrays of the length with least worst-case error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _AVERAGE = ArrayAverage(m_ub="opt")
 
 @dataclass(frozen=True, slots=True)
 class OptArray(Mechanism):
-    """Array-Averaging (BestFit) at the length m of least worst-case error.
+    """Array-Averaging (BestFit) at the length of least worst-case error.
 
     That is U (1 - S(m) / n) + U m / (epsilon S(m)); from epsilon 1 on no user is clipped, so it is close to the
     baseline (erratum E15). Source: S1 "OPT-Array-Averaging".

@@ -1,4 +1,4 @@
-"""A distribution from a tree of capped users or arrays, by forecast."""
+"""Distribution from a capped or array tree, by forecast."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestTree(TreeMechanism):
-    """Choice per HAT among capped-tree and array-tree variants, by forecast.
+    """Each HAT's best tree variant, by public forecast.
 
     Candidates: whole users, the best cap, arrays by median and by argmax. Public information alone decides, so the
     choice costs nothing; the plan names it. prior: mean and standard deviation of single samples, in units, publicly

@@ -18,7 +18,7 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorstCaseOptimal(Mechanism):
-    """Noisy sum of users' sums, each clipped to T around its middle.
+    """Noisy sum of users' sums, each clipped to T.
 
     Where U m > T that is [(U m - T) / 2, (U m + T) / 2]: worst bias plus noise is least. T is the k-th largest U m,
     k = ceil(2 / epsilon), or 0 if there are fewer users (the release is then U/2 without a draw, so it costs nothing).
@@ -99,7 +99,7 @@ class WorstCaseOptimal(Mechanism):
         return hats.grid.upper_steps * counts[:, rank - 1]
 
     def _rank(self, epsilon: Fraction) -> int:
-        """Computes the rank of T among the users' largest sums."""
+        """Computes the rank of T among users' largest sums."""
         rank = math.ceil(2 / epsilon)
         return rank + 1 if self.tie == "smallest" and rank * epsilon == 2 else rank
 
@@ -121,7 +121,7 @@ class WorstCaseOptimal(Mechanism):
 def _clipped(
     hats: HatCounts, bound: Int64s, means: Float64s
 ) -> tuple[Int64s, Float64s, Int64s, tuple[Float64s, Float64s]]:
-    """Computes how clipping moves users' means; bound: T (HATs,), means: (means, 1).
+    """Computes how clipping at T moves users' means.
 
     Returns:
         The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the

@@ -1,4 +1,4 @@
-"""Exact discrete noise and private choices, from one source of randomness."""
+"""Exact discrete noise and exact private choices."""
 
 from dpops.noise.discrete import MOST_SCALE, Noise
 from dpops.noise.words import Entropy

@@ -27,7 +27,7 @@ _Law = Callable[[Words, Sequence[Fraction], Int64s, Int64s], Int64s]
 
 
 class Noise(Words):
-    """Source of all randomness of a release, passed down as an argument.
+    """Source of a release's randomness, passed down as argument.
 
     >>> from fractions import Fraction
     >>> Noise().laplace([Fraction(200)] * 3).shape
@@ -35,7 +35,7 @@ class Noise(Words):
     """
 
     def laplace(self, scales: Sequence[Fraction]) -> Int64s:
-        """Draws one discrete Laplace number per scale, P(z) proportional to exp(-|z| / scale).
+        """Draws one discrete Laplace number per scale.
 
         scales: in steps, >= 0 and below 2**50; 0 gives exactly 0. Raises ValueError for others.
         """
@@ -50,18 +50,18 @@ class Noise(Words):
 
     @staticmethod
     def laplace_scale(scale: Fraction) -> Fraction:
-        """Computes a draw's actual scale, rounded up to terms below 2**50."""
+        """Computes a draw's scale, rounded up below 2**50."""
         return Fraction(*ratio(scale))
 
     def gaussian(self, variances: Sequence[Fraction]) -> Int64s:
-        """Draws one discrete Gaussian number per variance, P(z) proportional to exp(-z^2 / (2 variance)).
+        """Draws one discrete Gaussian number per variance.
 
         variances: in squared steps, >= 0 and below 2**98; 0 gives exactly 0. Raises ValueError for others.
         """
         return _drawn(self, variances, _discrete)
 
     def rounded_gaussian(self, variances: Sequence[Fraction]) -> Int64s:
-        """Draws one normal number per variance, rounded to the nearest integer.
+        """Draws one normal number per variance, rounded to integers.
 
         An integer plus it is a normal number around that integer, rounded: guarantees of Gaussian noise hold.
         variances: in squared steps, 0 or at least 1, below 2**98; 0 gives exactly 0. Raises ValueError for others.
@@ -70,7 +70,7 @@ class Noise(Words):
 
 
 def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
-    """Draws discrete Laplace noise of scale numerator / denominator, both in [1, 2**50).
+    """Draws discrete Laplace noise of scale numerator / denominator.
 
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, in vectors.
     """
@@ -102,7 +102,7 @@ def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def ratio(scale: Fraction) -> tuple[int, int]:
-    """Reduces a scale to terms below 2**50, rounded up: never less noise."""
+    """Reduces a scale to terms below 2**50, rounding up."""
     if scale < 0:
         raise ValueError(f"a noise scale must be >= 0, got {scale}")
     t, s = scale.numerator, scale.denominator
@@ -115,7 +115,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
-    """Draws by a law where variance > 0, at least `min_variance`."""
+    """Draws by a law, wherever the variance is positive."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
@@ -157,7 +157,7 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
 
 
 def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
-    """Draws rounded normal numbers by rejection, with a fair sign.
+    """Draws rounded normal numbers by rejection, fairly signed.
 
     The size is k + u: P(k) is proportional to exp(-k / t), t = floor(sigma) + 1, and 0 <= u < 1 is uniform. Both are
     accepted with exp(-rate), rate = (k + u - sigma^2 / t)^2 / (2 sigma^2) + u / t: together proportional to
@@ -186,7 +186,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Bounds the rate of `_rounded`'s proposal by digits of u."""
+    """Bounds the rate of a proposal by known digits."""
     steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:

@@ -1,4 +1,4 @@
-"""Private choices without floats: the exponential mechanism, sampled exactly for many HATs.
+"""Private choices without floats, by an exact exponential mechanism.
 
 Proposals come from integer weights that lie just above the exponential ones; each is accepted with exactly the ratio of
 the two, so the law is the textbook one whatever the rounding of the weights (docs/adr/0006).
@@ -23,14 +23,14 @@ _COIN_BITS = 62
 
 
 class Chosen(NamedTuple):
-    """Drawn entry of each choice and candidate offset in it, int64 (choices,)."""
+    """Drawn entry and candidate offset of each choice, int64."""
 
     entry: Int64s
     offset: Int64s
 
 
 def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fraction], noise: Noise) -> Chosen:
-    """Draws per choice a candidate c, P(c) proportional to exp(-rate * cost(c)).
+    """Draws candidates with probability proportional to exp(-rate * cost).
 
     An entry holds candidates of equal cost. widths, costs: int64 (entries,), candidates (0 allowed) and cost >= 0.
     first: int64 (choices,), first entry of each. If neighbours move costs by at most s, a draw is (2 rate s)-DP.
@@ -83,7 +83,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
 
 @lru_cache(maxsize=256)
 def _table(rate: Fraction, length: int) -> Int64s:
-    """Tabulates proposal weights and bounds of acceptance by cost, (3, length).
+    """Tabulates proposal weights and acceptance bounds by cost.
 
     w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance, in 2**-62, is 2**32 exp(-rate cost) / w.
     """
@@ -108,7 +108,7 @@ def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> 
 
 
 def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
-    """Draws further bits of a coin until its side is decided."""
+    """Draws further bits of a coin until it decides."""
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32
@@ -121,7 +121,7 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
 
 
 def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
-    """Bounds 2**bits * exp(-rate) by integers; ValueError for a negative rate."""
+    """Bounds 2**bits * exp(-rate) by integers. Raises ValueError."""
     if rate < 0:
         raise ValueError(f"a rate must be >= 0, got {rate}")
     floor = exp_floor(rate, bits)

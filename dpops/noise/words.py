@@ -1,4 +1,4 @@
-"""Exact draws in vectors: bounded integers, and events of probability exp(-rate).
+"""Exact draws in vectors: integers, and exp(-rate) events.
 
 A random word decides an event of probability exp(-rate) unless it comes within 2**-36 of it; then integers of as many
 digits as it takes decide. So the law is exact as long as floating-point exp errs by less than 2**-37 (it does: 2**-51).
@@ -33,7 +33,7 @@ _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=
 
 
 class Words:
-    """Random words from the operating system, and draws made of them."""
+    """Random words from the operating system, and derived draws."""
 
     def __init__(self, entropy: Entropy = os.urandom) -> None:
         self._entropy = entropy
@@ -43,7 +43,7 @@ class Words:
         return np.frombuffer(self._entropy(8 * size), np.uint64)
 
     def below(self, bounds: Int64s) -> Int64s:
-        """Draws uniform integers in [0, bound), bounds >= 1, by rejection."""
+        """Draws uniform integers below bounds >= 1, by rejection."""
         mask = (bounds - 1).astype(np.uint64)
         for shift in (1, 2, 4, 8, 16, 32):
             mask |= mask >> np.uint64(shift)
@@ -57,7 +57,7 @@ class Words:
         return out
 
     def exp_minus(self, rates: NDArray[np.float64], exact: "Callable[[int], Fraction | Rate]") -> NDArray[np.bool_]:
-        """Draws Bernoulli(exp(-rate)) per rate >= 0; `rates` hold `exact` ones to 2**-40."""
+        """Draws Bernoulli(exp(-rate)); `rates` approximate `exact` ones to 2**-40."""
         words = self.words(rates.size)
         gap = np.exp(-rates) - words * 2.0**-_WORD
         out: NDArray[np.bool_] = gap > 0
@@ -66,7 +66,7 @@ class Words:
         return out
 
     def runs(self, size: int) -> Int64s:
-        """Counts Bernoulli(exp(-1)) successes in a row: k or more if uniform < exp(-k)."""
+        """Counts Bernoulli(exp(-1)) successes in a row, per draw."""
         words, edges = self.words(size), _run_edges()
         run = np.searchsorted(edges, words)
         runs = edges.size - run
@@ -76,12 +76,12 @@ class Words:
         return runs
 
     def uniform(self, word: int) -> "Uniform":
-        """Makes a uniform number from its first 64 binary digits."""
+        """Makes a uniform number from its first 64 bits."""
         return Uniform(word, self._entropy)
 
 
 class Uniform:
-    """Uniform number in [0, 1) whose binary digits are drawn on demand."""
+    """Uniform number whose binary digits are drawn on demand."""
 
     def __init__(self, word: int, entropy: Entropy) -> None:
         self._known, self._bits, self._entropy = word, _WORD, entropy
@@ -94,7 +94,7 @@ class Uniform:
         return self._known >> self._bits - bits
 
     def is_below_exp(self, rate: "Fraction | Rate") -> bool:
-        """Compares with exp(-rate), by more digits of both until they differ."""
+        """Compares with exp(-rate), drawing digits until they differ."""
         bits = self._bits
         while True:
             digits = self.to(bits)
@@ -114,7 +114,7 @@ class Uniform:
 
 
 def exp_floor(rate: Fraction, bits: int) -> int:
-    """Computes exp(-rate) * 2**bits, rounded down; at most 1 off."""
+    """Computes exp(-rate) * 2**bits, rounded down, within 1."""
     with localcontext(_DECIMAL) as context:
         context.prec = bits * 31 // 100 + len(str(int(rate))) + 25
         return int((Decimal(-rate.numerator) / Decimal(rate.denominator)).exp() * (1 << bits))
@@ -122,12 +122,12 @@ def exp_floor(rate: Fraction, bits: int) -> int:
 
 @cache
 def _run_edges() -> NDArray[np.uint64]:
-    """Computes exp(-k) * 2**64 for k = 44, .., 1, rounded down."""
+    """Computes exp(-k) * 2**64, rounded down, for descending k."""
     return np.array([exp_floor(Fraction(k), _WORD) for k in range(_RUNS, 0, -1)], np.uint64)
 
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
-    """Lists distinct objects and indices; equal noise is mostly one object."""
+    """Lists distinct objects and indices, as noise often repeats."""
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[row] for row in first.tolist()], code

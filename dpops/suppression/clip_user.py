@@ -1,4 +1,4 @@
-"""Suppression: which vehicles leave which HATs, decided on public counts alone.
+"""Suppression: vehicles that leave HATs, decided on public counts.
 
 Source: slides S2, CLIP-USER, with errata E1, E6 and E26; algorithms 9.1 to 9.3. A vehicle leaves a HAT with all its
 samples, and no HAT's worst-case error exceeds the largest of all HATs without suppression.
@@ -19,7 +19,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Error of a HAT that suppression must not worsen; shares of epsilon.
+    """Error that suppression must not worsen; shares of epsilon.
 
     A share of 0 is a statistic that is not released. The mean counts in units, the variance in squared units: they are
     added without a conversion, as in the source, so that U^2 terms dominate.
@@ -36,7 +36,7 @@ class Weights:
             raise ValueError(f"shares must be >= 0 and add up to (0, 1], got {self.mean} and {self.variance}")
 
     def factors(self, epsilon: Fraction) -> Factors:
-        """Computes the worst cases' weights in a HAT's error at this epsilon."""
+        """Computes weights of the worst cases at this epsilon."""
         if epsilon <= 0:
             raise ValueError(f"epsilon must be > 0, got {epsilon}")
         mean = self.upper if self.mean else Fraction(0)
@@ -49,7 +49,7 @@ class Weights:
 
 
 class Clipped(NamedTuple):
-    """Result of suppression: kept rows, and the most HATs of a vehicle."""
+    """Result of suppression: retained rows, most HATs per vehicle."""
 
     is_kept: Bools
     most_hats: int
@@ -58,7 +58,7 @@ class Clipped(NamedTuple):
 def clip_user(
     hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None, epsilon: Fraction, errors: Weights
 ) -> Clipped:
-    """Runs CLIP-USER: vehicles in most HATs leave those of least error.
+    """Runs CLIP-USER: busiest vehicles leave HATs of least error.
 
     hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT. Vehicles
     take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of each HAT; None

@@ -1,4 +1,4 @@
-"""Worst-case errors of retained samples, and the search rounds of CLIP-USER.
+"""Worst-case errors of retained samples, and rounds of CLIP-USER.
 
 Each worst case is an exact ratio (numerator, denominator) of the statistic's range, which is U for a mean and U^2 / 4
 for a variance. Source: slides S2, with errata E1 and E6; algorithms 9.1. `whole_users`: a user is kept with all its
@@ -67,7 +67,7 @@ MOST_SAMPLES = 2**53
 
 
 class Factors(NamedTuple):
-    """Weights of a HAT's four worst cases in its error."""
+    """Weights of the four worst cases in an error."""
 
     mean_bias: Fraction
     variance_bias: Fraction
@@ -75,7 +75,7 @@ class Factors(NamedTuple):
     variance_sensitivity: Fraction
 
     def exact(self, samples: int, retained: int, heaviest: int) -> Fraction:
-        """Computes a HAT's exact error from retained samples and largest count."""
+        """Computes a HAT's exact error from its samples."""
         ratios: tuple[Ratio, ...] = (
             mean_bias(retained, samples),
             variance_bias(retained, samples, whole_users=True),
@@ -87,7 +87,7 @@ class Factors(NamedTuple):
 
 
 class RowsByHat(NamedTuple):
-    """Rows by HAT, heaviest first (vehicle on ties), and sums by HAT."""
+    """Rows by HAT, heaviest first, with sums by HAT."""
 
     order: Int64s
     hat: Int64s
@@ -126,7 +126,7 @@ class RowsByHat(NamedTuple):
 
 
 class Search:
-    """State of the rounds: sums per HAT, and HATs each vehicle may leave.
+    """State of rounds: sums, and HATs vehicles may leave.
 
     A row is known by its place in the tally. Places that a vehicle may leave are [first, last) of the arrays `its_*`,
     in no order: a removed one is overwritten by the last. Memoryviews read and write single elements as fast as lists.
@@ -172,7 +172,7 @@ class Search:
         self.threshold_score = float(self.threshold / self.scale)
 
     def run(self) -> int:
-        """Runs rounds until one gets stuck; returns most HATs per vehicle."""
+        """Runs rounds until stuck; returns most HATs per vehicle."""
         for most_hats in range(int(self.occupancy.max()), 1, -1):
             gone: list[int] = []
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
@@ -184,7 +184,7 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the slot (index of `its_*`) that the vehicle leaves, or -1."""
+        """Chooses the slot that the vehicle leaves, or -1."""
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
@@ -208,7 +208,7 @@ class Search:
         return -1 if close and self.exact(*self._without(slot)) > self.threshold else slot
 
     def _least(self, slots: list[int]) -> int:
-        """Minimises the exact error over slots; ties go to the lowest HAT."""
+        """Minimises the exact error; ties: the lowest HAT."""
         lowest: dict[tuple[int, int, int], int] = {}
         for slot in sorted(slots, key=self.its_hat.__getitem__):
             lowest.setdefault(self._without(slot), slot)
@@ -217,7 +217,7 @@ class Search:
         return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.its_hat[item[1]]))[1]
 
     def _distinct(self, slots: Int64s) -> list[int]:
-        """Drops slots that leave equal HATs behind, except the lowest HAT's."""
+        """Drops slots of equal outcome, except the lowest HAT's."""
         slots = slots[self.its_hat[slots].argsort()]
         hats, counts = self.its_hat[slots], self.its_count[slots]
         _, first_count, retained = self.state[:, hats]
@@ -231,7 +231,7 @@ class Search:
         return distinct
 
     def _without(self, slot: int) -> tuple[int, int, int]:
-        """Counts samples, retained ones and largest count without the slot's vehicle."""
+        """Counts samples, retained, largest count without the slot's vehicle."""
         _, hats, counts, *_ = self.its
         hat, count = hats[slot], counts[slot]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
@@ -255,7 +255,7 @@ class Search:
         return scores
 
     def _leaves(self, vehicle: int, slot: int) -> int:
-        """Removes the vehicle from the slot's HAT; returns the row's index."""
+        """Removes the slot's vehicle; returns the row's index."""
         its_place, its_hat, its_count, *_ = self.its
         place, hat = its_place[slot], its_hat[slot]
         self.is_alive[place] = False
@@ -276,7 +276,7 @@ class Search:
         return place
 
     def _stays(self, place: int) -> None:
-        """Bars the last row of a HAT, which needs a vehicle."""
+        """Bars a HAT's last row, as HATs need vehicles."""
         vehicle = int(self.tally.vehicle[place])
         first = self.first[vehicle]
         self._forget(vehicle, first + int((self.its_place[first : self.last[vehicle]] == place).argmax()))
@@ -289,7 +289,7 @@ class Search:
 
 
 def _half(total: Floats) -> Floats:
-    """Computes the largest share of whole samples up to a half.
+    """Computes the largest share of whole samples, half at most.
 
     The variance's worst case is 4 p (1 - p) of U^2 / 4, p the dropped share or one vehicle's, but at most this p.
     """

@@ -1,1 +1,1 @@
-"""Noisy distributions over public bins: level-uniform trees, consistent estimates, quantiles and moments."""
+"""Noisy distributions over public bins: trees and their readings."""

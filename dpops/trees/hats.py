@@ -1,4 +1,4 @@
-"""Plans, noisy nodes and readings of a HAT's distribution as a tree.
+"""Plans, noisy nodes and readings of a HAT's tree.
 
 A HAT's samples are counted in K bins of equal width over [0, U]. Released are the noisy masses of all nodes of a tree
 over these bins, level by level; every reading (shares, quantiles, mean, variance) is post-processing of them.
@@ -26,7 +26,7 @@ FINE = 1 << 10
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Computes users' masses if every array has FINE m_UB, int64 (users,).
+    """Computes users' masses in arrays of mass FINE m_UB.
 
     A user of r of an array's w filled slots owns r / w of it, rounded down to units; with two pieces twice.
     """
@@ -36,7 +36,7 @@ def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
 
 
 def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: Int64s) -> Int64s:
-    """Sums users' histograms scaled to their masses, int64 (HATs, K).
+    """Sums users' histograms, scaled to masses, int64 (HATs, K).
 
     histograms: int64 (users, K), non-negative, with the sums `counts`, each >= 1; start: first user of each HAT. A
     cumulative histogram is scaled by M / c and rounded down: it ends at M exactly and never falls, so bins are
@@ -70,12 +70,12 @@ class TreePlan(Plan):
     masses: Int64s = field(repr=False, compare=False)
 
     def error(self) -> float:
-        """Forecasts a share's mean absolute error at worst bias, over inner edges."""
+        """Forecasts a share's mean absolute error at worst bias."""
         return min(1.0, self.bias_bound + size_of(self) * share_error(shape_of(self)))
 
 
 class PlannedTree(NamedTuple):
-    """The tree of a plan and its levels' shares of epsilon."""
+    """A plan's tree, with its levels' shares of epsilon."""
 
     tree: Tree
     shares: tuple[Fraction, ...]
@@ -83,7 +83,7 @@ class PlannedTree(NamedTuple):
 
 @cache
 def share_error(shape: PlannedTree) -> float:
-    """Averages E|noise| of a share over inner edges, in the law's unit."""
+    """Averages E|noise| of shares over inner edges."""
     sds = law(*shape).prefix_sd()
     return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0
 
@@ -96,7 +96,7 @@ def best_shape(bins: int) -> PlannedTree:
 
 
 def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
-    """Raises PlanError unless a tree can be planned within 64 bits."""
+    """Raises PlanError unless a tree fits into 64 bits."""
     check_plan_input(*hat, grid.upper_steps, epsilon)
     heaviest = int(hat.counts.max())
     if heaviest**2 * FINE >= 1 << 62:
@@ -106,7 +106,7 @@ def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
 def tree_plan(
     mechanism: str, hat: CountsKnown, grid: Grid, epsilon: Fraction, bins: int, masses: Int64s, facts: Mapping[str, int]
 ) -> TreePlan:
-    """Plans a tree for users' masses; level sensitivity is 2 max(masses).
+    """Plans a tree; level sensitivity is 2 max(masses).
 
     bias_bound: misplaced mass, which bounds the bias of every share. rounding: less than a unit of each user's prefix.
     """
@@ -128,7 +128,7 @@ def tree_plan(
 
 
 def shape_of(plan: Plan) -> PlannedTree:
-    """Reads from a plan's facts the tree that its release used."""
+    """Reads a plan's tree from its facts."""
     facts = plan.facts
     levels = range(1, facts["levels"] + 1)
     factors = tuple(facts[f"factor_{level}"] for level in levels)
@@ -142,7 +142,7 @@ def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], denomina
 
 @cache
 def stored(shape: PlannedTree) -> Mapping[str, int]:
-    """Writes a tree and budgets as whole numbers for plan facts."""
+    """Writes a tree and its budgets as plan facts."""
     denominator = math.lcm(*(share.denominator for share in shape.shares))
     facts = {"bins": shape.tree.bins, "levels": len(shape.shares), "share_whole": denominator}
     for level, (factor, share) in enumerate(zip(shape.tree.branching, shape.shares, strict=True), start=1):
@@ -151,12 +151,12 @@ def stored(shape: PlannedTree) -> Mapping[str, int]:
 
 
 def size_of(plan: Plan) -> float:
-    """Computes a share's noise in the law's unit: M / (epsilon total mass)."""
+    """Computes a share's noise in units of the law."""
     return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Forecasts a share's absolute error over inner edges under the prior."""
+    """Forecasts a share's absolute error under the prior."""
     tree, shares = shape_of(plan)
     if tree.bins == 1:
         return 0.0
@@ -184,7 +184,7 @@ _DRAWS = 48
 
 @lru_cache(maxsize=16)
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
-    """Lists equally likely distribution functions of HATs, float64 (cases, K - 1)."""
+    """Lists equally likely distribution functions of HATs."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
     means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
     return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)
@@ -194,7 +194,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 def _share_errors(
     tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
 ) -> Float64s:
-    """Simulates (fixed seed) mean absolute errors of consistent shares for noise SIZES."""
+    """Simulates errors of consistent shares, with a fixed seed."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
     uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))

@@ -1,4 +1,4 @@
-"""Release and readings, with intervals, that all tree mechanisms share."""
+"""Release and readings of tree mechanisms, with intervals."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
 
 
 class Reading(NamedTuple):
-    """A reading of HATs with worst-case intervals, (HATs,) or (HATs, K - 1)."""
+    """A reading of HATs, with worst-case intervals."""
 
     value: Float64s
     low: Float64s
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 def read_alike(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
-    """Reads HATs of one tree, as columns of all of them."""
+    """Reads HATs of one tree together, in columns."""
     facts = [
         (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
         for p in plans
@@ -41,7 +41,7 @@ def read_alike(
     width, grid = upper / shape.tree.bins, upper / steps  # of a bin and of a grid step, in units
 
     def in_units(between: Between, margin: Float64s) -> Between:
-        """Converts intervals from bins to units, widened by `margin`, within [0, U]."""
+        """Converts intervals from bins to units, with a margin."""
         low, high = between.low * width - margin, between.high * width + margin
         return Between(np.maximum(low, 0.0), np.minimum(high, upper))
 
@@ -67,12 +67,12 @@ def read_alike(
 
 
 def _around(value: Float64s, interval: Between) -> Reading:
-    """Widens the unbiased estimate's interval to hold the consistent value."""
+    """Widens the estimate's interval to hold the consistent value."""
     return Reading(value, np.minimum(interval.low, value), np.maximum(interval.high, value))
 
 
 class TreeMechanism(Mechanism):
-    """Base of tree mechanisms; each subclass plans its users' masses."""
+    """Base of tree mechanisms, which plan their users' masses."""
 
     statistics = frozenset({"distribution"})
     outputs = OUTPUTS
@@ -118,7 +118,7 @@ class TreeMechanism(Mechanism):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads all outputs with intervals; noise and bias stay nan.
+        """Reads all outputs with intervals; noise and bias: nan.
 
         The first output is a quantile: its noise depends on the distribution's shape, and any bias may move it.
         """

@@ -1,4 +1,4 @@
-"""Consistent distribution functions from noisy nodes; quantiles, mean and variance with intervals.
+"""Consistent distribution functions from noisy nodes, and their readings.
 
 Distribution functions are float64 (rows, K - 1), the shares of samples below the inner edges t U / K, t = 1, .., K - 1;
 0 and 1 at both ends are left out. Readings are in units of U / K, the width of a bin, so that upper edges are whole.
@@ -24,7 +24,7 @@ SENSITIVITY = 2
 def cumulative(
     noisy: Int64s | Float64s, total: Int64s | Float64s | float, tree: Tree, shares: Sequence[Fraction]
 ) -> Float64s:
-    """Combines nodes to prefix counts of bins, float64 (.., K - 1).
+    """Combines noisy nodes to prefix counts of bins.
 
     noisy: (.., nodes), with noise variance proportional to 1 / share^2 by level. total: known root count, broadcast
     over the leading axes. Up: a node's count and the sum of its children are averaged by precision. Down: a parent's
@@ -52,7 +52,7 @@ def cumulative(
 
 
 class Law(NamedTuple):
-    """Noise law of combined counts, for masses of 1 and epsilon 1.
+    """Noise law of combined counts, mass and epsilon 1.
 
     weights: float64 (nodes, K - 1). variances: float64 (nodes,).
     """
@@ -61,18 +61,18 @@ class Law(NamedTuple):
     variances: Float64s
 
     def sd(self, functional: Float64s) -> Float64s:
-        """Computes standard deviations of linear functions of prefixes, (K - 1, ..)."""
+        """Computes standard deviations of linear functions of prefixes."""
         reach = np.tensordot(self.weights, functional, axes=1)
         return np.sqrt(np.tensordot(self.variances, reach**2, axes=1))
 
     def prefix_sd(self) -> Float64s:
-        """Computes the standard deviation of each combined prefix, float64 (K - 1,)."""
+        """Computes the standard deviation of each combined prefix."""
         return np.sqrt(self.variances @ self.weights**2)
 
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Computes the law node by node, as the combination is linear."""
+    """Computes the noise law, combining unit nodes linearly."""
     weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
@@ -86,7 +86,7 @@ def _sums(values: Float64s, factor: int) -> Float64s:
 
 
 def level_variances(shares: Sequence[Fraction]) -> list[float]:
-    """Computes a node's noise variance per level: 2 (s / share)^2.
+    """Computes a node's noise variance by level.
 
     For epsilon 1, Laplace noise and neighbours that differ in one sample's value. For mass M of one user multiply by
     M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise. Source: algorithms 10.1, 10.2.
@@ -133,7 +133,7 @@ class Between(NamedTuple):
 
 
 def standard_errors(miss: float) -> float:
-    """Computes standard deviations that Laplace sums exceed with chance `miss`.
+    """Computes standard deviations exceeded by Laplace sums with `miss`.
 
     The larger of a single draw's and of the normal law's, between which such sums lie.
     """
@@ -141,7 +141,7 @@ def standard_errors(miss: float) -> float:
 
 
 def quantile(cdf: Float64s, level: float) -> Float64s:
-    """Inverts the piecewise linear distribution function, float64 (rows,), in bins."""
+    """Inverts piecewise linear distribution functions, in bins."""
     ends = _with_ends(cdf)
     edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
@@ -163,12 +163,12 @@ def variance(cdf: Float64s) -> Float64s:
 
 
 def cdf_interval(raw: Float64s, half: Float64s) -> Between:
-    """Lays intervals of half-width `half` around unbiased estimates, within [0, 1]."""
+    """Lays intervals around unbiased estimates, within [0, 1]."""
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 
 def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
-    """Bounds the true quantile by edges of bins: float64 (rows,) each.
+    """Bounds the true quantile by edges of bins.
 
     raw +- half holds the true distribution function at any one edge with probability 1 - miss. Say it reaches `level`
     at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
@@ -182,14 +182,14 @@ def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Bounds the binned mean, for noise `size` and `widths` standard errors."""
+    """Bounds the binned mean by `widths` standard errors."""
     centre, half = mean(raw), widths * size * mean_sd(law)
     last = raw.shape[1] + 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
 
 
 def mean_sd(law: Law) -> float:
-    """Computes the unclipped mean's standard error in the law's unit."""
+    """Computes the mean's standard error in the law's unit."""
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
 
 
@@ -217,13 +217,13 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
-    """Computes the second moment around `centre`, possibly negative for non-monotone estimates."""
+    """Computes the second moment around `centre`, perhaps negative."""
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
     return np.cumsum(share * middle**2, axis=1)[:, -1]
 
 
 def _with_ends(cdf: Float64s) -> Float64s:
-    """Adds the known ends 0 and 1, float64 (rows, K + 1)."""
+    """Adds the known ends 0 and 1 of functions."""
     rows = cdf.shape[0]
     return np.concatenate([np.zeros((rows, 1)), cdf, np.ones((rows, 1))], axis=1)

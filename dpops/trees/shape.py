@@ -1,4 +1,4 @@
-"""Trees over equal bins of [0, U], and levels' shares of epsilon.
+"""Trees over equal bins, and levels' shares of epsilon.
 
 All is public. Source: algorithms 10.3. Best shares are proportional to the cube roots of D_i, the digits that all
 prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For full trees D_i = K (n_i - 1) / 2.
@@ -17,7 +17,7 @@ from dpops.types import Int64s
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Tree with n_i children per node of level i; leaves are bins.
+    """Tree whose leaves are bins; level i branches n_i-fold.
 
     The root has no noise. bins: K >= 1. branching: n_1, .., n_h, root first, each >= 2, of product N >= K (for
     K = 1 the one factor 1). Leaves from K on are padding; nodes of nothing else are left out. Source: algorithms 10.1.
@@ -46,11 +46,11 @@ class Tree:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes in all levels, the columns of `node_counts`."""
+        """Number of nodes in all levels of `node_counts`."""
         return sum(self.sizes)
 
     def edges(self) -> tuple[Int64s, Int64s]:
-        """Lists nodes' first and end bins, int64 (nodes,), level by level."""
+        """Lists nodes' first and end bins, level by level."""
         low = [np.arange(size) * width for size, width in zip(self.sizes, self.widths, strict=True)]
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
@@ -63,14 +63,14 @@ class Tree:
         return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     def digit_sums(self) -> tuple[int, ...]:
-        """Counts nodes per level in all prefixes: sums of mixed-radix digits d_i(t)."""
+        """Counts by level the nodes that all prefixes need."""
         return tuple(
             digit_sum(self.bins, width, factor) for width, factor in zip(self.widths, self.branching, strict=True)
         )
 
 
 def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
-    """Counts every node exactly. leaves: int64 (.., K); returns int64 (.., nodes)."""
+    """Counts nodes exactly, from (.., K) to (.., nodes)."""
     low, high = tree.edges()
     below = np.zeros((*leaves.shape[:-1], tree.bins + 1), np.int64)
     np.cumsum(leaves, axis=-1, out=below[..., 1:])
@@ -78,7 +78,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """Sums digits (t // width) % factor of bins t, places among siblings."""
+    """Sums mixed-radix digits of bins: places among siblings."""
     cycles, remainder = divmod(bins, width * factor)
     full, part = divmod(remainder, width)
     return width * (cycles * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part
@@ -92,7 +92,7 @@ _PARTS = 1_000_000
 
 @cache
 def best_tree(bins: int) -> Tree:
-    """Chooses the tree of least prefix error at best shares.
+    """Chooses the tree of least prefix error.
 
     Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
     factor alone, so the best tree is the shortest path from width 1 to one of at least K, with edges D_i^(1/3).
@@ -117,7 +117,7 @@ def best_tree(bins: int) -> Tree:
 
 @cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
-    """Divides epsilon over levels by cube roots of digit sums, to millionths."""
+    """Shares epsilon over levels by digit sums' cube roots."""
     weights = [max(1, digits) for digits in tree.digit_sums()]
     if len(set(weights)) == 1:
         return (Fraction(1, len(weights)),) * len(weights)
