@@ -1,1 +1,1 @@
-"""Beam transforms from event to release, their pure functions, input layouts and the ledger."""
+"""Beam transforms, their pure functions, input layouts and ledger."""

@@ -1,4 +1,4 @@
-"""Arrow's compute functions, imported at the first call to save start-up time."""
+"""Arrow's compute functions, imported lazily to save start-up time."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Atomic writes by one writer at a time, and bounded reads of small files."""
+"""Atomic writes by one writer, and bounded file reads."""
 
 import errno
 import fcntl
@@ -18,7 +18,7 @@ _LOOK_EVERY_S = 0.02
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Locks a folder for one writer; syncs its names on exit. Raises OSError."""
+    """Locks a folder, and syncs it after. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle, folder)
@@ -65,7 +65,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, data: bytes, check: Callable[[], None] | None = None, *, mode: int = 0o666) -> None:
-    """Writes a file that appears complete under its name or not at all, synced.
+    """Writes a file completely or not at all, synced.
 
     Args:
         path: Existing folder's file. Links are not followed; anything but a regular file is refused.

@@ -1,4 +1,4 @@
-"""The counters of the road, under the names that operators see."""
+"""Counters of the road, under names that operators see."""
 
 NAMESPACE = "hatstream"
 
@@ -32,7 +32,7 @@ def new(period: str) -> str:
 
 
 def stopped(period: str) -> str:
-    """Names the counter of a period stopped after its count of vehicles."""
+    """Names the counter of a period that was stopped."""
     return f"{STOPPED}{period}"
 
 

@@ -1,4 +1,4 @@
-"""Errors that show nothing of the input, and extras that bring missing packages."""
+"""Errors without input data, and extras for missing packages."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 
 class StepError(Exception):
-    """Processing error that names a file and its fault, and shows no content.
+    """Processing error that names file and fault, no content.
 
     Not an OSError: Beam wraps those in RuntimeError and adds its step's name.
     """
@@ -15,7 +15,7 @@ class StepError(Exception):
 
 
 def recorded_but(failure: str) -> StepError:
-    """Makes the error of a failure after the ledger's commit."""
+    """Makes the error of a failure after recording."""
     return StepError(f"{failure}. The release is recorded; running the same command again publishes it.")
 
 
@@ -25,7 +25,7 @@ def reason_of(error: OSError) -> str:
 
 
 def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
-    """Suggests the known name closest to a mistaken one, as an error's suffix."""
+    """Suggests the known name closest to a mistaken one."""
     names = {name.lower(): name for name in choices}
     matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""
@@ -54,7 +54,7 @@ def advice(extra: str) -> str:
 
 
 def missing(error: Exception) -> MissingExtra | None:
-    """Maps a failed import to the extra that brings the package, or None."""
+    """Finds the extra that brings a missing package."""
     if not isinstance(error, ModuleNotFoundError):
         return None
     name = next((package for package in EXTRA_OF if f"{error.name}.".startswith(f"{package}.")), None)
@@ -62,7 +62,7 @@ def missing(error: Exception) -> MissingExtra | None:
 
 
 def require(package: str) -> None:
-    """Raises MissingExtra for a package of EXTRA_OF that is not installed.
+    """Raises MissingExtra unless a package is installed.
 
     Example:
         >>> require("matplotlib")

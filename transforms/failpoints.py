@@ -1,4 +1,4 @@
-"""Named failpoints at which tests inject faults, to prove nothing lost or released twice."""
+"""Named failpoints at which tests inject faults."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ _passed: dict[str, int] = {}
 
 
 def failpoint(name: str) -> None:
-    """Runs a test's action, or kills the process where HATSTREAM_FAILPOINT=name:n matches."""
+    """Runs a test's action, or kills at HATSTREAM_FAILPOINT=name:n."""
     killed_at, file = os.environ.get(VARIABLE), os.environ.get(FILE_VARIABLE)
     if killed_at is None and _action is None and file is None:
         return
@@ -50,7 +50,7 @@ def failpoint(name: str) -> None:
 
 @contextmanager
 def acting(action: Action) -> Iterator[None]:
-    """Calls the action at each failpoint within the block, with new counters."""
+    """Calls the action at each failpoint within the block."""
     global _action
     _passed.clear()
     _action = action

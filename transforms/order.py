@@ -1,4 +1,4 @@
-"""Codes of distinct values, packed keys of two columns, and order-free choices."""
+"""Codes of distinct values, packed keys, and order-free choices."""
 
 from typing import Any, NamedTuple
 
@@ -15,14 +15,14 @@ _DIGIT_BITS = 16  # of unsigned integers that numpy sorts by counting when the s
 
 
 class DistinctValues(NamedTuple):
-    """Ascending distinct values of a column, and each entry's code among them."""
+    """A column's ascending distinct values, and each entry's code."""
 
     values: Int64s
     code: Int64s
 
 
 def places(column: Int64s) -> DistinctValues:
-    """Encodes a column by its distinct values, as `np.unique` with the inverse, by hashing."""
+    """Encodes a column by distinct values, hashing for speed."""
     encoded = pa.array(column).dictionary_encode()
     values = encoded.dictionary.to_numpy()
     order = np.argsort(values)
@@ -32,7 +32,7 @@ def places(column: Int64s) -> DistinctValues:
 
 
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
-    """Encodes pairs of two columns as first code * second.values.size + second code."""
+    """Encodes pairs as first code * second.values.size + second code."""
     key = first.code * second.values.size + second.code
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:
@@ -56,7 +56,7 @@ def _digits(column: DistinctValues) -> list[NDArray[Any]]:
 
 
 def by_both(first: DistinctValues, second: Int64s) -> Int64s:
-    """Sorts entries by first, then second; fast where already sorted by second."""
+    """Sorts entries by first, then by second."""
     return np.lexsort((second, *_digits(first)))
 
 
@@ -73,14 +73,14 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
 
 
 def ascending(key: Int64s, first: DistinctValues) -> Int64s:
-    """Sorts keys packed by `first`; three times faster on nearly ordered reports."""
+    """Sorts keys packed by `first`, fast if nearly sorted."""
     low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
     by_first = np.argsort((first.code >> low_bits).astype(np.uint16), kind="stable")
     return np.sort(key[by_first], kind="stable")
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
-    """Marks entries that differ in some column from the one before, and the first."""
+    """Marks the first entry and those unlike their predecessor."""
     new = np.zeros(columns[0].size, np.bool_)
     new[:1] = True
     for column in columns:
@@ -89,7 +89,7 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
 
 
 def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
-    """Ranks each entry among those of its group by key, from 0. group: non-decreasing."""
+    """Ranks entries among their group by key, from 0."""
     order = np.lexsort((key, group))
     start = np.flatnonzero(changes(group))
     rank = np.empty(group.size, np.int64)
@@ -98,7 +98,7 @@ def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
 
 
 def scatter(value: Int64s) -> Int64s:
-    """Scatters by the finaliser of splitmix64, a fixed bijection of 64 bits."""
+    """Scatters by splitmix64's finaliser, a bijection of 64 bits."""
     x = value.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,4 +1,4 @@
-"""Types of output: public facts, and values for the operator alone.
+"""Types of output: public facts, and operators' values.
 
 Sinks and public summaries take `Fact`s. A value that depends on who reported, or on whether an input changed, is an
 `Operator`: without text or JSON, so that nothing prints it, and opened only for the operator or where the adjacency
@@ -20,7 +20,7 @@ Fact = None | bool | int | float | str | datetime | Sequence["Fact"] | Mapping[s
 if TYPE_CHECKING:
 
     class EntryNumber:
-        """Sequence number of a ledger entry; no Fact, since it counts audit events too.
+        """Sequence number of a ledger entry; not a `Fact`.
 
         0 stands for no entry. A stage's ordinal in its specification is public, see `recorded.units.counted`.
         """
@@ -36,7 +36,7 @@ else:
 
 
 class Operator(Generic[T_co]):
-    """Value for the operator alone, which printing does not reveal."""
+    """Value for the operator, which printing does not reveal."""
 
     __slots__ = ("_kept",)
 
@@ -44,7 +44,7 @@ class Operator(Generic[T_co]):
         self._kept = value
 
     def opened(self) -> T_co:
-        """Returns the value, for operators or where the adjacency makes it public."""
+        """Returns the value, where operators may read it."""
         return self._kept
 
     def __repr__(self) -> str:
@@ -52,7 +52,7 @@ class Operator(Generic[T_co]):
 
 
 class Summary(NamedTuple):
-    """Result of a run: a public part, and an operator's part or None."""
+    """Result of a run: public part and operator's part."""
 
     public: Mapping[str, Fact]
     operator_only: Operator[Mapping[str, Fact]] | None = None
@@ -63,7 +63,7 @@ class Summary(NamedTuple):
         return {**self.public, **operator_part}
 
     def whole(self) -> Operator[Mapping[str, Fact]]:
-        """Merges both parts into one for the operator, as for a stream's health."""
+        """Merges both parts into one for the operator."""
         return Operator({**self.public, **({} if self.operator_only is None else self.operator_only.opened())})
 
     def json(self) -> str:

@@ -1,1 +1,1 @@
-"""Tallies of vehicles in cells, and the form in which columns travel between stages."""
+"""Tallies of vehicles in cells, and their wire form."""

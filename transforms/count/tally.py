@@ -1,4 +1,4 @@
-"""Tallies per vehicle and cell, pane by pane, with duplicates dropped and contributions capped."""
+"""Tallies per vehicle and cell, deduplicated and capped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from transforms.wire import NO_SAMPLES, S_US, Events, Heard, Partial, Samples, T
 
 @dataclass(frozen=True)
 class ContributionBound:
-    """Contribution bound of a vehicle in a slot: cells, and samples in each."""
+    """Contribution bound of a vehicle's cells and samples."""
 
     max_cells: int
     max_samples: int
@@ -62,7 +62,7 @@ def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, colu
 
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
-    """Counts one pane's contributions; all events of a (vehicle, event time) are in it."""
+    """Counts a pane's contributions; no duplicate lies in another."""
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
@@ -80,7 +80,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
 def merge_panes(
     partials: Sequence[Partial], slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
 ) -> Tally:
-    """Merges panes (at least one) into a slot and vehicle shard's tally."""
+    """Merges panes of a slot and vehicle shard."""
     rows = _added_up(partials)
     sums, samples = rows.sums, rows.reported
     if cap is not None:
@@ -99,7 +99,7 @@ def merge_panes(
 
 
 def heard(events: Events) -> Heard:
-    """Computes each vehicle's first and last event time in a pane, for `admit_late`."""
+    """Computes vehicles' first and last event times."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
     first = np.flatnonzero(changes(vehicle, vehicle))
@@ -107,7 +107,7 @@ def heard(events: Events) -> Heard:
 
 
 def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
-    """Counts late events of a slot and vehicle shard that repeat no counted event.
+    """Counts late events that repeat no counted event.
 
     Panes remember only each vehicle's first and last event time: a late event between the two may be a copy, and is
     refused.
@@ -132,7 +132,7 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """Merges rows into one per (vehicle, cell), concatenating samples in row order."""
+    """Merges rows per (vehicle, cell), concatenating samples in order."""
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))
@@ -152,7 +152,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
 
 def distinct(events: Events) -> tuple[Events, int]:
-    """Drops duplicates of (vehicle, event time), see `tally`, keeping order; counts them."""
+    """Drops and counts duplicates of (vehicle, event time)."""
     stays, duplicates = _distinct(events, places(events.vehicle))
     return (events.take(stays), duplicates) if duplicates else (events, 0)
 
@@ -176,7 +176,7 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
-    """Picks samples of lowest rank in each (vehicle, cell) row, candidates for the cap."""
+    """Picks each row's lowest-ranked samples, candidates for the cap."""
     order = np.argsort(row, kind="stable")
     vehicle, offset_us, _, _, cell, value = (column[order] for column in events)
     # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
@@ -186,7 +186,7 @@ def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
 
 
 class Ordered(NamedTuple):
-    """Distinct events of a period or of some of its vehicles, by (vehicle, time)."""
+    """Distinct events of a period, by (vehicle, time)."""
 
     events: Events
     slot_s: Int64s  # start of each event's slot, in seconds since 1970 UTC
@@ -204,7 +204,7 @@ class Ordered(NamedTuple):
 
 
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
-    """Derives missing speeds and headings; counts events without a speed, by reason."""
+    """Derives missing speeds and headings; counts failures by reason."""
     ordered = in_order(slots)
     if rules.turning is not None:
         ordered = with_derived_headings(ordered, rules.turning, ground)
@@ -214,7 +214,7 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
 
 
 def in_order(slots: Mapping[int, Events]) -> Ordered:
-    """Sorts a period's distinct events by vehicle and time, whatever their split."""
+    """Sorts a period's distinct events by vehicle and time."""
     by_slot = {slot_s: distinct(events) for slot_s, events in slots.items()}
     if not by_slot:
         nothing = np.zeros(0, np.int64)
@@ -227,7 +227,7 @@ def in_order(slots: Mapping[int, Events]) -> Ordered:
 
 
 def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Ground) -> Ordered:
-    """Locates each event again, by the heading derived from its vehicle's rows."""
+    """Locates events again, by headings derived from vehicles' rows."""
     events = ordered.events
     assert ground.resolution is not None, "keys have no positions"
     cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
@@ -236,7 +236,7 @@ def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Groun
 
 
 def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> tuple[Ordered, dict[str, int]]:
-    """Replaces values by speeds derived from positions; drops events without one."""
+    """Replaces values by derived speeds; drops events without one."""
     speeds = derived_speeds(ordered.positions, limits, grid)
     moving = ordered.events.take(speeds.rows)._replace(value=speeds.steps)
     return ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without

@@ -1,4 +1,4 @@
-"""Input layouts: fixed ones with their units, and those described by column maps."""
+"""Input layouts, fixed or described by column maps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +23,7 @@ Column = str | Sequence[str]  # the name of a column, or those of several that h
 
 
 class _Registered(Mapping[str, T], Generic[T]):
-    """Registry of a folder's files by name: the LAYOUT of each, imported on request."""
+    """Registry of a folder's layouts by name, imported lazily."""
 
     def __init__(self, folder: ModuleType) -> None:
         self._folder = folder.__name__
@@ -70,7 +70,7 @@ def layout(
     time: str | None = None,
     unit: str | None = None,
 ) -> Layout:
-    """Creates the named layout; its `units` read numbers, longitudes and instants.
+    """Creates the named layout, with units to read it.
 
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
@@ -120,7 +120,7 @@ def _mark(decimal: str) -> DecimalMark:
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Picks a mapped layout's options. Raises ValueError for others with a value."""
+    """Picks a mapped layout's options. Raises ValueError for others."""
     own_names = MAPPED[name].OPTIONS
     for option, value in options.items():
         if value is not None and option not in own_names:
@@ -130,7 +130,7 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
-    """Returns the unit of a value's column, seconds between two times; None for speeds."""
+    """Returns a value column's unit, None for speeds."""
     if column is None or (unit is None and isinstance(column, str)):
         return None
     units_of, own_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT
@@ -147,7 +147,7 @@ def _with_choices(
     values: Mapping[str, Column | None],
     closed: Mapping[str, object],
 ) -> Any:
-    """Selects a fixed layout with its standard's optional columns, refusing `closed` options."""
+    """Selects a fixed layout's optional columns, refusing `closed` options."""
     for field, option in closed.items():
         if option is not None:
             raise ValueError(f"{field}: layout {name!r} has its own columns, got {option!r}")
@@ -177,7 +177,7 @@ def _with_choices(
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
-    """Checks that a layout reads messages. Raises ValueError naming field, rule, value."""
+    """Checks that a layout reads messages. Raises ValueError."""
     if isinstance(layout, MessageLayout):
         return layout
     layouts = {own_name: FIXED[own_name].layout for own_name in FIXED} | {**MAPPED}
@@ -193,7 +193,7 @@ def _units(
     unit: str | None,
     default_units: Units | None = None,
 ) -> Units:
-    """Creates units from options, by default those of a layout."""
+    """Creates units from options, by default the layout's."""
     per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or unit or UNIT
@@ -223,7 +223,7 @@ def _listed(column: Column) -> tuple[str, ...]:
 
 
 def _parted(named: Sequence[Column], fields: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Flattens columns, numbering further columns of a field; see `LISTED`.
+    """Flattens columns, numbering a field's further ones; see `LISTED`.
 
     >>> _parted((("oper", "veh"), "tst"), ("vehicle", "time"))
     (('oper', 'veh', 'tst'), ('vehicle', 'vehicle.1', 'time'))

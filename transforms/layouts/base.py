@@ -34,7 +34,7 @@ _AXES = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}
 
 
 def steps_of(text: str) -> Path:
-    """Splits a path into keys, indices, EACH and ANY; `a[]` is two steps.
+    """Splits a path into keys, indices, EACH and ANY.
 
     >>> steps_of("Siri.Delivery[].Activity"), steps_of("location.coordinates.1")
     (('Siri', 'Delivery', '[]', 'Activity'), ('location', 'coordinates', '1'))
@@ -43,7 +43,7 @@ def steps_of(text: str) -> Path:
 
 
 def steps_of_records(text: str) -> Path:
-    """Splits the path of JSON objects, ending with EACH or ANY. Raises ValueError."""
+    """Splits the path of JSON objects. Raises ValueError."""
     if not _RECORDS.fullmatch(text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)
@@ -51,14 +51,14 @@ def steps_of_records(text: str) -> Path:
 
 
 def refuse_steps(field: str, column: str) -> None:
-    """Refuses the column of a field that would be of several values. Raises ValueError."""
+    """Refuses a column of several values. Raises ValueError."""
     steps = steps_of(column)
     if EACH in steps or (ANY in steps and steps != (ANY,)):
         raise ValueError(f"columns.{field}: {column[:60]!r} is of many values: [] and * stand in input.records")
 
 
 def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
-    """Resolves a path below a typed column to its type, or None."""
+    """Resolves a path below a typed column, or None."""
     for step in steps:
         if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
             kind = kind.field(step).type
@@ -72,7 +72,7 @@ def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
 
 
 def values_at(column: Any, steps: Path) -> Any:
-    """Follows a path that `kind_at` knows; null where nothing is there."""
+    """Follows a path that `kind_at` knows; null if absent."""
     for step in steps:
         if pa.types.is_struct(column.type):
             column = pc.struct_field(column, step)
@@ -111,7 +111,7 @@ The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` p
 
 
 def are_times(field: str, fields: Sequence[str]) -> bool:
-    """Checks whether a field's columns hold times, one or a value's two."""
+    """Checks whether a field's columns hold times."""
     return field.startswith("time") or (field.startswith(NAME) and f"{NAME}.1" in fields)
 
 
@@ -124,7 +124,7 @@ BATCH_ROWS = 131_072
 
 
 class RawBatch(NamedTuple):
-    """Raw columns of rows, and numbers of unreadable rows by reason.
+    """Raw columns of rows, and unreadable rows by reason.
 
     table: any Arrow types, null for missing values. rows == table.num_rows + sum(refused.values()).
     """
@@ -154,7 +154,7 @@ class Units:
         return numbers(column, self.decimal)
 
     def values(self, column: pa.Array) -> Numbers:
-        """Reads numbers, or of two columns of times the difference in seconds."""
+        """Reads numbers, or differences of two times in seconds."""
         if not are_parts(column.type):
             return self.numbers(column)
         time, scheduled = self.instants(column.field(0)), self.instants(column.field(1))
@@ -163,12 +163,12 @@ class Units:
         return Numbers(np.where(valid, seconds, 0.0), valid, time.missing | scheduled.missing)
 
     def longitudes(self, column: pa.Array) -> Numbers:
-        """Reads a column of longitudes, from -180 to 180 or from 0 to 360."""
+        """Reads longitudes from -180 to 180, or to 360."""
         return longitudes(column, self.decimal)
 
 
 def with_keys(columns: int) -> tuple[str, ...]:
-    """Lists the fields of rows with a public key in one or two columns.
+    """Lists the fields of rows with a public key.
 
     >>> with_keys(2)
     ('vehicle', 'time', 'key', 'key_within', 'speed')
@@ -193,12 +193,12 @@ class Layout(Protocol):
         """Units of the layout's columns."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
-        """Yields batches in file order, in bounded memory. Raises UnreadableFile without content."""
+        """Yields batches in file order. Raises UnreadableFile without content."""
 
 
 @dataclass(frozen=True)
 class MappedLayout(ABC):
-    """Base of layouts whose columns a specification names. OPTIONS: its further keys."""
+    """Base of layouts with specified columns; OPTIONS: further keys."""
 
     OPTIONS: ClassVar[tuple[str, ...]] = ()
 
@@ -208,7 +208,7 @@ class MappedLayout(ABC):
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """Makes the layout; an option that is not set is None. Raises ValueError."""
+        """Makes the layout; missing options are None. Raises ValueError."""
         assert not options
         return cls(units, columns, fields)
 
@@ -218,13 +218,13 @@ class MappedLayout(ABC):
 
 
 class Share(NamedTuple):
-    """Share of a file, numbered from 0; all shares partition its rows."""
+    """Share of a file; all shares partition its rows."""
 
     number: int
     shares: int
 
     def among(self, units: int) -> range:
-        """Lists the share's part of that many units, such as row groups."""
+        """Lists the share's part of units, say row groups."""
         return range(self.number * units // self.shares, (self.number + 1) * units // self.shares)
 
 
@@ -233,7 +233,7 @@ WHOLE = Share(0, 1)
 
 @runtime_checkable
 class SplitLayout(Layout, Protocol):
-    """Layout whose files can be read in shares by several readers."""
+    """Layout whose files several readers can share."""
 
     def read_share(self, path: str, share: Share) -> Iterator[RawBatch]:
         """Reads a share, as `read` does a file."""
@@ -241,10 +241,10 @@ class SplitLayout(Layout, Protocol):
 
 @runtime_checkable
 class MessageLayout(Layout, Protocol):
-    """A layout that also comes as messages of a transport."""
+    """Layout that also arrives as messages of a transport."""
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        """Yields what `read` would give for files of these payloads, in bounded memory.
+        """Yields what `read` would give for these payloads.
 
         A payload that cannot be decoded is one refused row; it neither raises nor affects others.
         """
@@ -256,7 +256,7 @@ Form = Literal["csv", "json", "xml", "binary"]
 
 @dataclass(frozen=True)
 class OwnLayout:
-    """Fixed layout with its columns and units, registered by a file of `transforms/layouts/own`.
+    """Fixed layout with its columns and units.
 
     headed: with headings. choices: columns of a field, the default first; of tables any keys and value. known_by:
     columns of all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects. units_of:
@@ -275,13 +275,13 @@ class OwnLayout:
     has_positions: bool = True
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
-        """Recognises rows of this layout by their columns, and where JSON has its objects."""
+        """Recognises rows of this layout by columns and records."""
         names = columns.keys()
         return records in self.records and (names == self.known_by if self.only else names >= self.known_by)
 
 
 class UnreadableFile(Exception):
-    """File that cannot be decoded, lacks a column, or expands without bound."""
+    """File that cannot be decoded or lacks a column."""
 
     def __init__(self, path: str, rule: str) -> None:
         path = path.partition("\0")[0]  # of what is inside an archive, its own
@@ -319,7 +319,7 @@ def without_zone(column: str) -> str:
 
 
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """Creates a batch from ordered columns and nonzero counts of refusals by reason."""
+    """Creates a batch from ordered columns and nonzero refusals."""
     parts: dict[str, list[Any]] = {}
     for name, array in columns.items():
         parts.setdefault(name.partition(".")[0], []).append(array)

@@ -1,4 +1,4 @@
-"""Strict conversion of Arrow columns to numbers and instants, value by value."""
+"""Strict conversion of Arrow columns to numbers and instants."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -78,7 +78,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
-    """Reads degrees east; those in (180, 360] are converted to west.
+    """Reads degrees east, converting (180, 360] to west.
 
     >>> longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
     [-157.75, 180.0, 0.0, 361.0]
@@ -89,7 +89,7 @@ def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
-    """Signs degrees by their hemisphere's letter; degrees without one are bad."""
+    """Signs degrees by hemisphere letters; others are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
@@ -106,7 +106,7 @@ OfTexts = Callable[[pa.Array, str | None], Instants]  # reads a column of texts;
 def instants(
     column: pa.Array, time_unit: TimeUnit, zone: str | None = None, of_texts: OfTexts | None = None
 ) -> Instants:
-    """Reads instants: Arrow timestamps, or texts and numbers in `time_unit`.
+    """Reads instants: Arrow timestamps, or texts and numbers.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
@@ -140,7 +140,7 @@ def instants(
 
 
 def _one_text(column: pa.StructArray) -> pa.Array:
-    """Joins a time's parts by blanks; null where one is missing."""
+    """Joins a time's parts by blanks; null if incomplete."""
     parts = []
     for part in column.flatten():
         part = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
@@ -162,7 +162,7 @@ def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
 
 
 def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> Instants:
-    """Converts chosen local instants (None: all) to UTC by the zone."""
+    """Converts chosen local instants (None: all) to UTC."""
     local = instants.valid if chosen is None else instants.valid & chosen
     if zone is None or not local.any():
         return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
@@ -173,7 +173,7 @@ def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> I
 
 
 def are_parts(kind: pa.DataType) -> bool:
-    """Recognises the struct type that joins several input columns of one field."""
+    """Recognises the struct type that joins a field's columns."""
     return bool(pa.types.is_struct(kind) and kind.num_fields > 1 and kind.field(0).name == "0")
 
 
@@ -183,7 +183,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def as_binary(column: pa.Array) -> pa.Array:
-    """Turns a column of texts into plain `binary`, without looking at the encoding."""
+    """Turns a column of texts into plain `binary`, unchecked."""
     kind = column.type
     if pa.types.is_binary(kind):
         return column
@@ -193,18 +193,18 @@ def as_binary(column: pa.Array) -> pa.Array:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Recognises types of floats, and of decimals without negative scale."""
+    """Recognises floats, and decimals without negative scale."""
     return bool(pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale >= 0))
 
 
 def widened(column: pa.Array) -> pa.Array:
-    """Casts a numeric column to the widest type for its values."""
+    """Casts a numeric column to its widest type."""
     is_float = pa.types.is_floating(column.type)
     return column.cast(pa.float64() if is_float else pa.decimal256(_DECIMAL_DIGITS, column.type.scale))
 
 
 def whole_number_texts(column: pa.Array) -> pa.Array:
-    """Formats floats or decimals as integers; null for fractions and floats from 2^53.
+    """Formats floats or decimals as integers, null for fractions.
 
     >>> whole_number_texts(pa.array([100.0, 0.5, 2.0**53])).to_pylist()
     ['100', None, None]
@@ -225,7 +225,7 @@ def nulls(column: pa.Array) -> Bools:
 
 
 def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
-    """Maps results for dictionary values to rows; nulls are missing."""
+    """Maps dictionary values' results to rows; nulls are missing."""
     null = nulls(column.indices)
     indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
     for name, part in of_values._asdict().items():
@@ -273,7 +273,7 @@ def timestamps(column: pa.Array) -> Instants:
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
-    """Reads ISO texts as one byte matrix per text length."""
+    """Reads ISO texts as byte matrices, length by length."""
     text = as_binary(column)
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
         text = as_binary(pc.replace_substring_regex(text.view(pa.string()), " *(UTC|GMT)$", "Z"))

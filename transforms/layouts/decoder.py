@@ -1,4 +1,4 @@
-"""Decoder process for files and messages: crashes and hangs cost one of them.
+"""Decoder process: a crash costs one file or message.
 
 Answers requests in turn with numbers, words and Arrow columns, no pickles: input may have corrupted the process.
 """
@@ -31,7 +31,7 @@ BATCH_BYTES = 256 << 20
 
 
 class DecoderTask(NamedTuple):
-    """A file, a share of it, or messages to decode."""
+    """File, share of a file, or messages to decode."""
 
     layout: Layout
     path: str | None
@@ -64,7 +64,7 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 def serve() -> None:
-    """Answers requests on standard input until closed; discards decoders' output, which may hold rows."""
+    """Answers requests on standard input; discards decoders' output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
@@ -103,13 +103,13 @@ def send(file: IO[bytes], *parts: bytes) -> None:
 
 
 def receive(file: IO[bytes]) -> bytes:
-    """Reads one part; one of no bytes where the other side has ended."""
+    """Reads one part, empty where the other side ended."""
     size = file.read(8)
     return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
 
 
 def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
-    """Yields results of a task's steps, each within its limit of CPU time."""
+    """Yields results of a task's steps, limiting CPU time."""
     try:
         paths = () if work.path is None else (work.path, *work.further_paths)
         sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in paths)]
@@ -134,13 +134,13 @@ def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
 
 
 def _refusal(rule: str) -> StepResult:
-    """Refuses a file; a large leak from damaged compression ends the process."""
+    """Refuses a file; a large leak ends the process."""
     pages = int(Path("/proc/self/statm").read_text().split()[5])
     return StepResult("unreadable", text=rule, is_spent=pages * resource.getpagesize() > SPENT_BYTES)
 
 
 def _check(table: pa.RecordBatch) -> None:
-    """Raises UnreadableFile for an oversized batch, pa.ArrowInvalid for an invalid column."""
+    """Raises UnreadableFile or ArrowInvalid for a wrong batch."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
     for top_column in table.columns:

@@ -1,4 +1,4 @@
-"""Client of the decoder process for formats that can crash or hang.
+"""Client of the decoder process, for formats that crash.
 
 The process is reused. One that crashes, hangs or exceeds its memory ends and is replaced.
 """
@@ -36,7 +36,7 @@ _LOCK = threading.Lock()
 
 
 def begin_early(layout: Layout) -> None:
-    """Begins a decoder, if the layout needs one, that imports while this process does."""
+    """Starts a decoder early, if the layout needs one."""
     if not isinstance(layout, _LINE_BY_LINE):
         with suppress(OSError):  # whoever needs one will be told
             _IDLE.append(_Decoder())
@@ -44,13 +44,13 @@ def begin_early(layout: Layout) -> None:
 
 @atexit.register
 def _close() -> None:
-    """Waits for all decoders' end, so that their resources count as this process's."""
+    """Waits for all decoders, so their resources are counted."""
     while _IDLE:
         _IDLE.pop().end()
 
 
 def _forget() -> None:
-    """Drops decoders and the lock in a forked child, which must not share them."""
+    """Drops decoders and lock in a forked child."""
     global _LOCK
     _LOCK = threading.Lock()
     _IDLE.clear()
@@ -60,7 +60,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads a file, or its share, as `layout.read` does: raises UnreadableFile or OSError."""
+    """Reads a file as `layout.read` does, in the decoder."""
     if isinstance(layout, _LINE_BY_LINE):
         for inside in files_in(path):
             yield from layout.read(inside)
@@ -74,7 +74,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 
 
 def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
-    """Reads small files as one; None where one fails, to be retried singly."""
+    """Reads small files together; None if one fails."""
     try:
         if isinstance(layout, _LINE_BY_LINE):
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
@@ -85,7 +85,7 @@ def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
 
 
 def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-    """Decodes messages like `layout.from_messages`, refusing each that the decoder cannot take."""
+    """Decodes messages like `layout.from_messages`, refusing undecodable ones."""
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return
@@ -105,7 +105,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
 
 
 class _Refusal(Exception):
-    """A decoder's failure, in words and as a dead letter's reason."""
+    """Decoder's failure, in words and as a refusal's reason."""
 
     def __init__(self, text: str, reason: str = "malformed") -> None:
         super().__init__(text)
@@ -144,7 +144,7 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
 
 
 class _Decoder:
-    """A process of transforms/layouts/decoder.py, ended by the closing of its pipe."""
+    """Decoder process, which ends when its pipe is closed."""
 
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
@@ -185,7 +185,7 @@ class _Decoder:
         return answer, RawBatch(table.num_rows + sum(answer.refused.values()), table, answer.refused)
 
     def end(self) -> int:
-        """Waits for the process or kills it; returns its exit code."""
+        """Kills the process, waits for it, returns its code."""
         self._process.kill()
         with suppress(OSError):  # of a request that it took no more
             self._asks.close()

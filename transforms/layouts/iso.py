@@ -1,4 +1,4 @@
-"""ISO 8601 texts as byte matrices, and local times converted to UTC."""
+"""ISO 8601 texts as byte matrices, and UTC conversion."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
@@ -14,7 +14,7 @@ Bytes = NDArray[np.uint8]
 
 
 def iso_matrix(text: Bytes) -> tuple[Int64s, Bools, Bools]:
-    """Parses uint8 (rows, width) texts: microseconds since 1970, validity, missing offsets."""
+    """Parses uint8 texts: microseconds since 1970, validity, missing offsets."""
     rows, width = text.shape
     us, valid, local = np.zeros(rows, np.int64), np.zeros(rows, np.bool_), np.zeros(rows, np.bool_)
     colon = text[:, -3] == ord(":")
@@ -42,7 +42,7 @@ def _sign(letters: Bytes) -> Bools:
 
 
 def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
-    """Parses rows of equal width of date and time (`body`) and offset."""
+    """Parses rows of equally wide dates, times and offsets."""
     digit = text - ord("0")  # wraps around: only digits stay below 10
     tail = text.shape[1] - body
     separator = text[:, 10]
@@ -80,7 +80,7 @@ def _iso_form(text: Bytes, body: int) -> tuple[Int64s, Bools]:
 def clock_s(
     year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
 ) -> tuple[Int64s, Bools]:
-    """Computes local seconds since 1970 from nonnegative fields, and their validity."""
+    """Computes local seconds since 1970, and fields' validity."""
     is_time = (
         (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
     )
@@ -96,7 +96,7 @@ def _two(digit: Bytes, place: int) -> Int64s:
 
 @cache
 def _days_of_months() -> tuple[Int64s, Int64s]:
-    """Lists months from year 0 to 9999: first day since 1970, days."""
+    """Lists months to year 9999: first day and length."""
     firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))
 
@@ -107,7 +107,7 @@ _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799 - 86_400  # years 1 to 9999
 
 
 def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Converts local microseconds since 1970 to UTC; marks times that occur once.
+    """Converts local microseconds to UTC; marks unique times.
 
     Times in the hour that a clock change repeats or skips are not valid: nothing guesses.
     """
@@ -120,7 +120,7 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
 
 @lru_cache(maxsize=65_536)
 def _offset_s(local_s: int, zone: str) -> int | None:
-    """Computes a local quarter hour's UTC offset; None if repeated or skipped."""
+    """Computes a local quarter hour's UTC offset, if unique."""
     if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
         return 0  # implausible in any zone
     local = _EPOCH + timedelta(seconds=local_s)

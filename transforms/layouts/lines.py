@@ -1,4 +1,4 @@
-"""Lines of files in constant memory; overlong and non-UTF-8 lines are refused singly."""
+"""Lines of files in constant memory; bad ones refused."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
@@ -21,7 +21,7 @@ Chunk = tuple[bytes, int]
 
 
 class TextLines(NamedTuple):
-    r"""Starts and ends of a chunk's lines, without `\n` or `\r\n`."""
+    """Starts and ends of a chunk's lines, without breaks."""
 
     start: Int64s
     end: Int64s
@@ -59,7 +59,7 @@ def lines_of(data: bytes) -> TextLines:
 
 
 def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:
-    """Cuts the dropped lines out of a chunk; costs time for these alone."""
+    """Cuts the dropped lines out of a chunk."""
     pieces, start = [], 0
     for i in np.flatnonzero(dropped).tolist():
         pieces.append(data[start : lines.start[i]])
@@ -77,7 +77,7 @@ def _without_long_lines(data: bytes, skipped: int) -> Chunk:
 
 
 def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
-    """Drops and counts non-UTF-8 rows of binary columns cut from `source`."""
+    """Drops and counts non-UTF-8 rows of binary columns."""
     if is_utf8(source):
         return dict(columns), 0
     rows = len(next(iter(columns.values())))

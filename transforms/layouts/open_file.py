@@ -1,4 +1,4 @@
-"""Opening of input files: plain, compressed, archived, or from an object store."""
+"""Opening of input files: plain, compressed, archived, or remote."""
 
 import errno
 import io
@@ -56,14 +56,14 @@ def files_in(path: str) -> list[str]:
 
 @contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
-    """Opens a file, or one of `files_in`, decompressing. Raises UnreadableFile or OSError."""
+    """Opens a file, decompressing it. Raises UnreadableFile, OSError."""
     with ExitStack() as stack, _without_damage(path):
         yield _open(path, stack)
 
 
 @contextmanager
 def opened_text(path: str) -> Iterator[BinaryIO]:
-    """Opens a text. Raises UnreadableFile for UTF-16, which has no readable line."""
+    """Opens a text. Raises UnreadableFile for UTF-16."""
     with opened(path) as file:
         if file.read(2) in UTF16_MARKS:
             raise UnreadableFile(path, UTF16)
@@ -72,7 +72,7 @@ def opened_text(path: str) -> Iterator[BinaryIO]:
 
 
 def unpacked(path: str) -> bytes | None:
-    """Unpacks a compressed or archived file to bytes; None for a plain file."""
+    """Unpacks a compressed or archived file, else returns None."""
     with open(path.partition(INSIDE)[0], "rb") as file:
         if INSIDE not in path and _codec_of(file.read(4)) is None:
             return None
@@ -114,7 +114,7 @@ class _Archive(NamedTuple):
     places: Mapping[str, tuple[int, int]]  # offset and size by name, in a tar
 
     def open(self, name: str) -> BinaryIO:
-        """Opens a file by name. Raises UnreadableFile for encryption, or zipfile's errors."""
+        """Opens a file by name. Raises UnreadableFile if encrypted."""
         if self.zipped is None:
             return io.BufferedReader(cast(io.RawIOBase, self.content.get_stream(*self.places[name])))
         if self.zipped.getinfo(name).flag_bits & 1:
@@ -123,7 +123,7 @@ class _Archive(NamedTuple):
 
 
 def _archive_of(path: str) -> _Archive | None:
-    """Opens an archive, else None. Raises UnreadableFile, OSError, zipfile's or tarfile's errors."""
+    """Opens an archive, else returns None. Raises UnreadableFile, OSError."""
     with open(path, "rb") as file:
         start = file.read(_TAR_TO)
         is_zip, codec = start.startswith(_ZIP), _codec_of(start)
@@ -138,7 +138,7 @@ def _archive_of(path: str) -> _Archive | None:
 
 @lru_cache(maxsize=1)
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
-    """Reads an archive's index; codec: a tar's, "" for plain, None for zip."""
+    """Reads an archive's index; codec: None means zip."""
     if codec is None:
         zipped = zipfile.ZipFile(path)
         return _Archive(
@@ -175,7 +175,7 @@ _COMPRESSED = (b".gz", b".zst", b".zip")
 
 @dataclass(frozen=True)
 class ByFile:
-    """Rows without vehicles, which file names give, the same across folders."""
+    """Rows whose vehicle is the file's name, without folders."""
 
     inner: Layout
 
@@ -212,16 +212,16 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
 
 
 class NoFileSystem(Exception):
-    """Nothing is known of a scheme, or its store does not answer."""
+    """Scheme without known file system, or store without answer."""
 
 
 def is_remote(path: str) -> bool:
-    """Recognises paths and patterns with a scheme, such as s3://."""
+    """Recognises paths with a scheme, such as s3://."""
     return _SCHEME.match(path) is not None
 
 
 def matching(pattern: str) -> list[str]:
-    """Lists sorted files of a pattern; only `**` crosses slashes. Raises NoFileSystem."""
+    """Lists a pattern's sorted files. Raises NoFileSystem."""
     systems = _systems()
     try:
         (listing,) = systems.match([pattern])
@@ -236,7 +236,7 @@ def matching(pattern: str) -> list[str]:
 
 @contextmanager
 def fetched(path: str) -> Iterator[str]:
-    """Downloads a file to an unnamed local path with its suffix. Raises StepError.
+    """Downloads a file to an unnamed path. Raises StepError.
 
     Without a name, nothing remains on disk however the process ends.
     """

@@ -1,4 +1,4 @@
-"""JSON records to columns by msgspec, singly only in chunks with a damaged record."""
+"""JSON records to columns, singly where one is damaged."""
 
 import re
 import sys
@@ -29,7 +29,7 @@ _ID_FIELDS = ("vehicle", "user")
 
 
 class Paths(NamedTuple):
-    """Path of each field in a record, by keys and array indices."""
+    """Paths of a record's fields, by keys and indices."""
 
     fields: tuple[str, ...]
     places: tuple[Path, ...]
@@ -42,7 +42,7 @@ class Paths(NamedTuple):
 
 
 def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuses columns that index a JSON array of objects, losing others. Raises ValueError."""
+    """Refuses columns that index JSON objects. Raises ValueError."""
     for field, name in zip(fields, columns, strict=True):
         refuse_steps(field, name)
         *parents, _last = parts = name.split(".")
@@ -92,7 +92,7 @@ def _held(token: re.Match[bytes]) -> bytes:
 
 @cache
 def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    """Creates a decoder of all paths' first keys, skipping other members."""
+    """Creates a decoder of paths' first keys, skipping others."""
     names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
     fields = [(name, Any, None) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Record", fields, rename=names, gc=False))
@@ -112,7 +112,7 @@ def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatc
 
 
 def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
-    """Creates a batch from fields' Python values or Arrow arrays, ids first.
+    """Creates a batch from fields' values, ids first.
 
     decimal: mark of numbers in texts, fixed so that no row decides how another is read.
     """
@@ -142,7 +142,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follows a path into values: None if absent, _BAD at another type."""
+    """Follows a path into values: None if absent."""
     for part in path:
         types = set(map(type, values))
         key = part if types == {dict} else int(part) if types == {list} and part.isdecimal() else None
@@ -166,7 +166,7 @@ def _careful_step(value: Any, part: str) -> Any:
 
 
 def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
-    """Reads numbers, also in texts, as float64; NaN marks bad values."""
+    """Reads numbers, also in texts; NaN marks bad values."""
     types = set(map(type, values))
     if str in types:
         is_text = [type(value) is str for value in values]
@@ -208,7 +208,7 @@ def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
 
 
 def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
-    """Reads texts, and integers as text; null for other types."""
+    """Reads texts, and integers as text; others are null."""
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())

@@ -1,4 +1,4 @@
-"""Times as texts in a specified format such as 13.05.2026 08:15:00."""
+"""Times as texts in a specified format."""
 
 import re
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ _LONGEST = 60
 
 @dataclass(frozen=True)
 class TimeFormat:
-    """strptime format of times; missing or out-of-range parts make a row bad.
+    """Format of times (strptime); other texts make rows bad.
 
     >>> import pyarrow as pa
     >>> found = TimeFormat.of("%d.%m.%Y %H:%M").instants(pa.array(["13.05.2026 08:15", "5/13/2026"]), "Europe/Berlin")
@@ -55,7 +55,7 @@ class TimeFormat:
 
     @classmethod
     def of(cls, text: str) -> "TimeFormat":
-        """Raises ValueError naming the field, the rule and the value."""
+        """Makes a format. Raises ValueError naming rule and value."""
         directives = re.findall("%.?", text)
         unknown = next((name for name in directives if name not in _PARTS), None)
         parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
@@ -120,7 +120,7 @@ class TimeFormat:
 
 @cache
 def _pattern(text: str) -> str:
-    """Compiles a time format to an RE2 pattern; a blank matches any number."""
+    """Compiles a time format to an RE2 pattern."""
     pieces = re.split("(%.)", text)
     written = [
         f"(?P<{_PARTS[piece][0]}>{_PARTS[piece][1]})" if piece in _PARTS else re.escape(piece).replace("\\ ", " +")

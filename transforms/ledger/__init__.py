@@ -1,4 +1,4 @@
-"""Ledger: accounts, debits and releases, written once and chained by hashes.
+"""Ledger: accounts, debits and releases, chained by hashes.
 
 Submodules are imported on use: a process that only draws needs no database.
 """

@@ -1,4 +1,4 @@
-"""Append-only table of the ledger, each entry hashed with its predecessor's hash.
+"""The ledger's append-only table, each entry hashing its predecessor's.
 
 Whoever can write to the database could continue the chain. So an entry of an account whose key is at hand is signed:
 its `hash` is the hash, a dot, and an HMAC with a key derived from the account's. After an account's first signed entry
@@ -53,7 +53,7 @@ Tip = tuple[str, int, str]  # hash of the first entry, last sequence number, las
 
 @dataclass(frozen=True)
 class Signature:
-    """Key that signs entries, derived from the accounts' secret; `key_check` names it."""
+    """Key that signs entries, derived from the accounts' secret."""
 
     key: bytes = field(repr=False)
     key_check: str
@@ -68,7 +68,7 @@ class Signature:
 
 
 class Walked(NamedTuple):
-    """Numbers of a chain's entries: all, signed, and with a compared signature."""
+    """Numbers of a chain's entries: all, signed, verified."""
 
     entries: int
     signed: int
@@ -90,7 +90,7 @@ def has_table(db: sa.Connection) -> bool:
 
 
 def genesis(db: sa.Connection) -> str | None:
-    """Reads the hash of the first entry, unique to a ledger; None if empty."""
+    """Reads the first entry's hash, which identifies a ledger."""
     return _first_hash(db) if has_table(db) else None
 
 
@@ -101,7 +101,7 @@ def tip(db: sa.Connection) -> Tip:
 
 
 def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
-    """Appends entries to the chain in one statement; the caller holds the lock."""
+    """Appends entries to the chain, under the caller's lock."""
     if not new:
         return
     _, sequence, last_hash = tip(db)
@@ -134,7 +134,7 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
 
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
-    """Yields all entries in the order of the chain, a few at a time."""
+    """Yields all entries in chain order, part by part."""
     with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
         for row in rows.mappings():
             yield dict(row)
@@ -147,7 +147,7 @@ def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) ->
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:
-    """Checks every hash, and signatures by this key; raises LedgerError at the first failure."""
+    """Checks every hash and signature. Raises LedgerError."""
     last_hash, expected, signed, checked = "", 1, 0, 0
     since: dict[str, int] = {}  # by account: the first signed entry
     own_accounts: set[str] = set()
@@ -169,7 +169,7 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
 
 
 def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
-    """Reads selected entries in chain order and verifies their signatures again.
+    """Reads selected entries in order, and verifies their signatures.
 
     Somebody may have written what was never released since the last walk of the chain.
     """
@@ -181,25 +181,25 @@ def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnEle
 
 
 def signed_since(db: sa.Connection, account: str) -> int | None:
-    """Reads the sequence number of an account's first signed entry; None without one."""
+    """Reads the sequence number of an account's first signature."""
     first = sa.select(sa.func.min(ENTRY.c.seq)).where(ENTRY.c.account == account, ENTRY.c.hash.like("%.%"))
     return db.execute(first).scalar()
 
 
 def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
-    """Reads entries about accounts and signing, in order of the chain."""
+    """Reads entries about accounts and signing, in chain order."""
     query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_OF_ACCOUNTS), *which)
     return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
 
 
 def own_accounts(entries: Iterable[Entry], signature: Signature) -> set[str]:
-    """Lists the accounts opened with this key. entries: in the order of the chain."""
+    """Lists the accounts that were opened with this key."""
     opened = (entry for entry in entries if entry["kind"] == "account")
     return {entry["account"] for entry in opened if f'"{signature.key_check}"' in entry["body"]}
 
 
 def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
-    """Checks whether an entry of these accounts records that the head file is signed."""
+    """Checks whether entries record that the head is signed."""
     bodies = (entry["body"] for entry in entries if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
     return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
@@ -207,7 +207,7 @@ def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
 def check(
     entry: Mapping[str, Any], since: int | None, signature: Signature | None, content: bytes | None = None
 ) -> None:
-    """Refuses an unsigned entry after `since`, the account's first signed one."""
+    """Refuses unsigned entries after an account's first signed one."""
     if since is None or entry["seq"] < since:
         return
     plain, _, sign = entry["hash"].partition(".")
@@ -219,7 +219,7 @@ def check(
 
 
 def text_of(column: str | None) -> str:
-    """Returns a required column's text; raises ValueError if it is null."""
+    """Returns a required column's text. Raises ValueError if null."""
     if column is None:
         raise ValueError("an entry without what its kind has")
     return column
@@ -230,12 +230,12 @@ def _first_hash(db: sa.Connection) -> str | None:
 
 
 def _content(entry: Mapping[str, Any]) -> bytes:
-    """Encodes an entry's hashed and signed content, without the previous hash, as JSON."""
+    """Encodes the hashed content of an entry as JSON."""
     return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
 
 
 def _begun(last_hash: str) -> bytes:
-    """Encodes the beginning of a signed list: the hash before the entry."""
+    """Encodes a signed list's beginning, the previous entry's hash."""
     return b"[" + msgspec.json.encode(last_hash) + b","
 
 

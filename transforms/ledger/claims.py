@@ -22,7 +22,7 @@ _Told = Claim | tuple[str, str, int]  # what a stored plan says of its claim: se
 
 
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
-    """Raises LedgerError for the first slot or period debited less than claimed.
+    """Raises LedgerError for the first debit below its claims.
 
     units: complete slots or periods. counted: upper bound of a vehicle's claims over its HATs, where known.
     """
@@ -63,16 +63,16 @@ class _Claimed:
 
     @property
     def debited(self) -> Accountant:
-        """Sum over slots of the largest debit of a slot's shards."""
+        """Sum over slots of the largest shard's debit."""
         return sum(self.debits.values(), Accountant())
 
     @property
     def rate(self) -> Fraction:
-        """The epsilon of a HAT, 0 where there is none."""
+        """Epsilon of a HAT, or 0 without any."""
         return min(self.rates, default=ZERO)
 
     def claim(self) -> Accountant:
-        """Computes a vehicle's cost: the dearest HATs, as many as the debit paid for.
+        """Computes a vehicle's cost: the dearest HATs debited.
 
         Without an epsilon per HAT a vehicle is in all of them. Where a HAT draws some of its statistics only, the debit
         may have paid for many cheap ones: it counts as one.
@@ -87,7 +87,7 @@ class _Claimed:
 
 
 class ClaimedUnit(NamedTuple):
-    """A unit, its HATs' distinct claims, and which of these each cell has."""
+    """A unit, its HATs' distinct claims, each cell's claim."""
 
     unit: Unit
     kinds: list[tuple[Claim, ...]]  # one claim per statistic with data
@@ -95,7 +95,7 @@ class ClaimedUnit(NamedTuple):
 
 
 def claims_of(unit: Unit) -> ClaimedUnit:
-    """Reads plans' claims, equal plans once. Raises LedgerError or PlanError."""
+    """Reads plans' claims. Raises LedgerError or PlanError."""
     try:
         if isinstance(unit, HatUnit):
             return _claims_of_hats(unit)

@@ -1,4 +1,4 @@
-"""Databases of a ledger, SQLite and PostgreSQL: URL, connection, write queue and retries.
+"""Databases of a ledger: URL, connection, queue and retries.
 
 All SQL is in `transforms/ledger/ledger.py`, the same for both; docs/adr/0008 has the reasons for each queue.
 """
@@ -40,7 +40,7 @@ _HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "no passw
 
 
 def database_of(url: str) -> "Database":
-    """Parses a ledger's URL; raises LedgerError, which hides it, if unsupported."""
+    """Parses a ledger's URL. Raises LedgerError, hiding the URL."""
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
@@ -68,7 +68,7 @@ def database_of(url: str) -> "Database":
 
 @dataclass(frozen=True)
 class SqliteFile:
-    """An SQLite file in WAL mode on one machine's disk; failures are not retried."""
+    """An SQLite file in WAL mode; failures aren't retried."""
 
     path: Path
 
@@ -78,14 +78,14 @@ class SqliteFile:
         return str(self.path)
 
     def engine(self, *, read_only: bool) -> sa.Engine:
-        """Creates an engine with consistent snapshots; writers queue when a transaction begins."""
+        """Creates an engine whose transactions queue and see snapshots."""
         connect = self._connect_to_read if read_only else self._connect
         engine = sa.create_engine("sqlite://", creator=connect, poolclass=NullPool)
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"  # writers queue here, not in the middle of a transaction
         return _beginning_with(begin, engine)
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
-        """Returns the database's message, without statement, parameters, rows or password."""
+        """Returns the database's message without statement, rows or password."""
         return _said(error)
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
@@ -128,7 +128,7 @@ class SqliteFile:
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A database on a PostgreSQL server. The url's drivername is SQLAlchemy's for psycopg 3."""
+    """A PostgreSQL database; its URL names SQLAlchemy's psycopg driver."""
 
     url: sa.URL
     path = None
@@ -140,7 +140,7 @@ class PostgresServer:
         return sa.URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
 
     def engine(self, *, read_only: bool) -> sa.Engine:
-        """Creates an engine whose writers queue by an advisory lock."""
+        """Creates an engine whose writers queue by advisory lock."""
         timeouts: dict[str, Any] = {} if "connect_timeout" in self.url.query else {"connect_timeout": _CONNECTION_S}
         if read_only:
             view = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -180,7 +180,7 @@ def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
 
 
 def _said(error: sa.exc.SQLAlchemyError) -> str:
-    """Returns the driver's main message on one line; the rest may quote rows."""
+    """Returns the driver's main message, which quotes no rows."""
     original = getattr(error, "orig", None)
     main = getattr(getattr(original, "diag", None), "message_primary", None)
     return " ".join(str(main or original or type(error).__name__).split())

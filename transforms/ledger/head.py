@@ -1,4 +1,4 @@
-"""Head file: each ledger's newest entry, stored beside the key, outside the database.
+"""Head file: ledgers' newest entries, stored outside the database.
 
 Signed with a key derived from the account's. An older version's unsigned head is accepted once for each ledger in it,
 and replaced: later the ledger's signed entries say that its head is signed.
@@ -36,17 +36,17 @@ class RememberedHead(TypedDict):
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
-    """A signed head file; one without a signature is its ledgers alone."""
+    """Signed head file; unsigned ones hold only the ledgers."""
 
     ledgers: msgspec.Raw
     signature: str
 
 
 class Head:
-    """JSON file from genesis hash to a ledger's newest sequence number, hash and accounts."""
+    """JSON file of ledgers' newest entries, by genesis hash."""
 
     def __init__(self, path: Path, signature: "Signature | None" = None) -> None:
-        """Opens a head file; without a signature it compares and signs nothing."""
+        """Opens a head file; without signature it verifies nothing."""
         self._path, self._key = path, signature.key_of("head") if signature else None
 
     def create(self, ledgers: Mapping[str, RememberedHead] | None = None) -> None:
@@ -66,18 +66,18 @@ class Head:
         return self._read()[0]
 
     def home(self, account: str) -> str | None:
-        """Returns the genesis of the ledger in which this key opened the account."""
+        """Returns the genesis of the ledger with this account."""
         return next((ledger for ledger, entry in self.read_all().items() if account in entry["accounts"]), None)
 
     def vouch(self, genesis: str) -> None:
-        """Signs an older version's record of a ledger that matches it."""
+        """Signs an older version's record of a matching ledger."""
         with locked(self._path.parent):
             ledgers = dict(self.read_all())
             ledgers[genesis] = _plain(ledgers[genesis])
             self._write(ledgers)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
-        """Remembers a newer head; an older one (another process was faster) changes nothing."""
+        """Remembers a newer head; an older one changes nothing."""
         with locked(self._path.parent):
             if self.home(account) not in (None, genesis):
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
@@ -92,7 +92,7 @@ class Head:
             self._write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:
-        """Reads ledgers and whether the file is signed. Raises LedgerError for another key."""
+        """Reads ledgers and whether they're signed. Raises LedgerError."""
         try:
             data = read_regular(self._path, HEAD_BYTES)
             try:

@@ -1,4 +1,4 @@
-"""Append-only, hash-chained ledger in which each specification's slot is written once.
+"""Append-only ledger in which each slot is written once.
 
 Accounts, specifications, released slots (also the debits) and audit events are entries of one chain; its head is also
 stored outside the database, so that a rolled-back copy is noticed.
@@ -33,14 +33,14 @@ _Kind = TypeVar("_Kind", bound=Unit)
 
 
 class _Passing(LedgerError):
-    """Transient database error: the same transaction may succeed when run again."""
+    """Transient database error, after which a transaction may succeed."""
 
 
 class Ledger:
-    """A ledger database; each public method is a transaction, and raises LedgerError."""
+    """Ledger database; public methods are transactions, raising LedgerError."""
 
     def __init__(self, url: str, head: Path, signature: Signature | None = None, *, read_only: bool = False) -> None:
-        """Opens a ledger by URL (`database_of`), with its head file.
+        """Opens a ledger by URL, with its head file.
 
         signature: by the account's key; None neither signs nor verifies. read_only: neither writes nor waits for
         writers.
@@ -51,20 +51,20 @@ class Ledger:
         self._engine = self._database.engine(read_only=read_only)
 
     def exists(self) -> bool:
-        """Checks for the file, or on a server for the table."""
+        """Checks for the database file, or the server's table."""
         if self._database.path is not None:
             return self._database.path.exists()
         return self._run(chain.has_table)
 
     def create(self) -> None:
-        """Makes the file, where it is one, and the table where they are missing."""
+        """Makes the database file and the table, if missing."""
         if self._database.path is not None:
             self._database.path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(self._database.path, os.O_RDWR | os.O_CREAT, 0o600))  # with what SQLite puts beside it
         self._run(METADATA.create_all)
 
     def discard(self) -> None:
-        """Removes a ledger without an entry, as if it had never been made."""
+        """Removes a ledger that has no entry."""
         if self._run(chain.genesis) is not None:
             return
         self._run(METADATA.drop_all)
@@ -73,7 +73,7 @@ class Ledger:
                 Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
     def fill(self, entries: Iterator[Mapping[str, Any]]) -> Walked:
-        """Inserts the entries of a copy into an empty ledger, and verifies their chain."""
+        """Inserts a copy's entries, and verifies their chain."""
         with self._transaction() as db:  # not tried again: the copy is read once
             if chain.genesis(db) is not None:
                 raise LedgerError(f"the ledger {self._database.shown} has entries already")
@@ -103,14 +103,14 @@ class Ledger:
         return self._write(account.name, open_or_lower)
 
     def check_account(self, account: Account) -> None:
-        """Raises AccountRefusal for an account missing here or with other terms."""
+        """Raises AccountRefusal for missing or different accounts."""
         recorded, home = self._run(lambda db: (spending.known_account(db, account.name), self._home(db, account.name)))
         if home is None:
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
         spending.check_match(recorded, account)
 
     def limit(self, account: str, requested: Limit | None = None) -> Limit:
-        """Returns the lower of the account's limit in force and the requested limit."""
+        """Returns the lower of recorded and requested limits."""
         return self._run(lambda db: spending.limit_in_force(db, account, requested))
 
     def debited(self, account: str) -> dict[str, Accountant]:
@@ -118,12 +118,12 @@ class Ledger:
         return self._run(lambda db: spending.debited(db, account))
 
     def accounts(self) -> list[Account]:
-        """Lists all accounts with the limits now in force, oldest first."""
+        """Lists all accounts with their limits, oldest first."""
         names = sa.select(ENTRY.c.account).where(ENTRY.c.kind == "account").order_by(ENTRY.c.seq)
         return self._run(lambda db: [spending.known_account(db, name) for name in db.execute(names).scalars().all()])
 
     def audit(self, account: str) -> Audit:
-        """Counts units whose input or code changed since release, and units drawn again."""
+        """Counts units whose input or code changed, or redrawn."""
         of_account = sa.select(ENTRY.c.body).where(ENTRY.c.account == account)
 
         def find(db: sa.Connection) -> Audit:
@@ -138,25 +138,25 @@ class Ledger:
         return self._run(lambda db: spending.spent_by_specification(db, account, period))
 
     def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-        """Lists periods whose new debits exceed the limit, ignoring recorded units."""
+        """Lists periods whose new debits would exceed the limit."""
         return self._run(
             lambda db: spending.periods_over(db, account, spending.limit_in_force(db, account, limit), wanted)
         )
 
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-        """Reads the largest debit of spans around a period, per span of the limit."""
+        """Reads the largest debits of spans around a period."""
         return self._run(
             lambda db: spending.spent_in_spans(db, account, spending.limit_in_force(db, account, limit), period)
         )
 
     def uses_of_spans(self, account: str) -> list[SpanUse]:
-        """Computes spent fractions of multi-day spans around each day, by the limit in force."""
+        """Computes the spent fractions of multi-day spans, by day."""
         return self._run(
             lambda db: spending.uses_of_spans(db, account, limit_of(spending.known_account(db, account).limit))
         )
 
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, drawn_units: DrawnUnits) -> Recorded:
-        """Seals a period's missing units atomically and returns all recorded ones.
+        """Records a period's missing units atomically; returns all units.
 
         Raises:
             LimitExceeded: The debits would exceed the limit or the account's; nothing is written.
@@ -183,12 +183,12 @@ class Ledger:
         return recorded
 
     def note(self, account: str, spec_id: str, period: str, notes: Mapping[str, str]) -> None:
-        """Records a run's facts of a period as a note."""
+        """Records facts about a run's period as a note."""
         entry = {"kind": "note", "account": account, "spec_id": spec_id, "period": period, "body": json_of(notes)}
         self._write(account, lambda db: chain.append(db, self.signature, entry))
 
     def stop(self, account: str, spec_id: str, period: str, run: str) -> bool:
-        """Records a run's stop at a period; True only for the first run."""
+        """Records a run's stop at a period; True when first."""
         return self._write(account, lambda db: stopped_by(db, self.signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
@@ -198,12 +198,12 @@ class Ledger:
         return msgspec.json.decode(rows[-1]["body"], type=dict[str, str]) if rows else None
 
     def released(self, spec_id: str, period: str) -> list[Unit]:
-        """Lists all that a specification has released in a period, by slot and shard."""
+        """Lists a specification's released units of a period, sorted."""
         stored = self._run(lambda db: stored_units(db, self.signature, spec_id, period))
         return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
 
     def counted(self, spec_id: str, period: str) -> list[CountedPart]:
-        """Reads the counted parts of a specification's released HATs in a period."""
+        """Reads the counted parts of a period's released HATs."""
         return self._read(CountedPart.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
 
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
@@ -215,21 +215,21 @@ class Ledger:
         return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self.signature, *of_release)])
 
     def stages(self, account: str, spec_id: str) -> list[StageEntry]:
-        """Lists a specification's recorded stages with sequence numbers, in order of the chain."""
+        """Lists a specification's stages with sequence numbers, in order."""
         return self._entries(StageUnit, account, spec_id, ENTRY.c.shard != LIVE_COLUMN)
 
     def live(self, account: str, spec_id: str, period: str) -> list[LiveEntry]:
-        """Lists a period's recorded live slots with sequence numbers, in order of the chain."""
+        """Lists a period's live slots with sequence numbers."""
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
     def last_of(self, spec_id: str, period: str) -> int:
-        """Reads the sequence number of a specification's last release of a period, or 0."""
+        """Reads the sequence number of a period's last release."""
         which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
         return self._run(lambda db: db.execute(query).scalar()) or 0
 
     def hash_of(self, sequence: int) -> str:
-        """Reads an entry's hash, which covers all earlier entries; empty if missing."""
+        """Reads an entry's hash; empty if there is none."""
         query = sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)
         return self._run(lambda db: db.execute(query).scalar()) or ""
 
@@ -253,7 +253,7 @@ class Ledger:
         return None if body is None else decode(body).digest
 
     def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """Reads (slot, shard) of units other than live with slot in [from_s, to_s)."""
+        """Reads (slot, shard) of non-live units in [from_s, to_s)."""
         return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
 
     def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
@@ -274,12 +274,12 @@ class Ledger:
         return self._run(find)
 
     def entries(self) -> Iterator[dict[str, Any]]:
-        """Yields all entries in order of the chain; a lost connection is not retried."""
+        """Yields all entries in order, without retrying lost connections."""
         with self._transaction() as db:
             yield from chain.entries(db)
 
     def verify(self) -> Walked:
-        """Verifies the chain, the plans' claims against debits, and the head. Raises LedgerError."""
+        """Verifies chain, claims, debits and head. Raises LedgerError."""
 
         def check_all_claims(db: sa.Connection) -> None:
             query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
@@ -292,24 +292,24 @@ class Ledger:
         return walked
 
     def verify_chain(self) -> Walked:
-        """Walks the chain. Raises LedgerError at the first entry that does not fit."""
+        """Walks the chain. Raises LedgerError at the first fault."""
         return self._run(lambda db: chain.walk(db, self.signature))
 
     def check_head(self) -> None:
-        """Refuses a database unknown to the head file or without its remembered entry."""
+        """Refuses a database that contradicts the head file."""
         if not self._run(self._compare_with_head):
             raise LedgerError(UNKNOWN_TO_HEAD)
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
-        """Checks whether the head file knows this ledger; refuses one without its remembered entry."""
+        """Checks that the head file knows this ledger's entry."""
         return witness.fits(db, self._head, self.signature)
 
     def head_said(self) -> str:
-        """Formats the head file's entry for people; raises LedgerError if it does not fit."""
+        """Formats the head's entry for people. Raises LedgerError."""
         return self._run(lambda db: witness.said(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
-        """Returns this ledger's genesis if the head file lists the account."""
+        """Returns this ledger's genesis if it has the account."""
         home = self._head.home(account)
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(
@@ -320,7 +320,7 @@ class Ledger:
         return home
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
-        """Runs `work` in one transaction, then updates and signs the head file."""
+        """Runs `work` in a transaction, then updates the head."""
         is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
         if is_old and self._run(lambda db: witness.is_unsigned(db, self._head)):
             self.check_head()
@@ -332,7 +332,7 @@ class Ledger:
         return answer
 
     def _run(self, work: Callable[[sa.Connection], Found]) -> Found:
-        """Runs `work` in one transaction, retrying it from the start after transient errors.
+        """Runs `work` in a transaction, retried after transient errors.
 
         Safe even if the connection broke during a commit: every `work` first waits for other writers, then reads what
         is recorded and adds only what is not.
@@ -348,7 +348,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:
-        """Opens one transaction; database errors become LedgerError, without the statement or its parameters."""
+        """Opens a transaction; errors become LedgerError without the statement."""
         name = self._database.shown
         try:
             with self._engine.begin() as db:

@@ -1,4 +1,4 @@
-"""The account's ledger as a release uses it, and recording of sealed units."""
+"""The ledger as releases use it, and recording units."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ class LedgerAccount:
 
 
 def decoded(units: Iterable[bytes]) -> list[Encoded]:
-    """Decodes the units of one transaction, in the order in which they are recorded."""
+    """Decodes a transaction's units, in the order of recording."""
     return sorted(map(Encoded.read, units), key=lambda read: (read.unit.slot_s, column_of(read.unit.key)))
 
 

@@ -1,4 +1,4 @@
-"""Releases, each written once, and audit events of later runs that differ."""
+"""Releases, each written once, and audit events of differences."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from transforms.recorded.units import Unit, UnitKey
 
 
 class Recorded(NamedTuple):
-    """Units of a period after recording, with counts of what was new."""
+    """A period's units after recording, and what was new."""
 
     sealed: list[Unit]
     new: int
@@ -25,7 +25,7 @@ class Recorded(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """Audit counts: units with other input or code, and units drawn again."""
+    """Numbers of units that changed or were drawn again."""
 
     changed: int
     redrawn: int
@@ -41,7 +41,7 @@ def seal_missing(
     spec_text: str,
     encoded: Sequence[Encoded],
 ) -> Recorded:
-    """Appends a period's missing units, once the debits cover all plans' claims."""
+    """Appends missing units, after debits cover all plans' claims."""
     units = [unit for unit, _ in encoded]
     slots = [unit.slot_s for unit in units]
     is_whole = units[0].group.slot_s is None
@@ -89,7 +89,7 @@ def _place(unit: Unit) -> Entry:
 
 
 def _differs(stored: Unit, now: Unit) -> str | None:
-    """Returns the cause of a difference to the release: "input", "code" or None."""
+    """Returns the cause of a difference: "input", "code", None."""
     if stored.digest != now.digest:
         return "input"
     is_same = len(stored.draws) == len(now.draws) and all(
@@ -100,7 +100,7 @@ def _differs(stored: Unit, now: Unit) -> str | None:
 
 
 def _says_as_much(stored: Any, now: Any) -> bool:
-    """Checks that a plan repeats every stored entry; additions change no release."""
+    """Checks that a plan repeats every stored entry."""
     if isinstance(stored, dict) and isinstance(now, dict):
         return all(name in now and _says_as_much(value, now[name]) for name, value in stored.items())
     return bool(stored == now)
@@ -109,7 +109,7 @@ def _says_as_much(stored: Any, now: Any) -> bool:
 def _changes(
     db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Unit, str]]
 ) -> list[Entry]:
-    """Creates one audit event per unit and digest, skipping recorded ones."""
+    """Creates an audit event per unit and new digest."""
     if not differing:
         return []
     noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
@@ -127,7 +127,7 @@ def _changes(
 def stored_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[UnitKey, Unit]:
-    """Reads a period's released units, of all slots or an inclusive range."""
+    """Reads a period's released units, optionally of some slots."""
     which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
         which.append(ENTRY.c.slot_s.between(*slots))
@@ -138,7 +138,7 @@ def stored_units(
 def stopped_by(
     db: sa.Connection, signature: Signature | None, account: str, spec_id: str, period: str, run: str
 ) -> bool:
-    """Records the first run that stops at a period; True for that one alone."""
+    """Records a stop; returns whether this run is first."""
     of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     entries = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
     if not entries:

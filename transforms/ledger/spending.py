@@ -1,4 +1,4 @@
-"""Accounts and spending: limit in force, excess of debits, totals per specification."""
+"""Accounts and spending: limits in force, excess, totals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,22 +21,22 @@ from transforms.recorded.units import Debit, Unit, debits_by_slot
 
 
 class AccountRefusal(Exception):
-    """Refusal by an account, with what was spent, when, by which specification."""
+    """Refusal by an account, saying who spent what when."""
 
     _tagged_with_step = True  # Beam would add its step's name to the message
 
 
 class LimitExceeded(AccountRefusal):
-    """A period's debits exceed the limit in force; other periods may still be recorded."""
+    """Refusal of a period whose debits exceed the limit."""
 
 
 class PeriodClosed(AccountRefusal):
-    """A live slot after its period was released: it is missed, nothing is spent."""
+    """Refusal of a live slot after its period's release."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """An account: what its budget protects, for which time and adjacency."""
+    """An account: what its budget protects, and how long."""
 
     name: str
     unit: str
@@ -70,7 +70,7 @@ def known_account(db: sa.Connection, name: str) -> Account:
 
 
 def limit_in_force(db: sa.Connection, account: str, requested: Limit | None) -> Limit:
-    """Returns the lower of the account's limit and the requested one."""
+    """Returns the lower of recorded and requested limit."""
     recorded = limit_of(known_account(db, account).limit)
     return recorded if requested is None else _lower(recorded, requested)
 
@@ -117,7 +117,7 @@ class Spent(NamedTuple):
 
 
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-    """Lists periods whose debits exceed a limit, accepted ones counting for later ones."""
+    """Lists periods over the limit, accepting others in order."""
     longest = limit.spans[-1].days
     debits = _debits_of(db, account, _around(wanted, longest))
     refused = []
@@ -132,7 +132,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
 
 
 def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> bool:
-    """Checks the limit of every span of days that contains the period."""
+    """Checks all spans of days that contain the period."""
     return all(
         span.limit.fits(window)
         for span in limit.spans
@@ -141,7 +141,7 @@ def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> b
 
 
 def _around(periods: Iterable[str], days: int) -> list[str]:
-    """Lists the sorted periods that spans of `days` share with some periods."""
+    """Lists periods that share spans of `days` with others."""
     if days == 1:
         return list(periods)
     near = {date.fromisoformat(period) + timedelta(days=step) for period in periods for step in range(1 - days, days)}
@@ -153,7 +153,7 @@ def _sum(debits: Sequence[Debit]) -> Accountant:
 
 
 class SpanSpent(NamedTuple):
-    """Largest debit of any span around a day, with its first and last day."""
+    """Largest debit of spans around a day, with dates."""
 
     span: Span
     first: str
@@ -162,7 +162,7 @@ class SpanSpent(NamedTuple):
 
 
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
-    """Lists, per span of the limit, the largest debit around a period, shortest first."""
+    """Lists the largest debits around a period, by span."""
     spans = []
     for span in limit.spans:
         days = _around([period], span.days)
@@ -173,7 +173,7 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
 
 
 class SpanUse(NamedTuple):
-    """Days whose fullest span of `days` has spent the same fraction of its limit."""
+    """Days whose fullest spans spent equal fractions of limits."""
 
     days: int
     first: str
@@ -182,7 +182,7 @@ class SpanUse(NamedTuple):
 
 
 def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
-    """Computes spent fractions of multi-day spans, for all days that debits affect."""
+    """Computes the spent fractions of spans around affected days."""
     sums = debited(db, account) if limit.spans[-1].days > 1 else {}
     uses = []
     for span in limit.spans:
@@ -198,7 +198,7 @@ def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse
 
 
 def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
-    """Sums debits over each run of `days` consecutive periods, by its first."""
+    """Sums debits over `days` consecutive periods, by first period."""
     if days == 1 or not sums:
         return {**sums}
     first, last = (date.fromisoformat(day) for day in (min(sums), max(sums)))
@@ -262,7 +262,7 @@ _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """Counts the newest release's slots, several if of a period; 0 if unreadable."""
+    """Counts the newest release's slots; 0 if unreadable."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )
@@ -278,7 +278,7 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
-    """Refuses a plan that would debit more than its total for the period."""
+    """Refuses plans that debit more than the period's total."""
     unit = units[0]
     if unit.total is None:
         return

@@ -1,4 +1,4 @@
-"""Verification of a ledger against its head file, to detect rollback or replacement."""
+"""Comparison with the head file, which detects rolled-back ledgers."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
 
 
 def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
-    """Refuses an unsigned head once the ledger's entries record a signed one."""
+    """Refuses an unsigned head once entries record signed ones."""
     accounts = chain.own_accounts(of_accounts, signature) if signature else set()
     if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *accounts}):
         raise LedgerError(
@@ -43,13 +43,13 @@ def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], sig
 
 
 def is_unsigned(db: sa.Connection, head: Head) -> bool:
-    """Checks whether the head file's entry of this ledger lacks a signature."""
+    """Checks whether this ledger's head entry is unsigned."""
     remembered = head.read_all().get(chain.genesis(db) or "")
     return bool(remembered and remembered.get("is_unsigned"))
 
 
 def must_know(db: sa.Connection, signature: Signature | None) -> bool:
-    """Checks for this key's entries beyond openings: then the head knew the ledger."""
+    """Checks whether the head file must know this ledger."""
     if signature is None:
         return False
     is_own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))
@@ -57,7 +57,7 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
 
 
 def said(db: sa.Connection, head: Head, signature: Signature | None) -> str:
-    """Formats the head file's entry for people; raises LedgerError if it does not fit."""
+    """Formats the head's entry for people. Raises LedgerError."""
     if not head.exists():
         return "there is no head file here: that the ledger was not put back to an older state was not looked at"
     if not fits(db, head, signature):

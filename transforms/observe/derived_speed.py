@@ -1,4 +1,4 @@
-"""Speeds and headings derived from consecutive positions of a vehicle, within public limits.
+"""Speeds and headings derived from a vehicle's consecutive positions.
 
 Exact and local: integers, and floats with + - * / and square roots alone, which round alike at any place in an array.
 So what a vehicle's rows give depends on its own rows, not on other vehicles, shards or batches.
@@ -38,7 +38,7 @@ class SpeedLimits:
 
 
 class Positions(NamedTuple):
-    """int64 (rows,) each, in ascending order of vehicle and time, each (vehicle, time) once."""
+    """Distinct positions by vehicle and time, int64 (rows,) each."""
 
     vehicle: Int64s
     event_us: Int64s
@@ -47,7 +47,7 @@ class Positions(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """Speeds derived for some rows, and numbers of others by reason."""
+    """Speeds derived for some rows, and others by reason."""
 
     rows: Int64s  # indices into the positions
     steps: Int64s  # speeds on the grid
@@ -55,7 +55,7 @@ class Derived(NamedTuple):
 
 
 def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Derived:
-    """Derives speeds from each row's predecessor, clamped to the grid's upper end."""
+    """Derives speeds since the predecessor, clamped to the grid."""
     near, first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
     rows = np.flatnonzero(near)
     x, y = displacement(positions, rows)
@@ -68,20 +68,20 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Der
 
 
 def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
-    """Marks rows that follow one of the same vehicle by at most `max_gap_s`."""
+    """Marks rows within `max_gap_s` of the vehicle's previous row."""
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
     return _same_vehicle(positions) & (gap_us <= max_gap_s * 1_000_000)
 
 
 def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
-    """Marks rows of the same vehicle as the row before."""
+    """Marks rows of the same vehicle as their predecessor."""
     is_same = np.zeros(positions.vehicle.size, np.bool_)
     is_same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
     return is_same
 
 
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Measures displacements from the preceding rows, east and north, in 1e-7 degrees."""
+    """Measures displacements east and north, in 1e-7 degrees."""
     lat, lon = positions.lat_e7, positions.lon_e7
     middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)
     east = lon[rows] - lon[rows - 1]
@@ -101,7 +101,7 @@ class HeadingLimits:
 
 
 def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
-    """Derives headings in whole degrees, the middle of a sector, or NO_HEADING.
+    """Derives headings, middles of sectors in degrees, or NO_HEADING.
 
     From the displacement to a row, or the last one where that is short; none at first and after a gap.
     """
@@ -117,7 +117,7 @@ def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
 
 
 def sectors(east: Float64s, north: Float64s) -> Int64s:
-    """Computes each direction's sector, see `ground.sector_of`, by products alone, which round alike everywhere."""
+    """Computes each direction's sector by products, rounded alike everywhere."""
     turned = (east < 0) | ((east == 0) & (north < 0))
     sign = np.where(turned, -1.0, 1.0)
     passed = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)

@@ -1,4 +1,4 @@
-"""H3 cells of positions, mostly from squares remembered to lie in one cell.
+"""H3 cells of positions, mostly from remembered squares.
 
 A square of 2^k by 2^k steps of 1e-7 degrees counts as inside a cell if the four corners of a larger one do, half as
 wide again from south to north, twice as wide from west to east. That is enough. The edges of a cell are arcs of great
@@ -25,7 +25,7 @@ OUTSIDE_REGION = "outside-region"
 
 
 def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
-    """Finds the H3 cell of each position in units of 1e-7 degrees, int64 (positions,)."""
+    """Finds H3 cells of positions in 1e-7 degrees."""
 
     def ask(some_lat_e7: Int64s, some_lon_e7: Int64s) -> Int64s:
         lat, lon = (some_lat_e7 / 1e7).tolist(), (some_lon_e7 / 1e7).tolist()
@@ -53,7 +53,7 @@ _UNKNOWN, _NO_CELL = -1, 0
 
 
 class _SquareSize(NamedTuple):
-    """Squares of one size, in a hash table whose slots are written once."""
+    """Squares of one size, in a write-once hash table."""
 
     bits: int  # of the side
     key: Int64s
@@ -62,7 +62,7 @@ class _SquareSize(NamedTuple):
 
 
 def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
-    """Looks up cells by square; calls `ask` near cells' edges and in rare squares."""
+    """Looks up cells by square, calling `ask` near edges."""
     if lat_e7.size < FEW:
         return ask(lat_e7, lon_e7)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
@@ -89,7 +89,7 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
-    """Looks up cells by square, or _NO_CELL, and learns frequent squares."""
+    """Looks up cells by square, and learns frequent squares."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     key = (row << 32) | column  # never below 0
     cell, is_known = _look(size, key)
@@ -111,7 +111,7 @@ def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
-    """Learns squares met often, unless their slot is taken; reports success."""
+    """Learns frequent squares in free slots; returns success."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
     slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted
@@ -127,7 +127,7 @@ def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
 
 
 def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
-    """Computes the cell that contains each square with its margin, or _NO_CELL."""
+    """Computes the cell that contains a square with margin."""
     side = 1 << size.bits
     high, wide = -(-side // 4), -(-side // 2)
     south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high

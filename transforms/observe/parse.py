@@ -1,4 +1,4 @@
-"""Strict checks of raw columns: observations, refusals by reason, and cells."""
+"""Strict checks of raw columns: observations, refusals and cells."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -75,7 +75,7 @@ class Rules:
 
     @property
     def need_whole_periods(self) -> bool:
-        """Whether values are derived from consecutive rows across a period's slots."""
+        """Whether values are derived from consecutive rows."""
         return self.derived is not None or self.turning is not None
 
 
@@ -86,7 +86,7 @@ class RowVerdicts:
         self.code, self._reasons = np.zeros(rows, np.uint8), reasons  # code: index of the reason + 1, else 0
 
     def refuse(self, reason: str, failed: Bools) -> None:
-        """Notes a reason for rows that failed no earlier check."""
+        """Notes a reason for rows that passed earlier checks."""
         if failed.any():
             self.code[failed & (self.code == 0)] = self._reasons.index(reason) + 1
 
@@ -99,7 +99,7 @@ class RowVerdicts:
 
 
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
-    """Converts accepted rows to observations, in order; counts refusals by reason.
+    """Converts accepted rows to observations; counts refusals by reason.
 
     Acceptance depends neither on a finite value, except those publicly declared to be none, nor on a heading.
     """
@@ -150,7 +150,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 
 def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int64s:
-    """Refuses rows without a public key; returns key numbers (two columns joined)."""
+    """Refuses rows without a public key; returns keys' numbers."""
     columns = [table.column(name) for name in table.schema.names if name.startswith(KEY)]
     if len(columns) > 1:
         columns = [pc.binary_join_element_wise(*(column.cast(pa.string()) for column in columns), BETWEEN)]
@@ -163,7 +163,7 @@ def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int6
 
 
 def in_box(lat_e7: Int64s, lon_e7: Int64s, bbox: tuple[float, float, float, float]) -> NDArray[np.bool_]:
-    """Marks positions, in units of 1e-7 degrees, that lie in a box; see `Rules`."""
+    """Marks positions in 1e-7 degrees that lie in `bbox`."""
     west, south, east, north = (round(edge * E7) for edge in bbox)
     is_east, is_west = lon_e7 >= west, lon_e7 <= east
     return (is_east & is_west if west <= east else is_east | is_west) & (lat_e7 >= south) & (lat_e7 <= north)
@@ -174,7 +174,7 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
 
 
 def _steps(values: Floats, rules: Rules) -> Int64s:
-    """Clamps finite values to their bounds, then rounds them to grid steps."""
+    """Clamps finite values, then rounds them to grid steps."""
     steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
     above = values - float(rules.lower / rules.units.value_per_unit)
@@ -183,7 +183,7 @@ def _steps(values: Floats, rules: Rules) -> Int64s:
 
 
 def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
-    """Reads headings in (0, 360] degrees, rounded; NO_HEADING for other values.
+    """Reads headings, whole degrees in (0, 360], or NO_HEADING.
 
     Exactly 0 is none: feeds use it for standing vehicles or for unknown (30 % of MBTA's buses).
     """
@@ -195,7 +195,7 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
 
 
 def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np.integer], ids: list[bytes]) -> Int64s:
-    """Computes keyed hashes of the accepted rows, once for each distinct (period, id)."""
+    """Computes accepted rows' keyed hashes, once per (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
     pairs, place = places(period * len(ids) + code)
@@ -205,7 +205,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
 
 
 class Located(NamedTuple):
-    """Observations with their cell, and the number of those outside the ground."""
+    """Observations with cells, and the number of those outside."""
 
     observations: Observations
     cell: Int64s
@@ -213,7 +213,7 @@ class Located(NamedTuple):
 
 
 def locate(observations: Observations, ground: Ground) -> Located:
-    """Computes each observation's cell, piece or key by H3 and the ground's table."""
+    """Computes observations' cells, pieces or keys on the ground."""
     resolution = ground.resolution
     cells = observations.lon_e7
     if resolution is not None:
@@ -226,7 +226,7 @@ def locate(observations: Observations, ground: Ground) -> Located:
 
 
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
-    """Packs a batch's accepted events by slot start, in seconds since 1970 UTC."""
+    """Packs a batch's accepted events by slot start."""
     observations, _ = parse(table, rules)
     located = locate(observations, ground)
     for part in wire.split(located.observations, located.cell, 1):

@@ -78,7 +78,7 @@ def speed_shares(
 
 
 def shares_of(table: pa.RecordBatch, rules: Rules) -> SpeedShares:
-    """Counts over a batch's rows with id, time, position and speed."""
+    """Counts implausible speeds among a batch's complete rows."""
     if rules.derived is not None or rules.keys is not None:
         return SpeedShares()
     units = rules.units

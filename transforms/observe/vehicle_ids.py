@@ -1,4 +1,4 @@
-"""Vehicle ids as canonical text, whatever their column's type, and their keyed hashes."""
+"""Vehicle ids as canonical text, and their keyed hashes."""
 
 import hmac
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _MASK = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Secret:
-    """The account's secret key; every other key is derived from it by purpose."""
+    """An account's secret key, from which others are derived."""
 
     key: bytes = field(repr=False)
 
@@ -36,7 +36,7 @@ class Secret:
 
 
 def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
-    """Hashes (period, id) pairs by HMAC-SHA-256 to 63 bits, with unambiguous messages."""
+    """Hashes (period, id) pairs to 63 bits by HMAC-SHA-256."""
     return np.fromiter(map(_hash, repeat(key), periods, ids), np.int64, len(ids))
 
 
@@ -61,7 +61,7 @@ _BETWEEN = b"\x1f"
 
 
 class VehicleIds(NamedTuple):
-    """Distinct ids as bytes, per row a code into them, and refusals."""
+    """Distinct ids as bytes, rows' codes, and refusals."""
 
     code: NDArray[np.integer]
     ids: list[bytes]  # empty for refused rows
@@ -70,7 +70,7 @@ class VehicleIds(NamedTuple):
 
 
 class MergedIds(NamedTuple):
-    """Number of distinct ids, and how many fewer in two other forms.
+    """Number of distinct ids, also under two other spellings.
 
     >>> MergedIds(12, 2, 0).advice[0][:57]
     '2 of 12 vehicle ids differ from another one by case alone'
@@ -93,7 +93,7 @@ class MergedIds(NamedTuple):
 
 
 def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
-    """Reads each row's id as text, without surrounding white space, independently of others.
+    """Reads ids as stripped text, each row by itself.
 
     Args:
         form: `text`; `casefold`, ignoring case; `integer`, ignoring leading zeros, a plus and `.0`.
@@ -130,7 +130,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
 
 
 def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
-    """Joins several ids into one by a separator that no id contains."""
+    """Joins several ids into one by a separator."""
     first, *others = parts
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for part in others:
@@ -142,7 +142,7 @@ def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
-    """Hashes a column's ids in three forms, int64 (ids, 3): text, `casefold`, `integer`."""
+    """Hashes ids as text, `casefold` and `integer`, (ids, 3)."""
     read = vehicle_ids(column, form)
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
@@ -152,21 +152,21 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
 
 
 def merged(parts: Sequence[Int64s]) -> MergedIds:
-    """Counts ids of several `spellings`, and those that other forms would merge."""
+    """Counts ids, and those that other forms would merge."""
     hashes = np.concatenate([*parts, np.zeros((0, 3), np.int64)])
     ids, cases, numbers = (np.unique(column).size for column in hashes.T)
     return MergedIds(ids, ids - cases, ids - numbers)
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Widens a column to a type that Arrow's functions take."""
+    """Widens a column to types that Arrow's functions take."""
     if columns.is_text(column.type):
         return columns.as_binary(column)
     return columns.widened(column) if columns.is_number(column.type) else column
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Writes values as texts, null where one is no id."""
+    """Writes values as texts; null where there's no id."""
     if pa.types.is_integer(values.type):
         return values.cast(pa.string())
     if not pa.types.is_binary(values.type):

@@ -1,1 +1,1 @@
-"""Geography: H3 cells, their hierarchy, and the cells of a region."""
+"""Geography: H3 cells, their hierarchy, and regions."""

@@ -1,4 +1,4 @@
-"""Ground: what reports are counted under, H3 cells, pieces of places or keys."""
+"""Ground: H3 cells, pieces of places, or keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ BLOCK = 8
 
 @dataclass(frozen=True)
 class Keys(Sequence[int]):
-    """Public keys numbered from 0 and counted as cells are.
+    """Public keys, numbered from 0 and counted like cells.
 
     >>> Keys.of(["1", "2"], ["north", "south"]).names
     ('1|north', '1|south', '2|north', '2|south')
@@ -33,7 +33,7 @@ class Keys(Sequence[int]):
 
     @classmethod
     def of(cls, keys: Sequence[str], inner: Sequence[str] | None = None) -> "Keys":
-        """Creates keys from a list, or all pairs of two. Raises ValueError."""
+        """Creates keys, or all pairs of two. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be at least one, without repeats")
@@ -52,7 +52,7 @@ class Keys(Sequence[int]):
 
     @cached_property
     def number(self) -> dict[bytes, int]:
-        """The number of each key, by its name as rows have it."""
+        """Number of each key, by its name in rows."""
         return {name.encode(): place for place, name in enumerate(self.names)}
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of `ground.Ground`
@@ -80,13 +80,13 @@ _RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
 
 @dataclass(frozen=True)
 class Hexagons:
-    """H3 cells counted under their index, within a sorted region or everywhere (None)."""
+    """H3 cells of a region, or everywhere."""
 
     resolution: int
     region: tuple[int, ...] | None
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of the interface
-        """Returns the H3 cells themselves, int64 (cells,); NOWHERE for those outside the region."""
+        """Returns the H3 cells, NOWHERE for those outside."""
         return cells if self.region is None else np.where(np.isin(cells, self._region_cells), cells, NOWHERE)
 
     @cached_property
@@ -104,20 +104,20 @@ class Places(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Fine cells in which a report's heading decides its place."""
+    """Fine cells in which headings decide the place."""
 
     row: Int64s  # int64 (fine cells,), or NOWHERE where the heading decides nothing
     place: Int64s  # int64 (rows, SECTORS), or NOWHERE, by sector clockwise from north
 
 
 def sector_of(heading: Int64s) -> Int64s:
-    """Computes the sector of each heading, whole degrees from 0 to 359."""
+    """Computes headings' sectors; whole degrees from 0 to 359."""
     return (heading * SECTORS + 180) // 360 % SECTORS
 
 
 @dataclass(frozen=True, eq=False)
 class Pieces:
-    """Intersections of a region's cells with public places, or with none."""
+    """Intersections of a region's cells with public places."""
 
     resolution: int  # of the fine H3 cells
     coarse: int  # of the region's cells
@@ -134,7 +134,7 @@ class Pieces:
     def cut(
         region: Sequence[int], resolution: int, fine: Int64s, place: Int64s, places: Places, turns: Turns | None = None
     ) -> "Pieces":
-        """Cuts a sorted region by fine cells' places, dropping cells outside of it.
+        """Cuts a sorted region by fine cells' places.
 
         turns: where a heading decides. Raises ValueError for a resolution not finer than the region's.
         """
@@ -162,11 +162,11 @@ class Pieces:
 
     @property
     def is_directed(self) -> bool:
-        """Whether the heading of a report decides which place it belongs to, anywhere."""
+        """Whether headings decide any place of a report."""
         return bool(self.by_heading.size)
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """Looks up each fine cell's piece, by a report's heading where that decides."""
+        """Looks up fine cells' pieces, by heading where needed."""
         number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
         is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         pieces = np.full(cells.size, NOWHERE, np.int64)
@@ -207,13 +207,13 @@ def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
-    """Computes H3 cells' ancestors from index bits, at most at their own resolution."""
+    """Computes H3 cells' ancestors from their indices' bits."""
     unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1
     return (cells & ~_RESOLUTION_MASK) | (resolution << _RESOLUTION_SHIFT) | unused
 
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
-    """Cuts a region by its finer H3 cells. Raises ValueError unless finer."""
+    """Cuts a region by finer H3 cells. Raises ValueError."""
     _finer_than(region, resolution)
     children = [
         (index, child) for index, cell in enumerate(region) for child in h3_int.cell_to_children(cell, resolution)
@@ -224,7 +224,7 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
 
 
 def _finer_than(region: Sequence[int], resolution: int) -> int:
-    """Returns the region's resolution. Raises ValueError for cells that are not finer."""
+    """Returns the region's resolution. Raises ValueError if not coarser."""
     coarse: int = h3.get_resolution(cell_text(region[0]))
     if not coarse < resolution <= 15:
         raise ValueError(f"places need cells finer than the region's resolution {coarse}; they have {resolution}")
@@ -232,6 +232,6 @@ def _finer_than(region: Sequence[int], resolution: int) -> int:
 
 
 def _number_in(ascending: Int64s, cells: Int64s) -> Int64s:
-    """Computes each cell's index in a sorted list, or NOWHERE."""
+    """Finds each cell's index in a list, or NOWHERE."""
     number = np.minimum(np.searchsorted(ascending, cells), ascending.size - 1)
     return np.where(ascending[number] == cells, number, NOWHERE)

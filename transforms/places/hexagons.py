@@ -1,4 +1,4 @@
-"""Names and shapes of H3 cells, cut at the antimeridian, and regions' cells."""
+"""Names and shapes of H3 cells, and regions' cells."""
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _HEX_DIGITS, _DECIMAL_DIGITS = 16, 20
 
 
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
-    """Validates and sorts a region's listed cells. Raises ValueError naming the first fault."""
+    """Checks and sorts a region's cells. Raises ValueError."""
     names = [_hexadecimal(name) for name in names]
     for name in names:
         if not h3.is_valid_cell(name):
@@ -40,7 +40,7 @@ def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
 
 
 def _hexadecimal(name: str) -> str:
-    """Converts a cell's decimal number, as databases have it, to H3's hexadecimal.
+    """Converts a cell's decimal number to H3's hexadecimal.
 
     >>> _hexadecimal("608533827635118079")
     '871fb4662ffffff'
@@ -51,7 +51,7 @@ def _hexadecimal(name: str) -> str:
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
-    """Computes west, south, east, north; widths above 180 degrees cross the antimeridian."""
+    """Computes west, south, east, north, possibly across the antimeridian."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
     if max(lons) - min(lons) > 180:
         lons = [longitude % 360 for longitude in lons]
@@ -59,13 +59,13 @@ def _bounds(rings: Rings) -> tuple[float, float, float, float]:
 
 
 def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
-    """Computes width and height of rectangles. bounds: float64 (rectangles, 4), west, south, east, north."""
+    """Computes widths and heights of rectangles, in kilometres."""
     west, south, east, north = bounds.T
     return (east - west) * np.cos(np.radians((south + north) / 2)) * KM_PER_DEGREE, (north - south) * KM_PER_DEGREE
 
 
 def room_of(bounds: Float64s, resolution: int) -> Float64s:
-    """Estimates cells that H3 allocates to fill each rectangle (bboxHexEstimate, 4.5)."""
+    """Estimates cells that H3 allocates per rectangle (bboxHexEstimate, 4.5)."""
     degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
@@ -74,7 +74,7 @@ def room_of(bounds: Float64s, resolution: int) -> Float64s:
 
 
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
-    """Lists sorted cells whose centre lies in a GeoJSON area. Raises ValueError.
+    """Lists cells centred in a GeoJSON area. Raises ValueError.
 
     Longitudes beyond 180 degrees are refused: H3 omits their cells silently.
     """
@@ -101,7 +101,7 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
 
 
 def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:
-    """Raises ValueError for polygons that would take minutes to fill."""
+    """Raises ValueError for polygons that would take minutes."""
     if sum(map(operator.mul, cells, positions)) > MOST_LOOKS:
         raise ValueError(
             f"polygons of {sum(positions):,} positions are too detailed for so large an area: simplify them"
@@ -133,7 +133,7 @@ _HALVES = (-540, -180, 180, 540)
 
 
 def hexagon_of(cell: str) -> dict[str, Any] | None:
-    """Outlines an H3 cell counter-clockwise; None for an invalid cell.
+    """Outlines an H3 cell counter-clockwise; None if invalid.
 
     >>> hexagon_of("879b0e2caffffff")["type"]
     'MultiPolygon'
@@ -150,7 +150,7 @@ def hexagon_of(cell: str) -> dict[str, Any] | None:
 
 
 def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
-    """Cuts a geometry with longitudes beyond 180 into parts within [-180, 180].
+    """Cuts geometry beyond 180 degrees into parts of [-180, 180].
 
     Returns the same kind of GeoJSON, or the Multi of it, with areas counter-clockwise. Raises ValueError for an invalid
     one.

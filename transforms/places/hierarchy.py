@@ -1,4 +1,4 @@
-"""Hierarchy of H3 cells: neighbours, parents, and a region's HATs."""
+"""Hierarchy of H3 cells: neighbours, parents, HATs."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -23,7 +23,7 @@ SMALL = 8  # from this resolution on cells are smaller than what differs little 
 
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
-    """Lays out cells' HATs in slots by local hour, 24 added on days off."""
+    """Lists a region's HATs, with local hours of slots."""
     if isinstance(region, Keys):
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_of_the_day(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
@@ -32,13 +32,13 @@ def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
 
 
 def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
-    """Lays out places' HATs; a place's parent is its cell."""
+    """Lists places' HATs; each place's parent is its cell."""
     cells = tuple(places.cell.tolist())
     return PublicHats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
 
 
 def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
-    """Maps hours of days off to hours of the day."""
+    """Maps hours of days off to the clock's hours."""
     from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 
     return tuple(hour % HOURS for hour in hours)
@@ -46,7 +46,7 @@ def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)  # a release asks for the same ones at each of its steps
 def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
-    """Numbers each cell's coarser cell, by ascending index; resolution 0 has none."""
+    """Numbers each cell's coarser cell, by ascending index."""
     resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
     coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
     number = {cell: position for position, cell in enumerate(sorted(set(coarser)))}
@@ -54,14 +54,14 @@ def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
 
 
 def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[str]:
-    """Names some of a region's cells or keys, or all."""
+    """Names a region's cells or keys, all by default."""
     if isinstance(region, Keys):
         return list(region.names) if cells is None else region.named(cells)
     return list(map("%x".__mod__, region or () if cells is None else cells.tolist()))
 
 
 def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
-    """Names ancestors of cells `above` levels up; of public keys, groups or the city."""
+    """Names cells' ancestors `above` levels up, keys' groups otherwise."""
     if isinstance(region, Keys):
         return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
     cells = [cell_text(cell) for cell in region]
@@ -69,7 +69,7 @@ def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
 
 
 def design_of(region: Sequence[int]) -> "Design":
-    """Gathers cells in their order, their neighbours in the region, their parents."""
+    """Gathers a region's cells, their neighbours and their parents."""
     from dpops.learning import Design
 
     if isinstance(region, Keys):

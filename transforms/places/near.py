@@ -1,4 +1,4 @@
-"""Assignment of fine cells to public shapes, by nearness and a report's heading."""
+"""Assignment of fine cells to the nearest public shapes."""
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -28,7 +28,7 @@ class Near(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Place of each sorted fine cell, and turns where headings decide."""
+    """Places of sorted fine cells; turns where headings decide."""
 
     cell: Int64s  # int64 (cells,)
     place: Int64s  # without a heading, or NOWHERE
@@ -36,13 +36,13 @@ class Shared(NamedTuple):
 
 
 def bearings(way: Float64s) -> Int64s:
-    """Computes bearings of (east, north) vectors in whole degrees; NO_WAY for zero."""
+    """Computes bearings in whole degrees; NO_WAY for zero vectors."""
     x, y = way.T
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
 
 
 def shared(near: Near) -> Shared:
-    """Assigns fine cells their nearest place, and the nearest per heading.
+    """Assigns fine cells their nearest places, also by heading.
 
     Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
     """
@@ -72,7 +72,7 @@ def shared(near: Near) -> Shared:
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Pairs region cells (or NOWHERE) with places, counting shared fine cells."""
+    """Pairs region cells with places, counting fine cells."""
     inside = region_cell != NOWHERE
     turn_row, table = shared.turns
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
@@ -91,7 +91,7 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
 
 
 def fine_cells_of(pieces: Pieces) -> Int64s:
-    """Counts each place's fine cells in the region, by any heading; at least 1."""
+    """Counts each place's fine cells, by any heading."""
     rows = len(pieces.by_heading)
     row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
     plain = pieces.piece[pieces.turn == NOWHERE]
@@ -103,21 +103,21 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
 
 
 def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
-    """Counts the sorted distinct pairs of two columns from NOWHERE to 2^31."""
+    """Counts the distinct pairs of two columns, in order."""
     code, number = np.unique((first - NOWHERE) << 32 | (second - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
 
 
 def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
-    """Sets each target entry to its first fitting value; equal entries are contiguous."""
+    """Sets targets to the first of their fitting values."""
     entry, value = entry[fits], value[fits]
     first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
     target[entry[first]] = value[first]
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """Numbers cells so that equal value sequences share a code; cells are sorted."""
+    """Numbers cells so that equal values share a code."""
     label = np.unique(value, return_inverse=True)[1]
     first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
     size = np.diff(first, append=cell.size)
@@ -144,7 +144,7 @@ Report = Callable[[int, int], None]
 
 
 class Shapes(NamedTuple):
-    """Lines and areas on planes of metres, an entry each."""
+    """Lines and areas in metres, one entry each."""
 
     line: Geometries
     area: Geometries  # of a line: what lies within reach_m of it
@@ -163,7 +163,7 @@ def unheard(_done: int, _whole: int) -> None:
 
 
 def near(shapes: Shapes, report: Report = unheard) -> Near:
-    """Lists fine cells centred in shapes' areas, by cell, distance and order."""
+    """Lists fine cells centred in shapes' areas, by distance."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")
     parts = []
@@ -179,7 +179,7 @@ def near(shapes: Shapes, report: Report = unheard) -> Near:
 
 
 def _twins(shapes: Shapes) -> Int64s:
-    """Maps each shape to the first of the same line, even reversed, and reach."""
+    """Maps shapes to the first with equal line, reach."""
     import shapely
 
     texts = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
@@ -188,7 +188,7 @@ def _twins(shapes: Shapes) -> Int64s:
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Pairs fine cells with shapes: cell, shape, distance in metres, bearing."""
+    """Pairs fine cells with shapes: distance and bearing."""
     import shapely
 
     cell, row = _candidates(shapes, twin)
@@ -205,7 +205,7 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
 def nearest(
     shapes: Geometries, is_directed: NDArray[np.bool_], row: Int64s, metres: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Measures each point's distance from its shape, and a line's direction there.
+    """Measures points' distances from shapes, and lines' directions.
 
     The direction, east and north, leads from ALONG_M before the nearest position to as far behind it, less at ends and
     on short lines; 0 elsewhere. row, metres: each pair's shape and point.
@@ -226,7 +226,7 @@ def nearest(
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Pairs fine cells with shapes: inside areas, around lines; twins stay adjacent."""
+    """Pairs cells in areas and around lines with shapes."""
     import shapely
 
     is_first = np.diff(twin, prepend=-1) != 0

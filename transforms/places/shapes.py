@@ -1,4 +1,4 @@
-"""Public places from GeoJSON polygons and buffered lines, as fine H3 cells."""
+"""Public places from GeoJSON shapes, as fine H3 cells."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
 def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = unheard) -> Pieces:
-    """Cuts a sorted region by GeoJSON features. Raises ValueError naming the feature.
+    """Cuts a region by GeoJSON features. Raises ValueError.
 
     A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m. What several contain
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
@@ -42,7 +42,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
 
 def without_part(document: Any, region: Sequence[int]) -> list[str]:
-    """Names places that `shape_pieces` refuses, since others take all their cells."""
+    """Names places that lose all their cells to others."""
     _, names, _, main = _parts(document, region, BUFFER_M)
     return _lacking(names, main)
 
@@ -55,7 +55,7 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
-    """Reads features, names and fine cells, and each place's main cell or NOWHERE."""
+    """Reads features: names, fine cells, main cells or NOWHERE."""
     kind = document.get("type") if isinstance(document, dict) else None
     features = document.get("features") if kind == "FeatureCollection" else None
     if not isinstance(features, list) or not features:
@@ -132,7 +132,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
 
 
 def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
-    """Lists the first wrong feature's number, from 1; empty if all are right."""
+    """Lists the first wrong feature's number, if any."""
     return [int(row) + 1 for row in np.flatnonzero(is_wrong)[:1]]
 
 
@@ -154,7 +154,7 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
 
 
 def _are_numbers(coordinates: object, depth: int = 4) -> bool:
-    """Checks that coordinates are numbers, nested at most `depth` deep (MultiPolygon: 4)."""
+    """Checks that coordinates are numbers, nested to a depth."""
     if isinstance(coordinates, list | tuple):
         return depth > 0 and all(_are_numbers(part, depth - 1) for part in coordinates)
     return isinstance(coordinates, int | float)
@@ -177,7 +177,7 @@ def _is_directed(feature: dict[str, Any], number: int) -> bool:
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
-    """Estimates pairs of segments within reach, by a sample's bounding boxes."""
+    """Estimates pairs of segments within reach, from a sample."""
     import shapely
 
     parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
@@ -189,7 +189,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
-    """Reads a line's buffer in metres; 0 for an area."""
+    """Reads a line's buffer in metres; 0 for areas."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
     reach_m = _property(feature, "buffer_m", buffer_m)

@@ -1,4 +1,4 @@
-"""Text of units in ledger and transport, compatible with old ledgers.
+"""Text of units in ledgers, compatible with old ones.
 
 A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that.
 """

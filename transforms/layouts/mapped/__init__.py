@@ -1,1 +1,1 @@
-"""Layouts with mapped columns, one a file, registered under its name."""
+"""Layouts with mapped columns, registered by their files' names."""

@@ -1,4 +1,4 @@
-"""Avro container files, decoded by fastavro with bounded blocks and files."""
+"""Avro container files, decoded by fastavro within bounds."""
 
 import os
 import zlib
@@ -30,7 +30,7 @@ _ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()
 
 
 class AvroTable(MappedLayout):
-    """Fields of records, by their names; dots lead into records inside, numbers into arrays."""
+    """Fields of Avro records, by name or dotted path."""
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a file, block by block."""
@@ -54,7 +54,7 @@ class _TooBig(Exception):
 
 
 def _from_snappy(data: bytes) -> bytes:
-    """Expands a Snappy block of Avro: length first, checksum in the last 4 bytes."""
+    """Expands a Snappy block of Avro, dropping its checksum."""
     signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")
     size = (signed << 1) ^ (signed >> 63)  # the same bytes, of a number that has no sign
     if size > BLOCK_BYTES:
@@ -139,7 +139,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
 
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
-    """Resolves a path to its type, through records and arrays that may be null."""
+    """Resolves a path to its type, through nullable records."""
     for step in steps:
         branches = [branch for branch in _branches(kind) if isinstance(branch, dict)]
         branches = [branch["type"] if isinstance(branch["type"], dict) else branch for branch in branches]
@@ -153,7 +153,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps a plain Avro field's schema to an Arrow type, ignoring null."""
+    """Maps an Avro field's schema to an Arrow type."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -190,7 +190,7 @@ def _fields_of_nothing(kind: Any) -> int:
 
 
 def _strip(schema: Any) -> None:
-    """Strips logical types, so that one invalid datetime cannot stop a file."""
+    """Strips logical types, as invalid datetimes would stop files."""
     if isinstance(schema, dict):
         schema.pop("logicalType", None)
     for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():

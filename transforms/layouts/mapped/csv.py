@@ -1,4 +1,4 @@
-"""CSV with one record a line, so that damage stays in its line."""
+"""CSV with one record a line, so damage stays."""
 
 import csv
 import re
@@ -27,7 +27,7 @@ _SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")  # what
 
 @dataclass(frozen=True)
 class CsvTable(MappedLayout):
-    """CSV by header names, blanks around them ignored, or by column numbers from 1."""
+    """CSV by header names, or by column numbers."""
 
     OPTIONS = ("delimiter", "header")
 
@@ -102,7 +102,7 @@ def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int)
 
 
 def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str, Any]:
-    """Reads required fields as binary columns; nonempty lines have all header fields."""
+    """Reads required fields as binary columns of nonempty lines."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in fields}
     places = [str(place) for place in range(header.width)]
@@ -121,7 +121,7 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
 
 
 def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]:
-    """Marks lines with lone carriage returns, invalid quotes, or a wrong number of fields.
+    """Marks lines with invalid quotes or numbers of fields.
 
     Quotes other than RFC 4180's (around a field, doubled inside) would make a reader run on into following lines.
     """

@@ -1,4 +1,4 @@
-"""JSON arrays, documents or lines of objects, with fields by dotted paths."""
+"""JSON arrays, documents or lines, by dotted paths."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ LAYOUT = JsonRecords
 
 
 def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads a document's objects from arrays at all paths of `records`."""
+    """Reads a document's objects at all paths of `records`."""
     try:
         yield from batches_of_snapshot(
             _whole(path, "a JSON document"), tuple(map(base.steps_of_records, records)), paths
@@ -96,7 +96,7 @@ def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[R
 
 
 def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads messages like `read_document`; an overlong, empty or invalid one is refused."""
+    """Reads messages like `read_document`, refusing invalid ones."""
     places = tuple(map(base.steps_of_records, records))
     for payload in payloads:
         try:
@@ -127,7 +127,7 @@ DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def begins_array(start: bytes) -> bool:
-    """Recognises a JSON array by its first LOOK_BYTES; other files are JSON lines.
+    """Recognises a JSON array by its first LOOK_BYTES.
 
     An array on a line, followed by a line with an object, is one bad record and decides nothing for others.
     """
@@ -143,7 +143,7 @@ def begins_array(start: bytes) -> bool:
 
 
 def array_of(text: bytes) -> list[msgspec.Raw] | None:
-    """Splits a JSON array into undecoded elements; None if damaged or no array."""
+    """Splits a JSON array into undecoded elements, or None."""
     try:
         return msgspec.json.decode(text, type=list[msgspec.Raw])
     except DAMAGE:
@@ -151,11 +151,11 @@ def array_of(text: bytes) -> list[msgspec.Raw] | None:
 
 
 class NoSnapshot(ValueError):
-    """Document that is no JSON, or without an array at the records' path."""
+    """Document without JSON, or without the records' array."""
 
 
 def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
-    """Reads records of a document, an array of documents, or lines. Raises NoSnapshot.
+    """Reads records of a document or lines. Raises NoSnapshot.
 
     places: of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged record
     costs itself alone where the document is JSON.
@@ -180,7 +180,7 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields a decoded document's records, with their key if `keyed`."""
+    """Yields a decoded document's records, with keys if `keyed`."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, found by dotted paths."""
+"""JSON lines: one object a line, by dotted paths."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Self
@@ -32,7 +32,7 @@ LAYOUT = JsonLines
 
 
 def read_json_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
-    """Reads a file of JSON lines in batches, blank lines left out."""
+    """Reads JSON lines in batches, leaving out blank lines."""
     for data, too_long in read_chunks(file):
         texts = [line.removesuffix(b"\r") for line in data.split(b"\n") if line.strip()]
         yield table_of_records(texts, paths, {"too-long": too_long})

@@ -1,4 +1,4 @@
-"""Parquet columns with their types, from files whose footers have bounded sizes."""
+"""Parquet columns with types, from files of bounded size."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _TEXT_WIDTH = 16
 
 
 class ParquetTable(MappedLayout):
-    """Parquet columns by name; dots enter structs, numbers lists and WKB points."""
+    """Parquet columns by name, with dots into nested data."""
 
     @classmethod
     def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
@@ -61,7 +61,7 @@ LAYOUT = ParquetTable
 
 
 class ParquetFooter:
-    """Reads a file's number of rows as the single number of column `rows`."""
+    """Reads a file's number of rows as column `rows`."""
 
     units = Units("iso", Fraction(1))
 
@@ -72,7 +72,7 @@ class ParquetFooter:
 
 
 def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
-    """Splits a column into the file's column and a path; exact names first."""
+    """Splits a column into the file's column and path."""
     if schema.get_all_field_indices(column) or "." not in column:
         return column, ()
     head, *steps = base.steps_of(column)
@@ -80,14 +80,14 @@ def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
 
 
 def _stored(column: str, place: tuple[str, Path]) -> str:
-    """Names the column to read: part of a struct, complete lists and points."""
+    """Names the column to read, part of a struct."""
     head, steps = place
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
-    """Opens a file, dictionary-encoding texts so that small files stay small."""
+    """Opens a file, dictionary-encoding texts to save memory."""
     parquet = pq.ParquetFile(file, pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:
@@ -114,14 +114,14 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
 
 @contextmanager
 def _source(path: str) -> Iterator[pa.NativeFile]:
-    """Opens a file by its byte name, since Arrow rejects non-UTF-8 text."""
+    """Opens a file by bytes; Arrow rejects non-UTF-8 names."""
     data = unpacked(path)
     with pa.OSFile(os.fsencode(path), "rb") if data is None else pa.BufferReader(data) as file:
         yield file
 
 
 def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
-    """Refuses a file whose footer exceeds bounds; the decoder's limits catch lies.
+    """Refuses files whose footers exceed bounds on rows, sizes.
 
     Numbers of rows and sizes of needed columns other than speed decide, never compression ratios.
     """
@@ -149,7 +149,7 @@ def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
 
 
 def _groups(parquet: pq.ParquetFile, columns: set[str]) -> Iterator[list[Any]]:
-    """Lists the chunks of these columns, row group by row group."""
+    """Lists these columns' chunks, row group by row group."""
     leaves = _leaves(parquet, columns)
     for group in map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups)):
         yield [group.column(leaf) for leaf in leaves]

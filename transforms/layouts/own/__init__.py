@@ -1,1 +1,1 @@
-"""Fixed layouts with columns and units, one a file, registered under its name."""
+"""Fixed layouts with columns and units, one per file."""

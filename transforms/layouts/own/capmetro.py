@@ -1,4 +1,4 @@
-"""Austin CapMetro's archive: CSV in metres per second, instants with their offset."""
+"""Austin CapMetro's archive: CSV in metres per second."""
 
 from transforms.layouts.base import OwnLayout, Units
 from transforms.layouts.mapped.csv import CsvTable

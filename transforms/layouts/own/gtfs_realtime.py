@@ -49,13 +49,13 @@ def _value_of(message: Any, name: str) -> Any:
 
 
 def _field_of(message: str, name: str) -> _Read:
-    """Creates a reader of a field of an entity's message; None if unset."""
+    """Creates a reader of one field of entities' messages."""
     message_of = attrgetter(message)
     return lambda entity, _: _value_of(message_of(entity), name)
 
 
 def _occupancy(entity: Any, _: int | None) -> int | None:
-    """Reads a vehicle's occupancy, 0 to 5; None for other states."""
+    """Reads a vehicle's occupancy, 0 to 5, or None."""
     status = _value_of(entity.vehicle, "occupancy_status")
     return status if status is not None and status <= entity.vehicle.FULL else None
 
@@ -66,7 +66,7 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
 
 
 def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, int | None]:
-    """Reads id and delay of the next stop with one, else of the last."""
+    """Reads the id and delay of the next stop."""
     now_s, stop_id, delay_s = _time_of_update(entity, header_s) or 0, None, _value_of(entity.trip_update, "delay")
     for stop in entity.trip_update.stop_time_update:
         if (event := stop.arrival if stop.arrival.HasField("delay") else stop.departure).HasField("delay"):
@@ -104,7 +104,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class GtfsRealtime:
-    """Vehicle ids, timestamps in seconds, positions, speeds in m/s; without deleted entities."""
+    """GTFS-realtime entities: ids, seconds, positions, speeds in m/s."""
 
     units: Units = UNITS
     columns: tuple[str, ...] = COLUMNS
@@ -147,7 +147,7 @@ class _TooManyFields(DecodeError):  # type: ignore[misc]
 
 
 def _rows_of_message(data: bytes, layout: GtfsRealtime) -> list[_Row | str]:
-    """Reads the rows of a message; a damaged one is one refused row."""
+    """Reads a message's rows; damage is one refused row."""
     try:
         return list(_rows(data, layout)) if len(data) <= FEED_BYTES else ["too-long"]
     except _TooManyFields:
@@ -157,7 +157,7 @@ def _rows_of_message(data: bytes, layout: GtfsRealtime) -> list[_Row | str]:
 
 
 def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
-    """Yields rows of entities with a report, and reasons of refusal."""
+    """Yields rows of entities with reports, and refusal reasons."""
     messages, place = [], 0
     while place < len(data):
         try:
@@ -198,7 +198,7 @@ def _time_of_header(data: bytes) -> int | None:
 
 
 def _fields(data: bytes, place: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yields a message's (field number, start, end). Raises IndexError or DecodeError."""
+    """Yields (field number, start, end). Raises IndexError, DecodeError."""
     while place < stop:
         tag, place = _varint(data, place)
         wire = tag & 7

@@ -1,4 +1,4 @@
-"""GTFS-realtime TripUpdates: delays at next stops in seconds, timed by update or feed."""
+"""GTFS-realtime TripUpdates: delays at next stops, in seconds."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""The records of IUDX bus feeds: one JSON array, or JSON lines."""
+"""IUDX bus feeds: one JSON array, or JSON lines."""
 
 from transforms.layouts.base import LINES, WHOLE_ARRAY, OwnLayout, Units
 from transforms.layouts.mapped.json import JsonRecords

@@ -1,4 +1,4 @@
-"""MDS telemetry: JSON of shared vehicles, in metres per second and milliseconds.
+"""MDS telemetry in JSON: metres per second, milliseconds.
 
 Source: Mobility Data Specification 2.0, data types (Telemetry, GPS Data), agency and provider. MDS 1 differs (`gps.lat`
 in an array `data`): it is read as `json` with `records`.

@@ -1,4 +1,4 @@
-"""SIRI-VM: XML vehicle monitoring deliveries of European feeds, parsed as a stream.
+"""SIRI-VM: XML vehicle monitoring deliveries, parsed as a stream.
 
 Entities and DTDs are refused; bytes are bounded.
 Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in its default, metres per second.
@@ -107,7 +107,7 @@ class _Feed:
         self._too_long = 0
 
     def batches(self, pieces: Iterator[bytes]) -> Iterator[RawBatch]:
-        """Parses a document's pieces into batches. Raises _TooMuch or one of _DAMAGE."""
+        """Parses a document into batches. Raises _TooMuch or _DAMAGE."""
         size = 0
         for piece in pieces:
             size += len(piece)
@@ -164,7 +164,7 @@ class _Feed:
 
 
 def _batch(rows: Sequence[_Row], layout: SiriVm, refused: Mapping[str, int]) -> RawBatch:
-    """Puts rows into columns of text, without blanks around them; nothing is missing, too."""
+    """Puts stripped rows into text columns; empty is null."""
     pairs = zip(layout.fields, layout.columns, strict=True)
     columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)

@@ -1,4 +1,4 @@
-"""TIDES vehicle_locations: CSV in metres per second, instants with offset.
+"""TIDES vehicle_locations: CSV in metres per second.
 
 Source: https://tides-transit.org, table vehicle_locations. Files without speeds, or with times without offset, are read
 as `csv` with columns.

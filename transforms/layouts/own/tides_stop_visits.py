@@ -1,4 +1,4 @@
-"""TIDES stop_visits: CSV of dwell seconds or loads by stop, pattern or trip.
+"""TIDES stop_visits: CSV of stops' dwell seconds or loads.
 
 Source: https://tides-transit.org, table stop_visits. A delay is the way between two columns, actual and scheduled.
 """
