@@ -1,4 +1,4 @@
-"""Records that cross between stages: polls, batches, packed columns, refusals, slots, estimates.
+"""Records that cross between stages, from polls to estimates.
 
 Across a group-by, keys are integers or text and values bytes (Arrow streams of transforms.wire, or JSON): every engine
 has their coders, and equal keys have equal bytes.
@@ -78,7 +78,7 @@ class Observations(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Dead letters: how many rows, at which stage, for which reason. Never the rows."""
+    """Dead letter: number of rows refused, stage and reason."""
 
     stage: str
     reason: str
@@ -86,7 +86,7 @@ class Refused(NamedTuple):
 
 
 class PackedEvents(NamedTuple):
-    """Observations of one slot, pane and vehicle shard, packed for a group-by."""
+    """Observations of a slot and pane, packed for grouping."""
 
     key: SlotShard
     data: EventBytes
@@ -102,7 +102,7 @@ DEMAND: Final = "demand"
 
 
 class RecordedSlot(NamedTuple):
-    """A slot's units as the ledger returned them, with their sequence numbers."""
+    """A slot's recorded units, with their sequence numbers."""
 
     units: list[Unit]
     sequences: list[int]
@@ -110,7 +110,7 @@ class RecordedSlot(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HatColumns:
-    """Columns of estimates, one entry per statistic of a HAT."""
+    """Columns of estimates, one entry per HAT and statistic."""
 
     cell: Sequence[str]
     statistic: Sequence[str]
@@ -125,7 +125,7 @@ class HatColumns:
 
 
 class SlotEstimates(NamedTuple):
-    """Estimates of a slot, or of a coarser product of a whole period."""
+    """Estimates of a slot, or of a period's product."""
 
     spec_id: str
     slot_start: str  # ISO 8601, as slot_end

@@ -1,4 +1,4 @@
-"""Silences Beam, which logs what it works on; import this first.
+"""Silences Beam's logging; import this before Beam.
 
 A log line is an output channel that carries nothing (docs/guarantee.md).
 """

@@ -1,4 +1,4 @@
-"""Pure functions on a file, a slot or a group of slots, without Beam.
+"""Pure functions on files and slots, without Beam.
 
 Each takes `count`, a callback for counters by name: processes add them up, engines keep metrics.
 """
@@ -30,7 +30,7 @@ Count = Callable[[str, int], object]  # called with the name of a counter, and h
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads batches of a file, local or remote. Raises UnreadableFile or StepError."""
+    """Reads batches of a file. Raises UnreadableFile, StepError."""
     try:
         with fetched(path) if is_remote(path) else nullcontext(path) as local:
             yield from read_apart(layout, local, share)
@@ -41,7 +41,7 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
 
 
 def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | UnreadableFile | StepError]:
-    """Reads small local files as one; yields the error of each unreadable file."""
+    """Reads small local files together; yields unreadable files' errors."""
     together = joined_apart(layout, paths) if len(paths) > 1 else None
     if together is not None:
         yield from together
@@ -54,7 +54,7 @@ def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | Unre
 
 
 def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, dict[str, int]]:
-    """Checks and locates a batch's rows, counting refusals by stage and reason."""
+    """Checks and locates a batch's rows; counts refusals."""
     failpoint("read")
     observations, refused = parse(batch.table, rules)
     failpoint("parse")
@@ -66,7 +66,7 @@ def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, di
 
 
 def tallied(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: Count) -> wire.Tally:
-    """Tallies packed events of a slot, or of a part of its vehicles."""
+    """Tallies packed events of a slot or its part."""
     table, duplicates = tally(wire.unpack_events(events), slot_s, release.cap, release.columns)
     count(counters.DUPLICATES, duplicates)
     return capped(table, count)
@@ -82,7 +82,7 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
-    """Tallies a period's packed events with derived values; yields (first slot, tally)."""
+    """Tallies a period's events, with speeds and headings derived."""
     ordered, without = derived_events(
         {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground
     )
@@ -95,7 +95,7 @@ def derived(
 
 
 def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]:
-    """Yields the rows of each shard that has some. shard: int64 (rows,)."""
+    """Yields the rows of each shard that has some."""
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
@@ -106,7 +106,7 @@ def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, his
 
 
 def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
-    """Records units in one transaction; returns recorded slots, empty if refused."""
+    """Records units in one transaction; returns recorded slots."""
     slots, counts = record_units(units, account)
     for name, number in counts.items():
         count(name, number)
@@ -116,7 +116,7 @@ def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[Re
 def released(
     groups: Iterable[tuple[SlotShard, Tallies]], release: ReleaseKind, account: LedgerAccount, count: Count
 ) -> Iterator[SlotEstimates]:
-    """Draws, records and estimates groups in turn, until one stops the run."""
+    """Draws, records and estimates groups until one stops."""
     for group, tallies in groups:
         estimates = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
         if isinstance(estimates, Stopped):

@@ -1,4 +1,4 @@
-"""The measured value: its name, unit, bounds, and units of inputs."""
+"""The measured value: its name, unit and bounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SECONDS: Mapping[str, int] = {"s": 1, "min": 60, "h": 3_600}
 
 
 def per_unit(unit: str) -> Mapping[str, Fraction]:
-    """Lists the units of inputs, each as so many of `unit`."""
+    """Lists units of inputs, as multiples of `unit`."""
     if unit in SECONDS:
         return {name: Fraction(seconds, SECONDS[unit]) for name, seconds in SECONDS.items()}
     return PER_UNIT if unit == UNIT else {unit: Fraction(1)}
@@ -34,7 +34,7 @@ STANDARD_WIDTH = 65  # what learns knows values from 0 to this: bus speeds in km
 
 @dataclass(frozen=True)
 class Value:
-    """A bounded number in each report: field name, unit, lower bound, grid above it.
+    """A bounded number in each report, with its grid.
 
     scale: size, in `unit`, of a step of the standard scale on which `levels` works.
 
@@ -51,7 +51,7 @@ class Value:
 
     @classmethod
     def between(cls, name: str, unit: str, lower: Fraction, upper: Fraction) -> "Value":
-        """Makes a value on a grid of STEPS within its bounds."""
+        """Makes a value on a grid of STEPS."""
         return cls(
             Grid(step=(upper - lower) / STEPS, upper_steps=STEPS), name, unit, lower, (upper - lower) / STANDARD_WIDTH
         )

@@ -1,4 +1,4 @@
-"""Arrow IPC form of columns between processes, with integers as narrow as they fit.
+"""Arrow IPC form of columns, with narrow integers.
 
 Packed by LZ4 where an engine shuffles it over the network and keeps it in checkpoints.
 """
@@ -46,7 +46,7 @@ class Events(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """Counts and sums of vehicles in cells, one entry per (slot, cell, vehicle)."""
+    """Counts and sums, one entry per (slot, cell, vehicle)."""
 
     slot_s: Int64s
     vehicle: Int64s
@@ -66,7 +66,7 @@ class Tally:
 
 
 class Samples(NamedTuple):
-    """Candidate samples for a cap, by (vehicle, cell); the lowest ranks stay."""
+    """Candidate samples for a cap; the lowest ranks stay."""
 
     vehicle: Int64s
     cell: Int64s
@@ -81,7 +81,7 @@ PARTIAL_LAYOUT = 2  # of what engines keep of open slots: a savepoint fits the l
 
 
 class Heard(NamedTuple):
-    """First and last event time per vehicle of a pane, after the slot's start."""
+    """First and last event time of a pane's vehicles."""
 
     first_us: Int64s
     last_us: Int64s
@@ -92,7 +92,7 @@ NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
 
 
 class Partial(NamedTuple):
-    """Counts and sums of one pane, one entry per sorted (vehicle, cell)."""
+    """Counts and sums of one pane by (vehicle, cell)."""
 
     vehicle: Int64s
     cell: Int64s
@@ -104,7 +104,7 @@ class Partial(NamedTuple):
 
 
 def joined(parts: Sequence[Tally]) -> Tally:
-    """Joins tallies one behind another; all with the same sums, and at least one."""
+    """Joins tallies that have the same sums."""
     if len(parts) == 1:
         return parts[0]
     sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
@@ -121,7 +121,7 @@ def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
 
 
 class Exposure(NamedTuple):
-    """Numbers of drawn HATs per vehicle and statistic, int64 (vehicles, statistics)."""
+    """Numbers of drawn HATs, int64 (vehicles, statistics)."""
 
     vehicle: Int64s
     drawn: Int64s
@@ -144,7 +144,7 @@ def split(
     pane_s: int | None = None,
     packing: pa.ipc.IpcWriteOptions = DENSE,
 ) -> Iterable[WirePart]:
-    """Splits a batch by slot, pane (None: the slot) and vehicle shard."""
+    """Splits a batch by slot, pane and vehicle shard."""
     pane_us = observations.slot_start_us
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
@@ -165,7 +165,7 @@ def split(
 
 
 def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
-    """Yields each group's first entry and its entries, as a slice where contiguous."""
+    """Yields groups' first entries and entries, sliced where contiguous."""
     order = None
     if not (group[1:] >= group[:-1]).all():
         values, place = places(group)
@@ -178,7 +178,7 @@ def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
 
 
 def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
-    """Packs events; large batches by dictionaries of vehicles and cells, faster than LZ4."""
+    """Packs events, large batches by dictionaries for speed."""
     columns = {name: _array(column) for name, column in _by_name(events).items()}
     if packing is DENSE and events.vehicle.size >= MANY:
         columns |= {"vehicle": _coded(events.vehicle), "cell": _coded(events.cell)}
@@ -192,13 +192,13 @@ def pack_exposure(exposure: Exposure) -> ExposureBytes:
 
 
 def pack_tally(rows: Tally) -> TallyBytes:
-    """Packs a tally; the sums follow the columns that every tally has."""
+    """Packs a tally, the sums after other columns."""
     sums = {f"sum of {name}": column for name, column in rows.sums.items()}
     return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
-    """Packs four Arrow streams in sequence: entries, samples, first and last times, late events."""
+    """Packs four Arrow streams: entries, samples, times, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.heard, rows.late)
@@ -206,7 +206,7 @@ def pack_partial(rows: Partial) -> PartialBytes:
 
 
 def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
-    """Unpacks a pane's partial tally with the columns it was packed with."""
+    """Unpacks a pane's partial tally with its columns."""
     source = pa.BufferReader(part)
     entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
@@ -221,7 +221,7 @@ def _by_name(columns: Events | Samples | Heard) -> dict[str, Int64s]:
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:
-    """Writes the columns as one Arrow stream, integers as narrow as they fit."""
+    """Writes the columns as one Arrow stream."""
     return _written({name: _array(column) for name, column in columns.items()}, DENSE)
 
 
@@ -267,7 +267,7 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
-    """Reads a column as (entries,), or (entries, K) of lists, keeping its type."""
+    """Reads a column, possibly of lists, keeping its type."""
     if pa.types.is_dictionary(column.type):
         return _values(column.dictionary).take(_values(column.indices))
     if pa.types.is_fixed_size_list(column.type):
@@ -282,7 +282,7 @@ def _array(column: Int64s) -> pa.Array:
 
 
 def _coded(column: Int64s) -> pa.Array:
-    """Dictionary-encodes a column whose values repeat at least twice on average."""
+    """Dictionary-encodes a column whose values repeat twice on average."""
     values, place = places(column)
     if 2 * values.size > place.size:
         return _array(column)
@@ -290,7 +290,7 @@ def _coded(column: Int64s) -> pa.Array:
 
 
 def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":
-    """Narrows the column to the smallest integer type that holds it."""
+    """Narrows the column to the smallest sufficient integer type."""
     if column.size:
         lowest, highest = int(column.min()), int(column.max())
         for kind in (np.uint8, np.uint16, np.int32, np.uint32):

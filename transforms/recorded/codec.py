@@ -17,7 +17,7 @@ _ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "dige
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored form of a unit, with claims as `dpops.claims.claim_of` reads them."""
+    """Stored form of a unit, with claims as text."""
 
     spec_id: str
     period: str
@@ -78,7 +78,7 @@ class _Counted(msgspec.Struct, frozen=True, gc=False):
 
 
 class CountedPart(msgspec.Struct, frozen=True):
-    """Subset of an encoded HAT unit that summaries count; other fields are skipped."""
+    """The parts of a stored unit that summaries count."""
 
     slot_s: int
     epsilon_hat: str
@@ -106,7 +106,7 @@ class CountedPart(msgspec.Struct, frozen=True):
 
 
 class Encoded(NamedTuple):
-    """A unit and the text that was encoded where it was drawn."""
+    """A unit, and its text as encoded when drawn."""
 
     unit: Unit
     text: bytes
@@ -126,7 +126,7 @@ DrawnUnits = Sequence[Unit | Encoded]  # of one transaction
 
 
 def encode(unit: Unit) -> bytes:
-    """Encodes the unit as JSON, byte for byte as every version wrote it."""
+    """Encodes the unit as JSON, unchanged in all versions."""
     stored = Stored(
         **_alike(unit),
         shard=column_of(unit.key),
@@ -141,7 +141,7 @@ def encode(unit: Unit) -> bytes:
 
 
 def decode(data: bytes | str) -> Unit:
-    """Decodes the unit that was encoded. Raises msgspec.MsgspecError or ValueError."""
+    """Decodes a unit. Raises msgspec.MsgspecError or ValueError."""
     stored = msgspec.json.decode(data, type=Stored)
     try:
         return (
@@ -163,7 +163,7 @@ def decode(data: bytes | str) -> Unit:
 
 
 def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
-    """Makes a unit's key from the ledger's table. column: of shards."""
+    """Makes a unit's key from the ledger's columns."""
     return UnitKey(spec_id, slot_s, None if column == LIVE_COLUMN else column)
 
 
@@ -186,7 +186,7 @@ def _vector(stored: Stored) -> StageUnit | LiveUnit:
 
 
 def _alike(either: Unit | Stored) -> dict[str, Any]:
-    """Copies the fields that a unit and its stored form share."""
+    """Copies the fields that both forms of units share."""
     return {name: getattr(either, name) for name in _ALIKE}
 
 

@@ -1,4 +1,4 @@
-"""Codec of public plans of stages and live slots in the ledger."""
+"""Codec of stages' and live slots' plans in ledgers."""
 
 import base64
 import zlib
@@ -18,7 +18,7 @@ from transforms.recorded.units import LiveUnit, StageEntry, StageUnit
 
 
 class _KeptDifferences(msgspec.Struct, frozen=True):
-    """Stored form of `dpops.levels.Differences`: how places differ from their cells."""
+    """Stored form of how places differ from their cells."""
 
     differences: str
     lowest: int
@@ -47,7 +47,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def as_stored(stage: Stage) -> dict[str, Any]:
-    """Encodes a stage that is laid on HATs. Numbers are rational text."""
+    """Encodes a stage laid on HATs; numbers become text."""
     around = stage.laid
     counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
     least_norm = {"least_norm": stage.least_norm} if stage.least_norm else {}
@@ -104,17 +104,17 @@ def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
 
 
 def is_of_places(unit: StageUnit | LiveUnit) -> bool:
-    """Recognises a stage of places, which has no sums of cells."""
+    """Recognises a stage of places, without sums of cells."""
     return "places" in unit.plan
 
 
 def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
-    """Recognises a stage of classes of values, which has no means."""
+    """Recognises a stage of classes of values, without means."""
     return "classes" in unit.plan
 
 
 def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
-    """Decodes a recorded stage without the HATs that it is laid on. Raises msgspec.ValidationError."""
+    """Decodes a stage without its HATs. Raises msgspec.ValidationError."""
     renamed = {"number": "stage", "stages": "stages", "parts": "levels"}
     plan = unit.plan | {name: unit.plan.get(stored) for name, stored in renamed.items()}
     plan.pop("around", None)
@@ -122,7 +122,7 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
 
 
 def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:
-    """Decodes a recorded stage. Raises ValidationError, or ValueError without places."""
+    """Decodes a recorded stage. Raises ValidationError or ValueError."""
     stored, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
     hats = hats_under(stage, region, stored.hours, places)
     differences = None if stored.places is None or places is None else stored.places.on(places)
@@ -132,7 +132,7 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
 
 
 def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:
-    """Lists a stage's HATs: cells of a region, their classes, or places."""
+    """Lists a stage's HATs: cells, their classes, or places."""
     if stage.is_of_places:
         if places is None:
             raise ValueError("a stage of places needs the places")
@@ -142,7 +142,7 @@ def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:
-    """Reads the newest sequence number behind the centres, 0 for none."""
+    """Reads the newest entry behind the centres, or 0."""
     return msgspec.convert(unit.plan, _Kept).rests_on
 
 

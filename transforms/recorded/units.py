@@ -1,4 +1,4 @@
-"""Units of the ledger: a slot's shard of HATs, period's stage, or live slot."""
+"""Units of the ledger: HATs, stages, or live slots."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -20,7 +20,7 @@ VECTOR = "levels"  # the mechanism of stages and live slots
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """Public plan and noisy integers of a HAT's statistic; null without data."""
+    """A HAT's public plan and noisy integers, perhaps null."""
 
     cell: str
     statistic: str
@@ -102,7 +102,7 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
 
 
 class _VectorUnit(_Unit, frozen=True, kw_only=True):
-    """The noisy sum of all vehicles' vectors. plan: public, as `transforms.recorded.stage_plan` reads it."""
+    """Noisy sum of all vehicles' vectors, with its plan."""
 
     plan: dict[str, Any]
     integers: list[int]
@@ -114,7 +114,7 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def spent(self) -> Claim | None:
-        """Maximum spending of a vehicle, in all HATs of the vector."""
+        """Maximum spending of a vehicle in the vector's HATs."""
         return self.per_hat
 
     @property
@@ -124,7 +124,7 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def rate(self) -> Fraction | None:
-        """A vector has HATs of no epsilon of their own."""
+        """None, as a vector's HATs have no epsilon."""
         return None
 
     @property
@@ -134,12 +134,12 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
     @property
     def has_data(self) -> bool:
-        """Counts are secret: there is a vector in any case."""
+        """Whether there is data: always, as counts are secret."""
         return True
 
 
 class StageUnit(_VectorUnit, frozen=True, kw_only=True):
-    """Stage of a whole period, in which each vehicle participates once."""
+    """Stage of a period, in which vehicles participate once."""
 
     stage: int
     scope: ClassVar[UnitScope] = "stage"
@@ -162,7 +162,7 @@ class StageUnit(_VectorUnit, frozen=True, kw_only=True):
 
 
 class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
-    """Live slot of a period, sharing its total with the later stages."""
+    """Live slot, which shares the total of later stages."""
 
     scope: ClassVar[UnitScope] = "live"
 
@@ -183,7 +183,7 @@ _Kept = TypeVar("_Kept", bound=Unit, covariant=True)
 
 
 class Sequenced(NamedTuple, Generic[_Kept]):
-    """A recorded unit and its sequence number in the ledger."""
+    """A recorded unit with its sequence number."""
 
     sequence: EntryNumber
     unit: _Kept
@@ -194,7 +194,7 @@ LiveEntry = Sequenced[LiveUnit]
 
 
 def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
-    """Numbers the stages of a specification from 1; 0 stands for no entry.
+    """Numbers a specification's stages from 1; 0: no entry.
 
     Ordinals are public. Sequence numbers, which count audit events too, are for the operator alone.
     """
@@ -202,7 +202,7 @@ def counted(entries: Sequence[StageEntry]) -> dict[EntryNumber, int]:
 
 
 def all_of(kind: type[_OfKind], units: Iterable[Unit]) -> list[_OfKind]:
-    """Checks that units are all of one kind. Raises TypeError."""
+    """Checks that units are of one kind. Raises TypeError."""
     checked: list[_OfKind] = []
     for unit in units:
         if not isinstance(unit, kind):
@@ -228,7 +228,7 @@ SpecSlot = tuple[str, int, bool]
 
 
 def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
-    """Computes debits per (specification, slot, live or not): the shards' maximum."""
+    """Computes debits per slot: the maximum over its shards."""
     largest: dict[SpecSlot, Accountant] = {}
     for unit, claim in debits:
         slot = unit.spec_id, unit.slot_s, unit.shard is None

@@ -1,4 +1,4 @@
-"""Kinds of releases, found by the registry, and public facts of slots and days."""
+"""Kinds of releases, and public facts of their slots."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ class SlotFacts:
 
 
 class DayShare(NamedTuple):
-    """Part of the total that a day has, and its epsilon for display."""
+    """A day's part of the total, and its epsilon."""
 
     part: Fraction
     epsilon: Fraction
 
 
 class DayShares(NamedTuple):
-    """Shares of a total by weekday, Monday first, and in an account's `first_days`."""
+    """Shares of a total by weekday, others in `first_days`."""
 
     by_weekday: Sequence[DayShare]
     first: Sequence[DayShare] = ()
     first_days: FirstDays | None = None
 
     def of(self, period: str) -> DayShare:
-        """Returns the share of a local day. period: its date."""
+        """Returns a local day's share. period: its ISO date."""
         day = date.fromisoformat(period)
         is_first = self.first_days is not None and self.first_days.has(day)
         return (self.first if is_first else self.by_weekday)[day.weekday()]

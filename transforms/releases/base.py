@@ -1,4 +1,4 @@
-"""Interface of a kind of release, and the drawing of a group."""
+"""Interface of release kinds, and releasing one group."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,24 +23,24 @@ RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 
 
 class Stopped(NamedTuple):
-    """A run's stop before a period is complete: its first entry suggests wrong input."""
+    """A run's early stop, as its input seems wrong."""
 
     period: str
 
 
 class MustStop(Exception):
-    """Raised by a draw that must stop the run; `release_group` answers with Stopped."""
+    """Raised by a draw that stops the run."""
 
 
 class DrawnUnit(NamedTuple):
-    """Unit ready to be recorded, and vehicles' spending where counts reveal it."""
+    """Unit to be recorded, with vehicles' spending if known."""
 
     unit: Unit
     exposure: Exposure | None = None
 
 
 class Before(NamedTuple):
-    """Inputs of a draw besides tallies: the account, and entries recorded by this run."""
+    """Inputs of a draw besides tallies: account and entries."""
 
     account: LedgerAccount | None
     recorded: Sequence[RecordedSlot] = ()
@@ -73,7 +73,7 @@ class Before(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A specification's request to a release kind; `shards` counts parts of a group's cells."""
+    """A specification's request to a kind of release."""
 
     spec_id: str
     value: Value
@@ -90,7 +90,7 @@ class Asked:
 
 
 class ReleaseKind(Protocol):
-    """A kind of release, made by its class method `of` and registered by name."""
+    """A kind of release, registered by name."""
 
     @property
     def spec_id(self) -> str:
@@ -98,7 +98,7 @@ class ReleaseKind(Protocol):
 
     @property
     def slots(self) -> Mapping[int, SlotFacts]:
-        """Facts of every slot; slots of one `plan` are drawn together."""
+        """Facts of slots; one `plan`'s slots are drawn together."""
 
     @property
     def cap(self) -> ContributionBound | None:
@@ -110,15 +110,15 @@ class ReleaseKind(Protocol):
 
     @property
     def shards(self) -> int:
-        """Number of parts of a group's cells, each drawn separately."""
+        """Number of parts of a group, drawn separately."""
 
     @property
     def shares(self) -> tuple[Fraction, ...]:
-        """Shares of a HAT's epsilon by statistic; none under secret counts."""
+        """Shares of a HAT's epsilon by statistic, perhaps none."""
 
     @property
     def in_order(self) -> bool:
-        """Whether groups rest on recorded ones: drawn oldest first, with partial tallies."""
+        """Whether groups must be drawn in order, oldest first."""
 
     @property
     def learns(self) -> bool:
@@ -126,32 +126,32 @@ class ReleaseKind(Protocol):
 
     @property
     def keeps_late(self) -> bool:
-        """Whether a stream counts reports after their pane, until their slot closes."""
+        """Whether streams count late reports until slots are closed."""
 
     def continuing(self, digest: str | None) -> "ReleaseKind":
-        """Continues a ledger's releases, given its first entry's digest or None."""
+        """Continues a ledger's releases, given its first digest."""
 
     def claims(self, history: Before) -> dict[str, list[Debit]] | None:
-        """Lists each period's debits where no input decides them; None where units do."""
+        """Lists periods' debits, or None where units decide them."""
 
     def group(self, slot_s: int) -> int:
-        """Returns the first of the slots that are drawn together with this one."""
+        """Returns the first slot drawn together with this one."""
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
-        """Draws the next units of groups by first slot and release shard.
+        """Draws the groups' next units, by slot and shard.
 
         Returns none when nothing is left; a single group where draws rest on recorded entries.
         Raises StepError, LedgerError or MustStop.
         """
 
     def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
-        """Yields estimates of a slot, or of a period from its last stage."""
+        """Yields estimates of a slot or a complete period."""
 
 
 def release_group(
     release: ReleaseKind, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
 ) -> Iterator[SlotEstimates] | Stopped:
-    """Draws, records and estimates a group; nothing where the limit refuses it."""
+    """Draws, records and estimates a group, unless over limit."""
     recorded: list[RecordedSlot] = []
     try:
         while drawn := release.draw({group: tallies}, Before(account, recorded), Noise()):

@@ -1,4 +1,4 @@
-"""Registry of kinds of releases by specification name, loaded on use."""
+"""Registry of kinds of releases by name, loaded lazily."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,19 +8,19 @@ if TYPE_CHECKING:
 
 
 class Kind(NamedTuple):
-    """Classes and traits of a kind of release, as module:name."""
+    """Classes of a kind of release (module:name), and traits."""
 
     closed: str
     slots: str | None = None  # for a stream's slots, if another
     learned: bool = False  # rows by inference from all entries up to theirs, a period at a time
 
     def of(self, request: "Asked", *, in_slots: bool = False) -> "ReleaseKind":
-        """Creates the release of a closed range, or of slots as they end."""
+        """Creates the release of a range, or of slots."""
         release: ReleaseKind = _class((self.slots if in_slots else None) or self.closed).of(request)
         return release
 
     def why_no_stream(self, allocation: Any, options: Any) -> str | None:
-        """Explains why a stream cannot release by slot; None where it can."""
+        """Explains why a stream cannot release slots, or None."""
         why: str | None = _class(self.slots or self.closed).why_no_stream(allocation, options)
         return why
 

@@ -1,4 +1,4 @@
-"""Files of released rows by format, one a slot, written atomically."""
+"""Files of released rows, one a slot, written atomically."""
 
 import csv
 import hashlib
@@ -30,7 +30,7 @@ def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
 
 
 def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Builds an Arrow array; a text common to all rows is repeated, not read."""
+    """Builds an Arrow array, repeating a common text."""
     if pa.types.is_string(kind) and column and column[0] is not None and column.count(column[0]) == len(column):
         return pa.repeat(pa.scalar(column[0], kind), len(column))
     return pa.array(column, kind)
@@ -63,7 +63,7 @@ def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
 
 
 def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
-    """Writes columns as CSV; lists are one text of JSON each."""
+    """Writes columns as CSV; lists become JSON text."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(schema.names)
@@ -84,7 +84,7 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
 def _geojson(
     columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """Encodes rows as GeoJSON features, counter-clockwise (RFC 7946): hexagon, given geometry, or none."""
+    """Encodes rows as GeoJSON features, counter-clockwise (RFC 7946)."""
     shapes = geometries or {}
     features = [
         {"type": "Feature", "geometry": shapes.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}
@@ -106,13 +106,13 @@ HATS, LIVE = "hats", "live"
 
 
 def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, prefix: str = HATS) -> Path:
-    """Names the relative file of a slot, live slot or product (by prefix)."""
+    """Names a slot's or product's relative file."""
     folder = Path(f"date={slot_start[:10]}") if shape.by_date else Path()
     return folder / f"{file_stem(spec_id, slot_start, prefix)}.{kind}"
 
 
 def file_stem(spec_id: str, slot_start: str, prefix: str = HATS) -> str:
-    """Names a file by specification and local start, in portable characters."""
+    """Names a file portably, by specification and local start."""
     return f"{prefix}-{spec_id}-{datetime.fromisoformat(slot_start).strftime('%Y%m%dT%H%M%S%z')}"
 
 

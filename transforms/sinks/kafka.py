@@ -1,4 +1,4 @@
-"""Kafka topic of released rows: one message a row, from estimates alone.
+"""Kafka topic of released rows, one message a row.
 
 Retries send equal keys and bytes: readers or compaction can remove duplicates.
 """
@@ -34,7 +34,7 @@ class Message(NamedTuple):
 
 
 def message_of(row: Row, *, is_live: bool = False) -> Message:
-    """Makes the message of a published row; equal rows have equal messages."""
+    """Makes a row's message; equal rows have equal messages."""
     ending = row.get("product") or ("live" if is_live else "")
     parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([ending] if ending else []))
     release_id = "/".join(parts)
@@ -42,7 +42,7 @@ def message_of(row: Row, *, is_live: bool = False) -> Message:
 
 
 def check(topic: Topic) -> None:
-    """Checks that a broker answers and has the topic. Raises StepError."""
+    """Checks that brokers have the topic. Raises StepError."""
     try:
         starts(topic)
     except KafkaSourceError as error:
@@ -57,7 +57,7 @@ def check_settings(topic: Topic) -> None:
 
 
 class Sender:
-    """Sender of estimates, one message a row; a StepError resets its producer."""
+    """Sender of estimates to Kafka; errors reset its producer."""
 
     def __init__(self, topic: Topic, shape: Shape) -> None:
         check_settings(topic)
@@ -81,13 +81,13 @@ class Sender:
             raise self._recorded_but(error) from None
 
     def _recorded_but(self, error: KafkaException) -> StepError:
-        """Converts Kafka's error by its name alone: its text could quote messages."""
+        """Converts Kafka's error to one without message contents."""
         self._outbox = None
         return recorded_but(f"{self._topic}: not all rows were taken ({error.args[0].name()})")
 
 
 class Outbox:
-    """An idempotent producer to one topic. Each method raises KafkaException."""
+    """An idempotent producer to one topic; raises KafkaException."""
 
     def __init__(self, topic: Topic) -> None:
         settings = {**_DEFAULTS, **topic.settings, **_OURS, "bootstrap.servers": topic.brokers}
@@ -95,7 +95,7 @@ class Outbox:
         self._producer = Producer({**settings, "error_cb": lambda _: None})  # errors that matter arrive with messages
 
     def put(self, messages: Iterable[Message]) -> None:
-        """Hands messages over; waits where too many are on their way."""
+        """Hands over messages, waiting while too many are pending."""
         for message in messages:
             while True:
                 try:
@@ -105,7 +105,7 @@ class Outbox:
                     self._producer.poll(_FULL_WAIT_S)
 
     def wait(self) -> None:
-        """Waits until all messages are confirmed or one is refused."""
+        """Waits until messages are confirmed; raises if one isn't."""
         self._producer.flush()
         if self._refused:
             raise KafkaException(self._refused[0])

@@ -1,4 +1,4 @@
-"""Published slots of a folder, and protection of existing values."""
+"""Published slots of a folder, and protection of values."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ _KEYS = ("cell", "statistic", "slot_start")
 
 
 class OtherValues(Exception):
-    """A file of the same release id holds other values, or cannot be read."""
+    """A release's existing file with other or unreadable content."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class OtherValues(Exception):
 
 
 def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
-    """Maps slot starts, in seconds since 1970 UTC, to a published file of each."""
+    """Maps slot starts, seconds since 1970, to published files."""
     slots = {}
     prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
@@ -58,7 +58,7 @@ def published_specifications(folder: Path) -> set[str]:
 
 
 def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Raises OtherValues where an existing file's rows differ from these."""
+    """Raises OtherValues where an existing file's rows differ."""
     if not path.exists():
         return
     try:
@@ -131,7 +131,7 @@ def _csv(path: Path) -> pa.Table:
 
 
 def _jsonl(path: Path) -> pa.Table:
-    """Reads JSON lines with fixed types: inferred instants would lose their offset."""
+    """Reads JSON lines with fixed types, keeping instants' offsets."""
     from pyarrow import json
 
     if not path.stat().st_size:

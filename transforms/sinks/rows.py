@@ -1,4 +1,4 @@
-"""Rows of the result table, one per statistic and HAT, from estimates alone."""
+"""Rows of the result table, from estimates alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ PLAIN = Shape()
 
 
 def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """Lists a specification's columns, the same for all slots of one kind."""
+    """Lists a specification's columns, equal in all slots."""
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
@@ -74,7 +74,7 @@ def _names(output: Output) -> tuple[str, str, str]:
 
 
 def rows_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> list[Row]:
-    """Makes the rows of one slot by cell and statistic."""
+    """Makes the rows of a slot by cell, statistic."""
     return rows_in(columns_of(slot, shape))
 
 
@@ -89,7 +89,7 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
 
 
 def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
-    """Builds the columns of `schema_of` for a slot, by cell and statistic."""
+    """Builds a slot's columns, by cell and statistic."""
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
@@ -154,7 +154,7 @@ def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
-    """Maps a column with few distinct texts through a function."""
+    """Maps a column through a function, text by text."""
     value_of = {text: value(text) for text in dict.fromkeys(column)}
     return [value_of[text] for text in column]
 
@@ -183,5 +183,5 @@ def _or_none(values: Float64s) -> list[float | None]:
 
 
 def json_of(row: Mapping[str, Fact]) -> bytes:
-    """Encodes a row as a JSON object with keys in schema order."""
+    """Encodes a row as JSON, keys in schema order."""
     return msgspec.json.encode(row)

@@ -1,4 +1,4 @@
-"""PTransforms that write released rows: files, Kafka, and Beam rows."""
+"""PTransforms that publish rows: files, Kafka, Beam rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from transforms.sources.topic import Topic
 
 @dataclass
 class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
-    """The estimates of a slot -> one file of each format in a folder."""
+    """Writes slots' estimates to files of each format."""
 
     folder: Path
     formats: tuple[str, ...]
@@ -34,7 +34,7 @@ class PublishFiles(beam.PTransform[PCollection[SlotEstimates], PCollection[None]
 
 @dataclass
 class PublishToKafka(beam.PTransform[PCollection[SlotEstimates], PCollection[None]]):
-    """Publishes a message per row, confirmed before the bundle ends. Raises ValueError."""
+    """Publishes rows as confirmed messages. Raises ValueError."""
 
     topic: Topic
     shape: Shape = PLAIN
@@ -66,7 +66,7 @@ class _Send(beam.DoFn):
 
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
-    """Converts slots' estimates to rows, timestamped with the slot's last instant.
+    """Converts estimates to rows, timestamped at the slot's end.
 
     Windows of the slot, hour or day hold the row. schema: rows as NamedTuples of these columns (None: dicts), renamed
     by `columns`. may_be_late: otherwise a row's time is at least its element's, lest an engine drop it as late.
@@ -99,7 +99,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
 
 
 def _type_of(field: pa.Field) -> Any:
-    """Maps a result column to its Beam type. Raises KeyError for other types."""
+    """Maps a result column to Beam's type. Raises KeyError."""
     if pa.types.is_timestamp(field.type):
         kind: Any = Timestamp
     elif pa.types.is_list(field.type):

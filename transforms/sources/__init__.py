@@ -1,1 +1,1 @@
-"""Where rows come from: growing folders, Kafka, elements known beforehand."""
+"""Sources of rows: growing folders, Kafka, given elements."""

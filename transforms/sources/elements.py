@@ -1,4 +1,4 @@
-"""PCollections of dicts or Beam Rows as a source, and their values."""
+"""PCollections of dicts or Beam Rows as sources."""
 
 import math
 import sys
@@ -37,7 +37,7 @@ MOST_OWN = 20  # so many rows one after another whose Beam timestamp is their ow
 
 @dataclass
 class ReadElements(Parting[PCollection[Any]]):
-    """Batches of a PCollection's elements, with refusals as another output.
+    """Batches of a PCollection's elements, and refusals.
 
     start_s: None for bounded input; else a stream's start in seconds since 1970 UTC, where an element's Beam timestamp
     (its transport's) decides its lateness. Event times as timestamps are an error, since an engine drops late elements
@@ -57,7 +57,7 @@ class ReadElements(Parting[PCollection[Any]]):
 
 
 class _Whole(beam.DoFn):
-    """Batches of a bundle at the minimum timestamp: bounded input is never late."""
+    """Batches of a bundle, stamped as never late."""
 
     def __init__(self, names: tuple[str, ...], fields: tuple[str, ...]) -> None:
         self._names, self._fields = names, fields
@@ -79,7 +79,7 @@ class _Whole(beam.DoFn):
 
 
 class _AsTheyCome(beam.DoFn):
-    """Batches of equal Beam timestamps, so that lateness is the element's alone."""
+    """Batches of equal Beam timestamps, which decide their lateness."""
 
     def __init__(self, reading: ReadElements) -> None:
         self._names, self._fields = reading.names, reading.fields
@@ -119,7 +119,7 @@ class _AsTheyCome(beam.DoFn):
             )
 
     def _own_times(self, batch: RawBatch, timestamp: Timestamp) -> NDArray[np.bool_]:
-        """Marks the rows that have their own time as their Beam timestamp."""
+        """Marks rows whose own time is their Beam timestamp."""
         time = self._units.instants(batch.table.column("time"))
         return time.valid & (time.us // 1_000 == timestamp.micros // 1_000)
 
@@ -127,7 +127,7 @@ class _AsTheyCome(beam.DoFn):
 def _batches(
     elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
 ) -> Iterator[RawBatch | Refusal]:
-    """Batches rows with values of equal kinds, so that rows are read independently."""
+    """Batches rows of equal kinds, read independently."""
     rows = [row for element in elements if (row := _mapping(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
@@ -142,13 +142,13 @@ def _batches(
 
 
 def value_in(element: Any, name: str) -> Any:
-    """Reads an element's value by name, as `ReadElements` does; None if absent."""
+    """Reads an element's value by name; None if absent."""
     row = _mapping(element)
     return None if row is None else next(iter(_values([row], name)))
 
 
 def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
-    """Yields rows' values by exact name, or else by its dotted path."""
+    """Yields rows' values by exact name or dotted path."""
     if "." not in name:
         return (row.get(name) for row in rows)
     path = name.split(".")
@@ -156,7 +156,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
 
 
 def _step(value: Any, part: str) -> Any:
-    """Steps into an object or array, as JSON paths do; None if absent."""
+    """Steps into an object or array; None if absent."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and part.isdecimal():
@@ -166,14 +166,14 @@ def _step(value: Any, part: str) -> Any:
 
 
 def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:
-    """Stamps an output with a time, in the form of `finish_bundle` too."""
+    """Stamps an output with a time, in `finish_bundle` too."""
     if isinstance(batch, TaggedOutput):
         return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
     return WindowedValue(batch, time, (GlobalWindow(),))
 
 
 def _mapping(element: Any) -> Mapping[str, Any] | None:
-    """Reads an element as a mapping; None unless dict, Beam Row or NamedTuple."""
+    """Reads an element as a mapping; None if impossible."""
     if isinstance(element, Mapping):
         return element
     as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
@@ -189,7 +189,7 @@ _NO_REPORTS = (
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
-    """Explains why a Beam type cannot hold reports, by dotted names; else None."""
+    """Explains why a Beam type cannot hold reports."""
     own_fields = getattr(kind, "_fields", None)
     if isinstance(own_fields, tuple):  # of a NamedTuple, or with their types of a Beam Row
         fields = [field if isinstance(field, str) else field[0] for field in own_fields]
@@ -228,7 +228,7 @@ _LARGEST = sys.float_info.max
 
 
 def told(value: Any) -> Told:
-    """Classifies a value by kind, without raising or showing it.
+    """Classifies a value by kind, without showing it.
 
     Arrow would infer one type per column, so that one vehicle's row could change or refuse others.
     """
@@ -246,7 +246,7 @@ def _bad(_: Any) -> Told:
 
 
 def _whole(value: int) -> Told:
-    """Classifies an integer, as text beyond 64 bits, truncated for speed."""
+    """Classifies an integer, as text beyond 64 bits."""
     value = int(value)
     if -(1 << 63) <= value < 1 << 63:
         return "whole", value
@@ -255,13 +255,13 @@ def _whole(value: int) -> Told:
 
 
 def _text(value: str | bytes | bytearray | memoryview) -> Told:
-    """Classifies a text as bytes; lone surrogates become bytes that are no UTF-8."""
+    """Classifies a text as bytes; lone surrogates become invalid."""
     text = str.encode(value, errors="surrogatepass") if isinstance(value, str) else bytes(value)
     return ("text", text) if len(text) <= TEXT_BYTES else BAD
 
 
 def _decimal(value: Decimal) -> Told:
-    """Classifies a decimal, clamping finite ones beyond float64 as layouts do."""
+    """Classifies a decimal, clamped to float64 as layouts do."""
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
     number = float(value)
@@ -279,7 +279,7 @@ def _instant(kind: Literal["instant", "clock"], us: int) -> Told:
 
 
 def _numpy(value: np.generic) -> Told:
-    """Classifies a NumPy scalar that is no Python value itself."""
+    """Classifies a NumPy scalar that Python types don't cover."""
     if isinstance(value, np.datetime64):
         if np.datetime_data(value.dtype)[0] in _NO_DAY:
             return BAD

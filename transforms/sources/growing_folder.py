@@ -1,4 +1,4 @@
-"""Growing folder as a source, each new file read once (docs/adr/0009-sources-of-a-stream.md).
+"""Growing folder as a source of new files (docs/adr/0009-sources-of-a-stream.md).
 
 Rename files into place, from a name with a leading dot or with suffix .part or .tmp.
 """
@@ -35,7 +35,7 @@ POLL_FILES, PAUSE_S, KEPT_NAMES = 16, 1.0, 10_000  # above so many names, those 
 
 @dataclass
 class ReadGrowing(Parting[PBegin]):
-    """Batches of a folder's new files at its watermark, and refusals."""
+    """Batches of a folder's new files, and refusals."""
 
     folder: Path
     watermark: Watermark
@@ -47,7 +47,7 @@ class ReadGrowing(Parting[PBegin]):
         return paths | "read" >> beam.FlatMap(self.read).with_outputs(REFUSED, main="batches")
 
     def read(self, path: bytes) -> Iterator[RawBatch | Refusal]:
-        """Yields a file's batches and refusals; a path in bytes need not be UTF-8."""
+        """Yields batches and refusals of a path in bytes."""
         try:
             yield from counted(read_apart(self.layout, os.fsdecode(path)))
         except (UnreadableFile, FileNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""Heartbeats of a stream's service slots, which seal slots without events.
+"""Heartbeats of a stream's slots, which seal empty slots.
 
 The engine's checkpoints hold the next slot. The heartbeat runs slightly ahead of the wall clock: the sources'
 watermarks decide when a slot is closed.
@@ -28,7 +28,7 @@ PAUSE_S = 1.0
 
 @dataclass
 class Heartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """Empty tallies keyed (slot, release shard) for service slots in [start_s, end_s).
+    """Empty tallies of service slots, once these are over.
 
     It holds the watermark until a slot is over, so no window fires early even if sources end. Windows fired by a drain
     have no heartbeat and are not sealed. lag_s: allowed lateness.
@@ -80,7 +80,7 @@ class _Beat(beam.DoFn):
 
 
 def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tuple[list[int], int]:
-    """Lists up to MOST slots from `position_s` before `until_s`, and the next position."""
+    """Lists up to MOST due slots, and the next."""
     slots = list(islice(slots_from(timetable, position_s, end_s), MOST + 1))
     now = [slot_s for slot_s in slots[:MOST] if slot_s < until_s]
     return now, slots[len(now)] if len(now) < len(slots) else end_s
@@ -102,7 +102,7 @@ def script_of(elements: PCollection[Any]) -> TestStream | None:
 
 @dataclass
 class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """Heartbeats by a TestStream's watermarks, then by the wall clock at its end."""
+    """Heartbeats by a TestStream's watermarks, then by the clock."""
 
     script: TestStream
     timetable: Timetable

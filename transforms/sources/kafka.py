@@ -1,4 +1,4 @@
-"""Kafka source: splittable DoFn, a restriction per partition, an element per poll.
+"""Kafka source: splittable DoFn with partitions as restrictions.
 
 The engine's checkpoints hold the offset (docs/adr/0009-sources-of-a-stream.md).
 """
@@ -35,7 +35,7 @@ PAUSE_S = 1.0
 
 @dataclass
 class ReadKafka(Parting[PBegin]):
-    """Batches of a topic at their partition's watermark, and refusals."""
+    """Batches of a topic at partitions' watermarks, and refusals."""
 
     topic: Topic
     starts: Sequence[PartitionStart]  # see there
@@ -51,7 +51,7 @@ class ReadKafka(Parting[PBegin]):
 
 
 class _Polls(NamedTuple):
-    """Decoder of polls, without the topic's settings, which may hold a password."""
+    """Decoder of polls, without the topic's secret settings."""
 
     layout: MessageLayout
 
@@ -60,7 +60,7 @@ class _Polls(NamedTuple):
 
 
 class _Offsets(UnboundedProvider):
-    """A partition's restriction: the offsets from the next one to be read on."""
+    """A partition's restriction: offsets from the next one on."""
 
     def initial_restriction(self, element: PartitionStart) -> OffsetRange:
         return OffsetRange(element.offset, NO_END)
@@ -113,7 +113,7 @@ class _ReadPartition(beam.DoFn):
 
 
 def _stamped_by_broker(poll: Poll) -> tuple[Poll, int]:
-    """Drops and counts producer-stamped messages of a poll, which move no watermark."""
+    """Drops and counts messages that producers stamped themselves."""
     chosen = np.flatnonzero(poll.by_broker)
     payloads, times = [poll.payloads[number] for number in chosen.tolist()], poll.timestamps_ms[chosen]
     messages = poll._replace(payloads=payloads, timestamps_ms=times, by_broker=poll.by_broker[chosen])

@@ -54,11 +54,11 @@ _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError
 
 
 class KafkaSourceError(Exception):
-    """Failure to read a topic without unseen losses; shows no message's content."""
+    """Failure to read a topic without losing messages."""
 
 
 class PartitionStart(NamedTuple):
-    """Start offset of a partition, and the topic's number of partitions then."""
+    """Start offset of a partition, and number of partitions."""
 
     partition: int
     offset: int
@@ -79,7 +79,7 @@ class Poll(NamedTuple):
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
-    """Queries partitions' first offsets since a Kafka time, or the earliest. Raises KafkaSourceError."""
+    """Queries partitions' offsets since a time. Raises KafkaSourceError."""
     consumer = _consumer(topic)
     until_s = time.monotonic() + START_S
     try:
@@ -108,7 +108,7 @@ def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> lis
 
 
 class Partition:
-    """Reader of one partition from any position, seeking only when needed."""
+    """Reader of one partition from any position."""
 
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
@@ -127,7 +127,7 @@ class Partition:
         self._consumer.close()
 
     def poll(self, position: int, max_messages: int = POLL_MESSAGES) -> Poll:
-        """Reads messages from an offset, waiting POLL_WAIT_S, or up to ASK_S for queries.
+        """Reads messages from an offset, waiting a limited time.
 
         Polls are empty while a broker is away. Raises KafkaSourceError where messages would be lost unseen.
         """
@@ -188,7 +188,7 @@ class Partition:
         return end <= max(position, self._end)
 
     def _refuse_gone(self, code: int, now_s: float) -> None:
-        """Refuses a topic that stays missing, allowing for a restarting broker."""
+        """Refuses a topic that stays missing after a restart."""
         is_gone = False
         if code in _GONE:  # which the client says of every topic while no broker answers: a broker itself is asked
             try:
@@ -202,7 +202,7 @@ class Partition:
             raise KafkaSourceError(f"{self}: it does not exist any more")
 
     def _earliest(self, position: int) -> int:
-        """Queries the next offset after retention. Raises KafkaSourceError if the topic ends earlier."""
+        """Queries the first retained offset. Raises KafkaSourceError."""
         self._at = None
         try:
             earliest, end = self._ask_ends()
@@ -219,11 +219,11 @@ class Partition:
         return max(earliest, position)
 
     def _ask_ends(self) -> tuple[int, int]:
-        """Queries the first and the end offset. Raises KafkaException without a broker."""
+        """Queries first and end offset. Raises KafkaException."""
         return self._consumer.get_watermark_offsets(kafka.TopicPartition(self._topic.name, self._number), timeout=ASK_S)
 
     def _check_partitions(self, now_s: float) -> None:
-        """Refuses an added partition, whose vehicles sealed slots would miss."""
+        """Refuses added partitions, whose vehicles sealed slots would miss."""
         if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
             return
         self._counted_s = now_s
@@ -261,7 +261,7 @@ def _consumer(topic: Topic, note: Any = None) -> kafka.Consumer:
 
 
 def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[int]:
-    """Lists a topic's partitions. Raises KafkaSourceError if missing, KafkaException without a broker."""
+    """Lists a topic's partitions. Raises KafkaSourceError or KafkaException."""
     partitions = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
     if partitions.error is not None and partitions.error.code() in _GONE:
         raise KafkaSourceError(f"{topic}: it does not exist")
@@ -271,7 +271,7 @@ def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[i
 
 
 def _timestamps(messages: list[kafka.Message]) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Reads messages' times in ms, and whether the broker stamped them."""
+    """Reads messages' times in ms, and the broker's stamps."""
     kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
     return kinds[:, 1], kinds[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
 

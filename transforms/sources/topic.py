@@ -1,4 +1,4 @@
-"""Location of a Kafka topic, without imports of Kafka's client."""
+"""Location of a Kafka topic, without importing Kafka."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ READ_SETTINGS: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """Where a topic is. brokers: `host:port,...`. settings: librdkafka's, for encryption and passwords; never shown."""
+    """Kafka topic: brokers as `host:port,...`, librdkafka's secret settings."""
 
     brokers: str
     name: str

@@ -1,4 +1,4 @@
-"""Unending restrictions of positions or names, checkpointed but never divided."""
+"""Unending restrictions of positions or names, never divided."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_pro
 
 
 class UnboundedTracker(OffsetRestrictionTracker):
-    """Tracker that claims positions in sequence and splits at the current one only."""
+    """Tracker of positions, which splits at the current one."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
         if fraction_of_remainder != 0:
@@ -55,7 +55,7 @@ class UnboundedTracker(OffsetRestrictionTracker):
 
 
 class UnboundedProvider(RestrictionProvider):
-    """Provider of restrictions without size, which end in place on drain."""
+    """Provider of unending restrictions, which end on drain."""
 
     def create_tracker(self, restriction: Any) -> Any:
         return UnboundedTracker(restriction)
@@ -124,14 +124,14 @@ def promised_by(estimator: Any, rule: Watermark) -> Timestamp | None:
 
 
 def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *, idle: bool) -> None:
-    """Moves a source's promise, as its rule has it after a poll."""
+    """Moves a source's watermark by its rule."""
     promise = rule.after(promised_by(estimator, rule), newest_ms, now_ms, idle)
     if promise is not None and promise != estimator.current_watermark():
         estimator.set_watermark(promise)
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Computes lateness bounds in microseconds by receipt time; counts overtaken messages."""
+    """Computes lateness bounds, microseconds; counts overtaken messages."""
     promised = promised_by(estimator, rule)
     first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:

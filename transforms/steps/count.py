@@ -22,7 +22,7 @@ _LATE = counters.refused("lateness", LATE)
 
 @dataclass
 class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollection[KeyedTally]]):
-    """Tallies events or partial tallies by (slot, vehicle shard), keyed for release."""
+    """Tallies events by slot and vehicle shard, for release."""
 
     release: ReleaseKind
     in_panes: bool = False
@@ -34,7 +34,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         return grouped | "tally" >> beam.FlatMap(self.tally).with_output_types(KeyedTally)
 
     def tally(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
-        """Tallies a shard's vehicles in a slot, split by release shard."""
+        """Tallies a shard's vehicles, split by release shard."""
         (slot_s, vehicle_shard), parts = group
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
@@ -86,7 +86,7 @@ class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedP
 
 @dataclass
 class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPartial]]):
-    """Late events of closed panes in open slots, as partial tallies of their shard."""
+    """Late events of closed panes, as partial tallies."""
 
     release: ReleaseKind
 

@@ -1,4 +1,4 @@
-"""Lateness against the watermark of an event's source partition, by slot or pane."""
+"""Lateness against source partitions' watermarks, by slot or pane."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _S_US = 1_000_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
-    """Marks events whose slot or pane ended `more_s` before the watermark."""
+    """Marks events whose slot ended `more_s` before the watermark."""
     length_us = length_s * _S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
     return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us
@@ -29,7 +29,7 @@ def is_late(observations: Observations, length_s: int, promised_us: int, more_s:
 
 @dataclass
 class RefuseLate(Parting[PCollection[Observations]]):
-    """Observations of open slots (see `is_late`) as main output, others as Refused.
+    """Observations of open slots, and Refused ones.
 
     An element's timestamp is its partition's watermark when emitted (see transforms/sources). The engine's watermark is
     the minimum, so it drops nothing that passes here.
@@ -45,7 +45,7 @@ class RefuseLate(Parting[PCollection[Observations]]):
     def compare(
         self, observations: Observations, promised: Any = beam.DoFn.TimestampParam
     ) -> Iterator[Observations | Refusal]:
-        """Yields the observations that are not late, and how many are."""
+        """Yields timely observations, and how many are late."""
         late = is_late(observations, self.length_s, promised.micros, self.more_s)
         if late.any():
             yield TaggedOutput(REFUSED, Refused("lateness", LATE, int(late.sum())))
@@ -55,7 +55,7 @@ class RefuseLate(Parting[PCollection[Observations]]):
 
 @dataclass
 class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane]]):
-    """Packed events by ((slot, vehicle shard), pane), in pane windows fired `more_s` later."""
+    """Packed events by slot, shard and pane, in windows."""
 
     pane_s: int
     offset_s: int
@@ -68,7 +68,7 @@ class IntoPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedPane
 
 @dataclass
 class InTime(Parting[PCollection[PackedEvents]]):
-    """Events of open panes as main output, others as `behind` for the slot."""
+    """Events of open panes; others are `behind`."""
 
     pane_s: int
 
@@ -85,7 +85,7 @@ class InTime(Parting[PCollection[PackedEvents]]):
 
 @dataclass
 class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPartial]]):
-    """Partial tallies of panes and late events in slot windows that fire once."""
+    """Partial tallies in slot windows, which fire once."""
 
     slot_s: int
     offset_s: int
@@ -95,7 +95,7 @@ class IntoSlots(beam.PTransform[PCollection[KeyedPartial], PCollection[KeyedPart
 
 
 def windows(length_s: int, offset_s: int) -> FixedWindows:
-    """Makes windows of this length, one of which starts at `offset_s`."""
+    """Makes windows of this length, aligned to `offset_s`."""
     return FixedWindows(length_s, offset_s % length_s)
 
 

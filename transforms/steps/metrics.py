@@ -1,4 +1,4 @@
-"""Side outputs of steps: counters, progress, dead letters, and vehicles' spending."""
+"""Side outputs of steps: counters, progress, dead letters."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def count(name: str, number: int = 1) -> None:
 
 
 def passed(phase: Phase, unit: int | str) -> None:
-    """Reports progress to the listener of this thread, if any."""
+    """Reports progress to this thread's listener, if any."""
     listener = _LISTENER.get()
     if listener is not None:
         listener(phase, unit)
@@ -34,7 +34,7 @@ def passed(phase: Phase, unit: int | str) -> None:
 
 @contextmanager
 def heard_by(listener: Listener) -> Iterator[None]:
-    """Has the listener hear how far the road is, within the block."""
+    """Reports progress to a listener within the block."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -46,7 +46,7 @@ class Shelf(Protocol):
     """Store of bytes between steps of one process."""
 
     def put(self, data: bytes) -> bytes:
-        """Stores the data, and returns a key that can be shuffled in its place."""
+        """Stores data; returns a key to shuffle instead."""
 
     def get(self, put: bytes) -> bytes:
         """Returns the data of a key."""
@@ -69,7 +69,7 @@ class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
 
 
 def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
-    """Yields a dead letter per stage and reason with refused rows."""
+    """Yields a dead letter per reason with refused rows."""
     for reason, rows in reasons.items():
         if rows:
             yield TaggedOutput(REFUSED, Refused(stage, reason, rows))

@@ -1,4 +1,4 @@
-"""Steps from files to events by slot and vehicle shard."""
+"""Steps from files to events by slot and shard."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from transforms.steps.metrics import Parting, Refusal, count, dead_letters
 
 
 def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
-    """Counts rows of batches; yields dead letters, then the batch."""
+    """Counts batches' rows; yields dead letters, then each batch."""
     for batch in batches:
         count(counters.ROWS, batch.rows)
         yield from dead_letters("read", batch.refused)
@@ -26,7 +26,7 @@ def counted(batches: Iterable[RawBatch]) -> Iterator[RawBatch | Refusal]:
 
 
 def refused_file(reason: str) -> Iterator[Refusal]:
-    """Yields a file's dead letter, which counts as one row."""
+    """Yields a file's dead letter, counted as one row."""
     count(counters.ROWS)
     yield from dead_letters("read", {reason: 1})
 
@@ -50,7 +50,7 @@ class Parse(Parting[PCollection[RawBatch]]):
 
 @dataclass
 class Assign(Parting[PCollection[Observations]]):
-    """PCollection[Observations] -> main: PackedEvents by (slot, vehicle shard), in panes if any; refused: Refused."""
+    """Observations packed by slot, shard and pane; others refused."""
 
     ground: Ground
     vehicle_shards: int

@@ -1,4 +1,4 @@
-"""Whole periods, gathered in a stream or closed range, and released in order."""
+"""Whole periods, gathered and then released in order."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ STOPPED_HERE = (
 
 @dataclass
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
-    """Tallies and heartbeats of a slot, rekeyed to their period's window.
+    """Tallies and heartbeats, rekeyed to their period's window.
 
     Periods have no fixed length (days of 23 and 25 hours), windows have: a period's elements get its end as their time,
     in one window `more_s` long. Periods that began before `start_s`, the stream's start, are dropped as incomplete.
@@ -55,7 +55,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
 @dataclass
 class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEstimates]]):
-    """Period's tallies or heartbeats to its slots' estimates, after recording.
+    """A period's tallies to its slots' estimates, once recorded.
 
     in_stream: expects a heartbeat per slot, and skips what the account's limit refuses; otherwise one heartbeat a
     period, and refusal is an error.

@@ -1,4 +1,4 @@
-"""Steps from tallies to sealed units, recorded slots and estimates."""
+"""Steps from tallies to sealed units and estimates."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ DRAW_BYTES = 1 << 20  # of packed tallies that are drawn at a time
 
 @dataclass
 class ByHexagon(Parting[PCollection[KeyedTally]]):
-    """Units drawn from tallies by (plan, release shard), and vehicles' spending as demand.
+    """Units drawn from tallies, and vehicles' spending as demand.
 
     A unit's key names its transaction. shelf: holds units until recorded.
     """
@@ -100,7 +100,7 @@ def _of_range(element: Any) -> WindowedValue:
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Checks for all slots' heartbeats; a tally drained earlier is counted."""
+    """Checks for all slots' heartbeats; counts earlier, drained tallies."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
@@ -126,7 +126,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         return of_type(grouped | "record" >> beam.FlatMap(self.record), RecordedSlot)
 
     def record(self, group: tuple[str, Iterable[records.UnitBytes]]) -> Iterator[RecordedSlot]:
-        """Records a key's units and yields the recorded slots. Raises StepError."""
+        """Records a key's units; yields slots. Raises StepError."""
         encoded = list(group[1])
         if self.needs_consent and records.CONSENT not in encoded:
             return
@@ -142,13 +142,13 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
 
 def beyond_the_limit(account: LedgerAccount, period: str) -> StepError:
-    """Creates the error of a step whose debit the account's limit refuses."""
+    """Creates the error of an account's refused debit."""
     return StepError(f"account {account.name!r} refuses {period}: its limit would be exceeded")
 
 
 @dataclass
 class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstimates]]):
-    """Estimates of recorded slots from entries up to their own."""
+    """Estimates of recorded slots, from entries up to theirs."""
 
     release: ReleaseKind
     account: LedgerAccount
@@ -163,7 +163,7 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
 
 
 class UnsizedCoder(coders.Coder):
-    """Coder that pickles and reports no size: sizing 100,000 objects is slow."""
+    """Coder that pickles without measuring sizes, which is slow."""
 
     def encode(self, value: Any) -> bytes:
         return pickle.dumps(value)
@@ -179,7 +179,7 @@ class UnsizedCoder(coders.Coder):
 
 
 def of_type(elements: PCollection[Any], kind: type) -> PCollection[Any]:
-    """Sets elements' type and unsized coder where pipelines infer no types."""
+    """Sets elements' type and coder, where pipelines infer none."""
     registry.register_coder(kind, UnsizedCoder)
     elements.element_type = kind
     return elements

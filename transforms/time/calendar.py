@@ -1,4 +1,4 @@
-"""Slots and periods of a job or stream, by the account's local clock."""
+"""Slots and periods by the account's local clock."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ SUGGESTED = 4  # how many slot lengths an error suggests
 
 
 class FirstDays(NamedTuple):
-    """First days of an account, from `since`, with a different share each."""
+    """First days of an account, with different shares."""
 
     since: date
     days: int
@@ -38,7 +38,7 @@ class FirstDays(NamedTuple):
         return 0 <= (day - self.since).days < self.days
 
     def weekday(self, number: int) -> Weekday:
-        """Computes the weekday `number` days after `since`, beyond dates' range too."""
+        """Computes the weekday `number` days after `since`."""
         return WEEKDAYS[(self.since.weekday() + number) % len(WEEKDAYS)]
 
     @property
@@ -65,10 +65,10 @@ class Where(NamedTuple):
 
 
 class Locator(Protocol):
-    """Protocol that finds events' slots in a closed range or stream."""
+    """Finder of events' slots, in a range or stream."""
 
     def locate(self, event_us: Int64s) -> Where:
-        """Finds slots and periods of events at int64 microseconds since 1970 UTC."""
+        """Finds slots and periods of events, microseconds since 1970."""
 
 
 class CalendarError(ValueError):
@@ -92,12 +92,12 @@ class Timetable:
 
     @property
     def service_minutes(self) -> list[int]:
-        """Lists the local minutes at which slots of a day of 24 hours start."""
+        """Lists local minutes at which service slots start."""
         return [minute for start, end in self.service for minute in range(start, end, self.slot_minutes)]
 
     @property
     def service_span(self) -> Interval:
-        """Minutes from the first start to the last end of service."""
+        """Minutes from first start to last end of service."""
         return self.service[0][0], self.service[-1][1]
 
     @property
@@ -119,7 +119,7 @@ class Timetable:
         return "ever"
 
     def day_slots(self, day: date) -> list[int]:
-        """Lists starts of a day's slots of service. Raises CalendarError at clock changes."""
+        """Lists starts of a day's slots. Raises CalendarError."""
         if WEEKDAYS[day.weekday()] not in self.weekdays:
             return []
         minutes = self._cut(day, self.slot_minutes)
@@ -133,11 +133,11 @@ class Timetable:
         return [start_s for start_s, minute in minutes.items() if self.is_in_service(minute)]
 
     def is_in_service(self, minute: int) -> bool:
-        """Checks whether a local minute of the day lies in the hours of service."""
+        """Checks whether a local minute lies in service hours."""
         return any(start <= minute < end for start, end in self.service)
 
     def never_released(self, first: date) -> str | None:
-        """Names the next year's day whose clock change slots cannot follow, or None."""
+        """Explains which day within a year slots cannot divide."""
         for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
             if self.midnight(day).utcoffset() != self.midnight(day + timedelta(days=1)).utcoffset():
                 try:
@@ -151,7 +151,7 @@ class Timetable:
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """Computes the largest weight of `days` consecutive days, `first` weighing differently."""
+        """Computes the largest weight of `days` consecutive days."""
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, days_left = divmod(days, len(served))
         twice = [*served.values()] * 2
@@ -167,7 +167,7 @@ class Timetable:
         return max(heaviest_weight, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
-        """Maps slot starts of a day to local minutes; None where they cannot fit."""
+        """Maps a day's slot starts to minutes, or None."""
         zone = ZoneInfo(self.zone)
         start = int(self.midnight(day).timestamp())
         end = int(self.midnight(day + timedelta(days=1)).timestamp())
@@ -186,7 +186,7 @@ class Timetable:
             raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
 
     def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
-        """Lists the local days of a day's period; `since` and `until` bound vehicle-ever."""
+        """Lists the local days of a day's period."""
         if self.unit == "vehicle-day":
             return [day]
         if self.unit == "vehicle-week":
@@ -197,7 +197,7 @@ class Timetable:
         return [since + timedelta(days=i) for i in range((until - since).days)]
 
     def text(self, at_s: int) -> str:
-        """Writes an instant as ISO 8601 with the zone's offset."""
+        """Writes an instant as ISO 8601 with zone offset."""
         return datetime.fromtimestamp(at_s, ZoneInfo(self.zone)).isoformat()
 
 
@@ -222,7 +222,7 @@ class Calendar:
         return starts_us, np.array([index[slot.period] for slot in self.slots], np.int64)
 
     def locate(self, event_us: Int64s) -> Where:
-        """Finds slots and periods of events at int64 microseconds since 1970 UTC."""
+        """Finds slots and periods of events, microseconds since 1970."""
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < self.to_s * 1_000_000)
         if not self.slots:
             nothing = np.zeros(event_us.size, np.int64)
@@ -235,7 +235,7 @@ class Calendar:
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
-    """Builds the calendar of aware [start, end). Raises CalendarError if empty or cutting slots."""
+    """Builds the calendar of [start, end). Raises CalendarError."""
     from_s, to_s = int(start.timestamp()), int(end.timestamp())
     if from_s >= to_s:
         raise CalendarError(f"the range is empty: {start.isoformat()} to {end.isoformat()}")
@@ -263,7 +263,7 @@ MOST_AHEAD_S = DAY_S
 
 @dataclass(frozen=True)
 class StreamCalendar:
-    """Slots of a stream from `from_s` to `to_s`, as `Calendar` finds them.
+    """Slots of a stream, as `Calendar` finds them.
 
     edge_s: start of a slot, origin of windows; in earlier slots, which may cross a clock change, all events are late.
     """
@@ -274,7 +274,7 @@ class StreamCalendar:
     to_s: int
 
     def locate(self, event_us: Int64s) -> Where:
-        """Finds slots and periods of events at int64 microseconds since 1970 UTC."""
+        """Finds slots and periods of events, microseconds since 1970."""
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
@@ -298,7 +298,7 @@ def _day_slots(timetable: Timetable, day: date) -> tuple[int, ...]:
 
 
 def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
-    """Yields ascending starts of service slots in [from_s, to_s), day by day."""
+    """Yields starts of service slots in [from_s, to_s), ascending."""
     day = datetime.fromtimestamp(from_s, ZoneInfo(timetable.zone)).date()
     while timetable.midnight(day).timestamp() < to_s:
         yield from (day_slot for day_slot in _day_slots(timetable, day) if from_s <= day_slot < to_s)

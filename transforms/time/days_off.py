@@ -1,4 +1,4 @@
-"""Hours of the model: days off have other habits than working days."""
+"""Hours of the model, separate for days off."""
 
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -11,12 +11,12 @@ SATURDAY = 5
 
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:
-    """Computes slots' local start hours, plus 24 on Saturdays and Sundays."""
+    """Computes slots' local hours, plus 24 on weekends."""
     return [_habit(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Restores slots' hours, 24 added on days off, from recorded hours."""
+    """Restores slots' hours, 24 added on days off."""
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
     number, numbers = 0, [0]

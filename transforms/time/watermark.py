@@ -40,11 +40,11 @@ class Watermark:
 
     @property
     def behind_s(self) -> int:
-        """Seconds that a slot waits for its reports after its end."""
+        """Seconds that a slot waits after its end."""
         return self.lag_s + (GUARD_S if self.by_own_times else 0)
 
     def after(self, promised: Timestamp | None, newest_ms: int | None, now_ms: int, idle: bool) -> Timestamp | None:
-        """Computes the watermark after a poll; `promised` where nothing moves it.
+        """Computes the watermark after a poll; `promised` if unmoved.
 
         newest_ms: newest plausible timestamp. idle: no message came for a while or lay unread at `now_ms`.
         """
@@ -55,28 +55,28 @@ class Watermark:
         return watermark if promised is None or watermark > promised else promised
 
     def own_times(self, received_ms: Int64s) -> Int64s:
-        """Computes watermarks from events' times of receipt alone, in microseconds."""
+        """Computes watermarks from times of receipt, in microseconds."""
         step_ms = 1_000 * RECEIVED_S
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
-        """Marks events behind the watermark despite their own time, as after clock steps."""
+        """Marks events behind the watermark despite their own time."""
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)
         return own_us < promised.micros
 
 
 def is_ahead(timestamps_ms: Int64s, now_ms: int) -> NDArray[np.bool_]:
-    """Marks timestamps too far ahead: the year 9999 would close all slots."""
+    """Marks timestamps that are too far ahead."""
     return timestamps_ms > now_ms + 1_000 * CLOCK_ERROR_S
 
 
 def newest_plausible_ms(timestamps_ms: Int64s, now_ms: int) -> int | None:
-    """Finds the newest positive timestamp that is not far ahead."""
+    """Finds the newest positive timestamp not far ahead."""
     plausible = timestamps_ms[(timestamps_ms > 0) & ~is_ahead(timestamps_ms, now_ms)]
     return int(plausible.max()) if plausible.size else None
 
 
 def element_time(promised: Timestamp | None) -> Timestamp:
-    """Returns elements' timestamp: the watermark before them, so none is late."""
+    """Returns the timestamp of elements, so none is late."""
     return MIN_TIMESTAMP if promised is None else promised

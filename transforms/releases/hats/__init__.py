@@ -1,1 +1,1 @@
-"""A release of each HAT: public plans, noisy integers, and estimates of them."""
+"""Releases of HATs: public plans, noisy integers, estimates."""

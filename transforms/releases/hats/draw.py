@@ -1,4 +1,4 @@
-"""Slots' public plans from counts, noisy integers by plan, and vehicles' spending."""
+"""Slots' public plans, their noisy integers, and vehicles' spending."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ TOGETHER_ROWS = 1 << 16
 def draw_releases(
     groups: Mapping[SlotShard, Tally], slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
 ) -> list[tuple[HatUnit, Exposure]]:
-    """Plans and releases HATs of plans and shards; equal epsilons are planned together.
+    """Plans and releases HATs, equal epsilons together.
 
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
     Raises LedgerError if plans claim more of a vehicle than their debit.
@@ -57,7 +57,7 @@ def draw_releases(
 
 
 class _Slot(NamedTuple):
-    """Rows of a slot and shard, with their HATs' epsilon."""
+    """Rows of a slot and shard, with HATs' epsilon."""
 
     slot_s: int
     shard: int
@@ -74,7 +74,7 @@ def _sealed(
     slots: Mapping[int, SlotFacts],
     policy: Policy,
 ) -> Iterator[tuple[HatUnit, Exposure]]:
-    """Creates a plan and shard's units, checking claims against debits."""
+    """Creates a plan's units, checking claims against debits."""
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
@@ -105,7 +105,7 @@ def _sealed(
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
-    """Divides a vehicle's spending among HATs of a plan; drops suppressed rows."""
+    """Divides vehicles' spending among HATs; drops suppressed rows."""
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)
@@ -114,7 +114,7 @@ def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, Plan
 
 
 class SlotDrawn(NamedTuple):
-    """Released HATs of a slot, in ascending order of cells with vehicles."""
+    """Released HATs of a slot, by ascending cell."""
 
     released: list[Released]
     cell: Int64s
@@ -122,7 +122,7 @@ class SlotDrawn(NamedTuple):
 
 
 def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
-    """Draws the releases of slots in order, planning equal epsilons together."""
+    """Draws the releases of slots, planning equal epsilons together."""
     occupied = [hats_of(slot.rows) for slot in by_slot]
     with_users = [hats.with_users() for hats in occupied]
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
@@ -148,7 +148,7 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """Joins a slot's draws by cell, of every cell that gets a row."""
+    """Joins a slot's draws, one row for every cell."""
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
         region = np.array(policy.region, np.int64)
@@ -165,7 +165,7 @@ def _slot_drawn(
 
 
 class SlotHats(NamedTuple):
-    """HATs of one or several slots in sequence, empty where all vehicles were dropped."""
+    """HATs of slots in sequence, empty if all dropped."""
 
     cell: Int64s  # int64 (HATs,), ascending within a slot
     hats: Hats
@@ -191,7 +191,7 @@ class SlotHats(NamedTuple):
 
 
 def hats_of(rows: Tally) -> SlotHats:
-    """Groups a slot's HATs by cell, each with vehicles in canonical order."""
+    """Groups a slot's HATs by cell, vehicles in order."""
     if (rows.cell[1:] < rows.cell[:-1]).any():
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = np.diff(rows.cell, prepend=-1) != 0
@@ -210,14 +210,14 @@ def hats_of(rows: Tally) -> SlotHats:
 
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
-    """Counts draws by vehicle from cells (HATs,), ascending, and draws (HATs, statistics)."""
+    """Counts draws by vehicle, from each HAT's draws."""
     is_kept = rows.kept > 0
     vehicle, code = places(rows.vehicle[is_kept])
     return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
-    """Computes exactly a vehicle's largest spending over slots from each statistic's cost per HAT."""
+    """Computes a vehicle's largest spending over slots, exactly."""
     if len(exposures) == 1:  # a vehicle is there once
         return _dearest(exposures[0].drawn, shares)
     vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).code
@@ -225,7 +225,7 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
-    """Computes the largest sum of a vehicle's claims in one plan and shard."""
+    """Computes a vehicle's largest sum of claims."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
     first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
@@ -244,12 +244,12 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
 
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
-    """Computes the largest cost of a row. numbers: (rows, prices), with few distinct rows."""
+    """Computes the largest cost of a row at prices."""
     sums = (sum(map(mul, counts, prices), ZERO) for counts in set(map(tuple, numbers.tolist())))
     return max(sums, default=ZERO)
 
 
 def _added_up(code: Int64s, values: Int64s) -> Int64s:
-    """Adds up the rows of values, small integers, by code."""
+    """Adds up rows of small integers by code."""
     columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
     return np.stack(columns, axis=-1).astype(np.int64)

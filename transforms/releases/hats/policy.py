@@ -1,4 +1,4 @@
-"""Policy of HATs' release: statistics, epsilon, cells, and digests of input.
+"""Policy of HATs' release: statistics, epsilon, cells, digests.
 
 A keyed digest reveals to later runs that an input differs. It covers the statistics' columns after their names; a
 ledger with plain digests, of sums and squares without names, continues with these.
@@ -28,7 +28,7 @@ def is_plain(digest: str) -> bool:
 
 
 def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
-    """Computes a keyed digest of rows; small totals in plain hashes are guessable."""
+    """Computes a keyed digest, as plain ones are guessable."""
     names = ",".join(rows.sums)
     columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
     if plain:
@@ -41,7 +41,7 @@ def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """Policy of HATs' release; `region` cells always get rows (None: cells with reports)."""
+    """Policy of HATs' release; cells of `region` get rows."""
 
     spec_id: str
     value: Value
@@ -64,18 +64,18 @@ class Policy:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of tallies: those of statistics, and those of a plain digest."""
+        """Columns of tallies, for statistics and for plain digests."""
         required = columns_of(self.statistics, self.value.grid)
         return (*required, *(column for column in PLAIN if column not in required)) if self.plain_digests else required
 
 
 def release_shard(cell: Int64s, shards: int) -> Int64s:
-    """Computes the release shard of each cell from its index alone, int64 (cells,)."""
+    """Computes cells' release shards from their indices alone."""
     return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
 
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
-    """Weights requested statistics for suppression by their shares of a HAT's epsilon."""
+    """Weighs requested statistics for suppression by shares of epsilon."""
     shares = {"mean": Fraction(0), "variance": Fraction(0)}
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share

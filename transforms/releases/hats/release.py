@@ -1,4 +1,4 @@
-"""HAT releases of a slot or period at once; estimates from integers and plans."""
+"""HAT releases of slots or periods, and their estimates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from transforms.wire import joined
 
 @dataclass(frozen=True, kw_only=True)
 class HatRelease(Policy):
-    """Release of HATs; slots of one `plan` are drawn together."""
+    """Release of HATs, together for slots of one `plan`."""
 
     slots: Mapping[int, SlotFacts]  # facts by start
     cap: ContributionBound | None = None
@@ -42,7 +42,7 @@ class HatRelease(Policy):
 
     @staticmethod
     def why_no_stream(allocation: Allocation, _options: object) -> str | None:
-        """Explains in a sentence why slots cannot be released singly; None if they can."""
+        """Explains why slots cannot be released singly, or None."""
         if not allocation.whole_periods:
             return None
         return (
@@ -85,7 +85,7 @@ MISS = 0.05
 
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:
-    """Reads a slot's estimates by cell and statistic, with `lower` added to values."""
+    """Reads a slot's estimates by cell and statistic."""
     everything = [release for unit in units for release in unit.released]
     spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
@@ -116,7 +116,7 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
 
 
 def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:
-    """Reads public vehicles and reports from the facts of plans made from counts."""
+    """Reads public vehicles and reports from plans' facts."""
     facts = [{} if plan is None else plan.get("facts", {}) for plan in plans]
     public = [its if "users" in its and "samples" in its else {} for its in facts]
     return [its.get("users") for its in public], [its.get("reported", its.get("samples")) for its in public]

@@ -1,4 +1,4 @@
-"""Releases of live slots within a running period, centred on earlier periods.
+"""Releases of live slots, centred on earlier periods.
 
 A slot's plan is a function of earlier periods' entries; its estimates also of the period's slots up to it.
 """
@@ -31,13 +31,13 @@ MECHANISM = "levels-live"
 
 @dataclass(frozen=True)
 class LiveRelease(VectorRelease):
-    """Live slots' release, after a first complete period and before their own's release."""
+    """Release of live slots, before their period's is recorded."""
 
     in_order = False
 
     @staticmethod
     def why_no_stream(_asked: object, options: Any) -> str | None:
-        """Explains in a sentence why slots cannot be released singly; None if they can."""
+        """Explains why slots cannot be released singly, or None."""
         if options.live is not None:
             return None
         return (
@@ -72,14 +72,14 @@ class LiveRelease(VectorRelease):
         return [DrawnUnit(unit)]
 
     def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
-        """Estimates a live slot from ledger entries up to its own, reproducibly."""
+        """Estimates a live slot from earlier entries, reproducibly."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
         stages = known_before(history.stages(unit.spec_id), unit.period, sequence)
         live = [entry for entry in history.live(unit.spec_id, unit.period) if entry.sequence <= sequence]
         yield live_estimates(stages, live, self.slots[unit.slot_s], self.policy)
 
     def _stage(self, slot_s: int, facts: SlotFacts, history: Before) -> Stage | None:
-        """Returns a slot's recorded or newly planned stage; None if not released."""
+        """Reads or plans a slot's stage; None if unreleased."""
         stages = history.stages(self.policy.spec_id)
         stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)
@@ -90,21 +90,21 @@ class LiveRelease(VectorRelease):
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:
-    """Lists stages of other complete periods in ledger order, recorded before `sequence` if given."""
+    """Lists complete earlier periods' stages, recorded before `sequence`."""
     earlier = [entry for entry in stages if sequence is None or entry.sequence < sequence]
     complete = {name for name in {entry.unit.period for entry in earlier} if is_complete(earlier, name)}
     return [entry for entry in earlier if entry.unit.period in complete - {period}]
 
 
 def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
-    """Checks whether a period's first stage is recorded, which ends its live slots."""
+    """Checks whether a recorded stage ends a period's slots."""
     return any(entry.unit.period == period for entry in stages)
 
 
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """Plans a live slot from `known_before` entries and its local start hour."""
+    """Plans a live slot from earlier entries and hour."""
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
@@ -114,7 +114,7 @@ def live_slot(
 
 
 def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]) -> Stage | None:
-    """Reads the stage of a live slot that is recorded; None without one."""
+    """Reads a live slot's recorded stage, or None."""
     return next((stage_of(entry.unit, region) for entry in live if entry.unit.slot_s == slot_s), None)
 
 
@@ -126,7 +126,7 @@ def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: L
 def live_estimates(
     stages: Sequence[StageEntry], live: Sequence[LiveEntry], facts: SlotFacts, policy: LevelsPolicy
 ) -> SlotEstimates:
-    """Estimates every cell of the region in the last of some live slots.
+    """Estimates a region's cells in the last live slot.
 
     stages: of complete earlier periods. live: the period's slots up to it, all recorded by then, so that estimates can
     be repeated.

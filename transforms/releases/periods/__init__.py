@@ -1,1 +1,1 @@
-"""Releases of whole periods in stages, and inference from recorded stages."""
+"""Releases of whole periods in stages, and their inference."""

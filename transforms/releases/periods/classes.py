@@ -1,4 +1,4 @@
-"""Inference of value distributions per cell and time from recorded class stages."""
+"""Inference of cells' value distributions from recorded class stages."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ _CLASSES_OF_A_VEHICLE = 3.0
 
 
 class LearnedClasses(NamedTuple):
-    """Posterior distributions of cells, and prior means and variances without class data, (cells,)."""
+    """Posterior distributions, and means and variances without class data."""
 
     belief: ClassBelief
     means: Float64s
@@ -35,12 +35,12 @@ class LearnedClasses(NamedTuple):
 
 
 def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
-    """Lists the edges of all classes in km/h. edges: those between them, in steps."""
+    """Lists the edges of all classes in km/h."""
     return np.array([0, *edges, grid.upper_steps]) * float(grid.step)
 
 
 def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedClasses | None:
-    """Fits cells' distributions to recorded class sums and means, if any."""
+    """Fits cells' distributions to recorded class sums, if any."""
     if policy.classes is None:
         return None
     edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()  # hours: see `Design`
@@ -72,7 +72,7 @@ def weight_of_one(fleet: Fleet, kind: Kind) -> float:
 def notes_of(
     learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], bound: float
 ) -> dict[str, NDArray[Any]]:
-    """Lists distribution columns, (cells, times), held back where the mean is.
+    """Lists distribution columns, withheld where the mean is.
 
     They are cells' distributions, tilted to means. learned: None before the first release of classes, whose correction
     of a cell's overall mean shifts all its times.

@@ -1,4 +1,4 @@
-"""Release of a period's counts by key and slot in one stage."""
+"""Release of a period's counts, in one stage."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,17 +21,17 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class CountRelease(PeriodRelease):
-    """Counts of a period, each with an interval of its noise; see `dpops.levels.count_check.counts_stage`."""
+    """Counts of a period, with intervals of their noise."""
 
     learns = False
 
     @staticmethod
     def centres(_entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-        """Lays the stage around nothing that was learned: it is about no values."""
+        """Returns constant centres, as a count has no values."""
         return first_centres(len(policy.region), len(hours))
 
     def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
-        """Reads the counts of a period from its one stage."""
+        """Reads a period's counts from its single stage."""
         value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
         (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)
         read = read_unit(unit, policy.region)

@@ -1,4 +1,4 @@
-"""Inference from recorded `levels` entries: next stage's centres and a period's estimates.
+"""Inference from recorded `levels` entries: centres and estimates.
 
 A function of recorded entries in ledger order and of the policy; no data is read. A day recorded late counts as later.
 """
@@ -29,7 +29,7 @@ from transforms.time.days_off import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Infers the next stage's centres from the day's first stage or a forecast."""
+    """Infers the next stage's centres by estimate or forecast."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
     belief = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
@@ -37,7 +37,7 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
-    """Estimates the last recorded period from its own and earlier entries."""
+    """Estimates the last recorded period from all entries."""
     return day_estimates(learned_from(entries, policy), policy, slots, entries)
 
 
@@ -48,7 +48,7 @@ def day_estimates(
     entries: Sequence[StageEntry],
     days_back: int = 0,
 ) -> HatEstimates:
-    """Estimates the last day, or one `days_back`, with parents' values for unknown HATs."""
+    """Estimates a day, with parents' values for unknown HATs."""
     belief = models.estimate(days_back)
     shown = with_coarser(models, belief, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))
@@ -70,7 +70,7 @@ def product_estimates(
     *,
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
-    """Estimates a period's products from the same posterior as its HATs."""
+    """Estimates a period's products from its HATs' posterior."""
     starts, shown, of = [facts.start for facts in slots], [], policy.products
     places = learned_places(entries, models, policy) if any(product.is_of_places for product in of) else None
     classes = learned_classes(entries, models, policy) if any(product.has_distributions for product in of) else None
@@ -93,7 +93,7 @@ def product_estimates(
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """Estimates the last recorded live slot, (cells, 1), from forecast and live slots.
+    """Estimates the last live slot from forecast and slots.
 
     `leans`, the weight of the day's own slots, is rounded like values.
     """
@@ -110,7 +110,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
 
 
 def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
-    """Publishes HATs' estimates, with no value where vehicles are too few."""
+    """Publishes HATs' estimates, without values where held back."""
     return _hat_estimates(published(belief, float(policy.value.standard.upper), forecast=forecast))
 
 

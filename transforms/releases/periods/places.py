@@ -1,4 +1,4 @@
-"""Inference of places' differences from their cells, and products of places."""
+"""Inference of places' differences from cells, and products."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from transforms.time.days_off import recorded_hours
 
 
 class LearnedPlaces(NamedTuple):
-    """Posterior of places, with their cells' means and proved vehicles."""
+    """Posterior of places, their cells' means, proved vehicles."""
 
     places: PlaceBelief
     cells: Float64s  # mean of each place's cell in the same hours, km/h
@@ -54,7 +54,7 @@ class LearnedPlaces(NamedTuple):
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
-    """Infers differences from cells that the next place stage centres on.
+    """Infers differences of places for the next stage's centres.
 
     entries: with the day's other stages last. Raises ValueError if the policy has no places.
     """
@@ -72,7 +72,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> 
 
 
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
-    """Learns from releases of places and of their cells; None before the first."""
+    """Learns places from releases; None before the first."""
     pieces, profile = _pieces(policy), policy.fleet.profile
     sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
     slots = Counter[int]()  # by hour, see `Design`
@@ -105,7 +105,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
 
 
 def place_day(read: ReleasedStage) -> PlaceDay:
-    """Reads a place stage, with centres averaged over slots by expected traffic."""
+    """Reads a place stage, averaging centres over slots."""
     (level,), around = read.levels, read.stage.laid
     if around.differences is None:
         raise ValueError("the stage is not about places")
@@ -135,7 +135,7 @@ def place_product(
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """Estimates every place and time of a period, given its cells' posterior."""
+    """Estimates a period's places and times, given cells' posterior."""
     named, of_slot, spans = _pieces(policy).places, *slot_groups(product, [facts.start for facts in slots])
     bound, cell = float(policy.value.standard.upper), named.cell
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
@@ -166,7 +166,7 @@ def place_product(
 
 
 def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
-    """Sums variances of a place's mean, its cell, and its deviation that time."""
+    """Sums variances of a place's mean, cell and deviation."""
     deviations = places.places.own[:, None]
     if not is_of_day:
         there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
@@ -180,7 +180,7 @@ def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_da
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
 ) -> HatEstimates:
-    """Bounds values, and withholds those whose cell is withheld, (places, times)."""
+    """Bounds values, and withholds places of withheld cells."""
     sd = np.sqrt(variances)
     half = Z95 * sd
     belief = places.places

@@ -1,4 +1,4 @@
-"""Coarser products of a period: groups of cells and slots, and their names."""
+"""Coarser products of a period: groups with names."""
 
 import re
 from collections.abc import Hashable, Sequence
@@ -31,7 +31,7 @@ Part = tuple[int, int]
 
 @dataclass(frozen=True)
 class Product:
-    """A product: cell, parent cell, city or place, by some time."""
+    """A product: cell, parent, city or place, by time."""
 
     name: ProductName
     parts: tuple[Part, ...] = ()  # of the day, of cell-part and place-part
@@ -43,12 +43,12 @@ class Product:
 
     @property
     def has_distributions(self) -> bool:
-        """Whether rows describe the distribution of values, where a stage covers classes."""
+        """Whether rows describe value distributions."""
         return self.name in ("days", "cell-part")
 
 
 class ProductGroups(NamedTuple):
-    """Groups of cells and slots, named by places and spans of time."""
+    """Groups of cells and slots, with names and spans."""
 
     groups: "Groups"
     places: list[str]  # by group of cells: a cell or CITY
@@ -56,7 +56,7 @@ class ProductGroups(NamedTuple):
 
 
 def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, service: Part) -> Product:
-    """Makes a product. parts: like "06:00-10:00". Raises ValueError for missing, overlapping or unfitting parts."""
+    """Makes a product. Raises ValueError for unsuitable parts."""
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
     parts_read = sorted(_part(text, slot_minutes, service) for text in parts)
@@ -79,7 +79,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
-    """Groups a period's cells by parents and slots by local start."""
+    """Groups cells by parents, and slots by local start."""
     from dpops.learning import Groups
     from transforms.places.hierarchy import CITY, parent_texts, texts_of
 
@@ -94,13 +94,13 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
-    """Numbers each slot's group; finds its first and last slot, None without rows."""
+    """Numbers slots' groups; finds groups' first and last slot."""
     times, of_slot = _numbered([_time(product, start) for start in starts])
     return of_slot, [None if time is None else _ends(of_slot == group) for group, time in enumerate(times)]
 
 
 def _time(product: Product, start: str) -> Hashable:
-    """Names a slot's time group, None outside parts; a repeated hour is two."""
+    """Names a slot's time group, None outside all parts."""
     if product.name == "place-standing":
         return ""
     if product.name == "place-slot":
@@ -115,7 +115,7 @@ def _time(product: Product, start: str) -> Hashable:
 
 
 def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
-    """Lists distinct keys in order of appearance, and each key's index among them."""
+    """Lists distinct keys by appearance, and each key's index."""
     number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
     return list(number), np.array([number[key] for key in keys], np.int64)
 

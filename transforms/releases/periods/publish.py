@@ -1,4 +1,4 @@
-"""Post-processing of a period's recorded stages and all earlier entries into HAT estimates."""
+"""Estimates of HATs as rows: post-processing of recorded stages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ _TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
 
 class HatEstimates(NamedTuple):
-    """Estimates of a period's HATs, (cells, slots), in km/h; nan without a value."""
+    """Estimates of a period's HATs, km/h; nan: no value."""
 
     value: Float64s
     lower95: Float64s
@@ -66,7 +66,7 @@ class HatEstimates(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """Data behind places' rows: released days, proved minimum vehicles, geometries."""
+    """Facts behind places' rows: days, vehicles and geometries."""
 
     days: int
     vehicles: Sequence[int | None]
@@ -74,7 +74,7 @@ class Behind(NamedTuple):
 
 
 def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
-    """Estimates one slot, by its index in the period, for every cell."""
+    """Estimates one slot of a period for every cell."""
     places, estimates = texts_of(policy.region), estimates.shown(policy.value)
     hats = _columns(estimates, [slot], places, _notes(estimates, [slot]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
@@ -88,7 +88,7 @@ def estimates_of_product(
     policy: LevelsPolicy,
     behind: Behind | None = None,
 ) -> SlotEstimates:
-    """Estimates every place and time of a period for a product.
+    """Estimates a product's places and times in a period.
 
     Column `cell` holds a place's id too, so maps and joins work unchanged; `behind` is set for products of places.
     """
@@ -115,7 +115,7 @@ def _columns(
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Builds columns of consecutive slots, each by place, with optional ones."""
+    """Builds columns of consecutive slots, each by place."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
@@ -139,7 +139,7 @@ def _columns(
 
 
 def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
-    """Builds optional columns by name of consecutive slots, with None for no value."""
+    """Builds optional columns by name, None without a value."""
     columns = {
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,

@@ -1,4 +1,4 @@
-"""Release of whole periods by `levels`, stage by stage around recorded ones."""
+"""Release of whole periods by `levels`, stage by stage."""
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s
 
 @dataclass(frozen=True)
 class VectorRelease:
-    """Base of period and live releases; a slot's `plan` is its period."""
+    """Base of period and live releases, planned by period."""
 
     policy: LevelsPolicy
     slots: Mapping[int, SlotFacts]
@@ -91,7 +91,7 @@ class PeriodRelease(VectorRelease):
         return self.slots[slot_s].plan[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
-        """Draws a period's next stage. Raises MustStop after one with few vehicles."""
+        """Draws a period's next stage. Raises MustStop."""
         (((first_s, _), tallies),) = groups.items()
         number = len(before.recorded)
         if number:
@@ -112,7 +112,7 @@ class PeriodRelease(VectorRelease):
         return [DrawnUnit(unit)]
 
     def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
-        """Estimates a period from its last stage and earlier entries."""
+        """Estimates a period from its last and earlier entries."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
         entries = [entry for entry in before.stages(unit.spec_id) if entry.sequence <= sequence]
         facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].plan]
@@ -130,7 +130,7 @@ def plan_for(
     policy: LevelsPolicy,
     centres_of: CentresOf,
 ) -> tuple[Stage, bool]:
-    """Plans a period's stage from entries in ledger order, or reads the recorded one.
+    """Plans a period's stage, or reads the recorded one.
 
     Also returns if no other period was recorded earlier. A period's first recorded stage fixes its stages. Without a
     complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A waiting

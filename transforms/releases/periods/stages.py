@@ -1,4 +1,4 @@
-"""Plans of a period's `levels` stages, and the units that the ledger records.
+"""Plans of `levels` stages, and the units they record.
 
 A stage's unit has the period's first slot; a period's stages share a debit, as a slot's shards do.
 """
@@ -42,7 +42,7 @@ COLUMNS: tuple[Column, ...] = (SUMS,)
 
 @dataclass(frozen=True)
 class LevelsPolicy:
-    """Policy of a specification's `levels` releases, public but for the key.
+    """Policy of `levels` releases, public but for the key.
 
     total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others; count:
     stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a share. by_day: shares of
@@ -73,7 +73,7 @@ class LevelsPolicy:
         return self.first[0].kind
 
     def on(self, period: str) -> "LevelsPolicy":
-        """Scales the total, stages and live slots to a period's part of them."""
+        """Scales the total and stages to a period's part."""
         if self.by_day is None:
             return self
         part, epsilon = self.by_day.of(period)
@@ -104,11 +104,11 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
-        """Computes a period's debit without the share of its live slots."""
+        """Computes a period's debit, without its live slots."""
         return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
-        """Lists a period's stages, with a first count of vehicles if `counts`."""
+        """Lists a period's stages, optionally counting vehicles first."""
         return counted_first(self.count if counts else None, self.first if is_first else self.later)
 
 
@@ -125,7 +125,7 @@ def laid_stage(
     rests_on: EntryNumber,
     differences: Differences | None = None,
 ) -> Stage:
-    """Lays a period's stage on its HATs, by slots' local start hours."""
+    """Lays a stage on HATs, by slots' local hours."""
     stage = replace(stages[number], number=number, stages=len(stages))
     hats = hats_under(stage, policy.region, hours, policy.public_places)
     if stage.classes:
@@ -139,7 +139,7 @@ def first_centres(cells: int, slots: int) -> Int64s:
 
 
 def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
-    """Lists vehicles' reports in the region's cells and a period's slots, in canonical order."""
+    """Lists vehicles' reports by cell and slot, in order."""
     order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
     cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
     slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
@@ -147,7 +147,7 @@ def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
 
 
 def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
-    """Sums rows by each piece's cell or place, dropping NOWHERE."""
+    """Sums rows by pieces' cell or place, dropping NOWHERE."""
     cell, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
     order = np.lexsort((slot, cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
@@ -160,14 +160,14 @@ def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows
 
 
 def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
-    """Lists vehicles' rows in the classes of entries' cells, without NOWHERE."""
+    """Lists vehicles' rows in classes of cells, without NOWHERE."""
     order = np.lexsort((cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
     return rows_of_classes(tally.vehicle[order], cell[order], tally.sums[column.name][order])
 
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
-    """Sums vehicles' vectors in a stage; one tally has all rows of a vehicle."""
+    """Sums vehicles' vectors; no vehicle lies in two tallies."""
     pieces = policy.places
 
     def rows(tally: Tally) -> Rows:
@@ -193,7 +193,7 @@ def seal_stage(
     *,
     is_first: bool = False,
 ) -> StageUnit:
-    """Draws a stage's noise for a period's ordered slots, the first at `slot_s`."""
+    """Draws a stage's noise for a period's slots."""
     facts = drawn_facts(sums, stage, slots, slot_s, policy, noise, str(stage.number))
     return StageUnit(**facts, stage=stage.number, debit=policy.on(slots[0].period).cost_of_period(is_first))
 
@@ -201,7 +201,7 @@ def seal_stage(
 def drawn_facts(
     sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise, name: str
 ) -> dict[str, Any]:
-    """Draws the noise of a stage or live slot; returns the unit's common fields."""
+    """Draws a unit's noise; returns the unit's common fields."""
     prefix = f"{policy.spec_id}/{slot_s}/{name}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return {
@@ -219,7 +219,7 @@ def drawn_facts(
 
 
 def vehicles_of(unit: StageUnit, region: Sequence[int]) -> tuple[float, float]:
-    """Reads a counting stage's noisy number of vehicles and its noise standard deviation."""
+    """Reads a counting stage's vehicle number and noise deviation."""
     read_stage = read_unit(unit, region)
     return vehicles_in(read_stage), read_stage.levels[0].weight_sd
 

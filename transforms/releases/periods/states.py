@@ -1,4 +1,4 @@
-"""State of the model from recorded `levels` entries, with a cache for older days.
+"""State of the model from recorded entries, cached.
 
 The cache is signed for one specification with a key derived from the account's (unused without key), and rebuilt from
 the ledger where missing, damaged or not matching.
@@ -51,7 +51,7 @@ WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, z
 
 
 class Kept(NamedTuple):
-    """Arrays of a state, digest of their entries, number of days."""
+    """A state's arrays, their entries' digest, number of days."""
 
     rests_on: str
     number: int
@@ -60,19 +60,19 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class StateFile:
-    """Cache file of one specification's state, a function of its recorded entries."""
+    """Cache file of a specification's state, rebuilt from entries."""
 
     path: Path
     key: bytes | None = field(default=None, repr=False)
 
     @staticmethod
     def beside(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
-        """Names a file beside the head file, where all recording processes can write."""
+        """Names a file beside the head file."""
         key = None if signature is None else signature.key_of(f"learned/{spec_id}")
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 
     def read(self) -> Kept | None:
-        """Reads the file, removing an invalid one with a warning; else None."""
+        """Reads the file; removes an invalid one with warning."""
         if self.key is None:
             return None
         try:
@@ -101,7 +101,7 @@ class StateFile:
         return hmac.digest(self.key or b"", data, "sha256")
 
     def write(self, state: Kept) -> None:
-        """Writes the file atomically, last writer wins; failures are harmless."""
+        """Writes the file atomically; warns if that fails."""
         if self.key is None or not self.path.parent.is_dir():
             return
         from dpops.learning.state import VERSION  # who learns nothing begins sooner without it
@@ -132,7 +132,7 @@ def _kept(data: bytes) -> Kept | None:
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
-    """Fits all periods, the newest entry's last; caches two fits."""
+    """Fits all periods, the newest entry's last, with cache."""
     return _fitted(StateSource.of(entries, policy, least_recent))
 
 
@@ -176,7 +176,7 @@ class StateSource:
 
 @lru_cache(maxsize=2)
 def _fitted(released: StateSource) -> Learned:
-    """Infers from all periods, adding those since the last fold."""
+    """Fits a folded state and all periods since."""
     periods, minimum = len(released.periods), released.least_recent
     folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
     state = _folded(released.first(folded)) if folded else _new(released)
@@ -199,7 +199,7 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 
 
 def _folded(released: StateSource) -> State:
-    """Computes a state that ends with a fold, from the newest known earlier state."""
+    """Computes a folded state from the newest known one."""
     file = released.policy.kept
     kept = None if file is None else file.read()
     state = next(_known(released, kept), _new(released))
@@ -215,7 +215,7 @@ def _folded(released: StateSource) -> State:
 
 
 def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
-    """Yields known states after all or the first of the periods, newest first."""
+    """Yields known states of first periods, newest first."""
     for digest, state in reversed(_FOLDED):
         if _is_after(released, state.days, digest):
             yield state
@@ -231,14 +231,14 @@ def _is_after(released: StateSource, periods: int, digest: str) -> bool:
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
-    """Sorts periods by first stage, but the newest entry's comes last."""
+    """Sorts periods by first stage, the newest entry's last."""
     order = list(dict.fromkeys(entry.unit.period for entry in entries))
     last = entries[-1].unit.period if entries else ""
     return [period for period in order if period != last] + [period for period in order if period == last]
 
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
-    """Reads a day's stages without vehicle counts that stopped a run."""
+    """Reads a day's stages, without counts that stopped runs."""
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     first = entries[0].unit
     hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)
@@ -247,7 +247,7 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
-    """Reads a stage or live slot in units of a typical vehicle-day's weight."""
+    """Reads a stage in units of a typical vehicle-day."""
     if is_live:
         unit = slot_weight(read.stage, fleet.profile)
     else:

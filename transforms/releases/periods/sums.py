@@ -1,4 +1,4 @@
-"""Noisy sums of a period's `levels` stages as table rows by group."""
+"""Noisy sums of `levels` stages, as table rows."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -36,7 +36,7 @@ place of the stage among those of the specification, 1, 2, .."""
 
 
 def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
-    """Yields a stage's noisy sums by level and group; place: its ordinal (`counted`)."""
+    """Yields a stage's noisy sums; place: its ordinal (`counted`)."""
     stage = read_unit(unit, policy.region, policy.public_places)
     for level in stage.levels:
         places, times = _places(level.level, policy), _times(level.level, slots)
@@ -71,7 +71,7 @@ def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
 
 
 def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
-    """Names groups of cells: cell, coarser cell or CITY; places by name."""
+    """Names groups of cells by cell, parent, or place."""
     if level.name == PLACE and policy.places is not None:
         return policy.places.places.names
     region = policy.region
@@ -85,7 +85,7 @@ def _places(level: Level, policy: LevelsPolicy) -> Sequence[str]:
 
 
 def _kinds(level: Level, policy: LevelsPolicy) -> list[str]:
-    """Names the level, by class and its range in km/h for speed classes."""
+    """Names the level, also by class and its range."""
     if level.name != CLASS or policy.classes is None:
         return [level.name]
     grid = policy.value.standard
