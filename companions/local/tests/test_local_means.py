@@ -78,7 +78,7 @@ def test_uwa_is_biased_by_the_known_figures(epsilon: float, bias: float) -> None
 
 @pytest.mark.parametrize("epsilon", [1e-4, 0.5, 3.0, 7.0])
 def test_posterior_moments_are_those_of_the_dense_posterior(epsilon: float) -> None:
-    """Seven services with missing reports, two of them Laplace: by prefix sums, and user by user over the grid."""
+    """Seven services with missing reports, two of them Laplace, against densities user by user over the grid."""
     kinds = [(kind, epsilon) for kind in ("sr", "laplace", "pm", "sw", "laplace", "pm", "sr")]
     reports = reports_of(np.linspace(-1, 1, 2_000), kinds, missing=0.3)
     values = middles(GRID)
@@ -87,7 +87,7 @@ def test_posterior_moments_are_those_of_the_dense_posterior(epsilon: float) -> N
     expected = posterior @ values**2 / posterior.sum(axis=1)
     moments = second_moments(reports)
     near = np.abs(moments / expected - 1) < 1e-10
-    # A window narrower than the grid may hold no value of it; the fast way then takes the nearest one.
+    # A window narrower than the grid may hold no value of it; the nearest one is taken then.
     assert near.all() if epsilon < 4 else near.mean() > 0.5
 
 

@@ -16,7 +16,7 @@ from hatstream_local.mechanisms.posterior import second_moments
 Method = Literal["fixed", "ua", "uwa"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-_USERS = 1 << 14
+_USERS = 1 << 12
 _THREADS = 2
 _FEW = 30
 """Below that many users the spread among them is no measure of the noise."""
