@@ -32,11 +32,10 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
     Example:
       hatstream fuse --spec fusion.toml --input 'reports/*.csv' --output build/fused
     """
+    from hatstream_local.fusion import fuse as fusing
     from hatstream_local.specification import load_fusion
 
     spec = load_fusion(spec_path)
-    from hatstream_local.fusion import fuse as fusing  # and Beam with it, once the specification is right
-
     with progress_bars(quiet=as_json) as bars:
         fused = fusing.run(spec, pattern, output, formats, bars)
     if as_json:

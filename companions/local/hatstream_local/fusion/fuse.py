@@ -1,25 +1,26 @@
+<<<<<<< HEAD
 """Wires files of reports to one table of statistics.
+=======
+"""Fuses files of reports into one table of statistics.
+>>>>>>> 119559f6 (Fuse reports in one process without a pipeline around it)
 
 read -> parse -> join per user -> fuse per group -> one file per format, written atomically
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import count, pairwise
-from operator import itemgetter
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from numpy.typing import NDArray
 
 from hatstream.api import InputError, UsageError, input_paths, read_batches, write_rows
@@ -228,6 +229,7 @@ class Fused:
         """Number of accepted rows."""
         return self.read - sum(self.refused.values())
 
+<<<<<<< HEAD
 
 @dataclass
 class _Run:
@@ -238,16 +240,14 @@ class _Run:
     fused: Fused = field(default_factory=Fused)
     groups: list[tuple[Group, list[Row]]] = field(default_factory=list)
 
+=======
+>>>>>>> 119559f6 (Fuse reports in one process without a pipeline around it)
     def refuse(self, stage: str, reasons: Mapping[str, int]) -> None:
+        """Counts refused rows by stage and reason."""
         for reason, rows in reasons.items():
             if rows:
                 name = f"{stage}/{reason}"
-                self.fused.refused[name] = self.fused.refused.get(name, 0) + rows
-
-
-_RUNS: dict[int, _Run] = {}
-"""By number, for steps are copied: they take their run's number with them."""
-_NUMBERS = count()
+                self.refused[name] = self.refused.get(name, 0) + rows
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
@@ -256,26 +256,27 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = input_paths(pattern)
     output.mkdir(parents=True, exist_ok=True)
-    number, state = next(_NUMBERS), _Run(spec, report)
-    _RUNS[number] = state
-    try:
-        with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-            reports = p | beam.Create(paths, reshuffle=False) | "read and parse" >> beam.FlatMap(_reports, number)
-            groups = reports | "by user" >> beam.GroupByKey() | "join per user" >> beam.FlatMap(_joined, number)
-            _ = groups | "by group" >> beam.GroupByKey() | "fuse" >> beam.Map(_fuse, number)
-    finally:
-        del _RUNS[number]
-    fused = state.fused
-    if not state.groups:
+    fused, tables = Fused(), defaultdict[Group, list[bytes]](list)
+    for shard in _read_shards(paths, spec, fused, report):
+        joined = join(shard, spec.fusion.services)
+        fused.refuse("join", {"repeated": joined.repeated, "second-report": joined.second})
+        fused.users += joined.users
+        fused.leakage = max(fused.leakage, joined.leakage)
+        for group, table in joined.groups:
+            tables[group].append(table)
+    if not tables:
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
-    placed = ((_place(group, spec), rows) for group, rows in sorted(state.groups, key=itemgetter(0)))
-    fused.rows = [place | row for place, rows in placed for row in rows]
+    for number, (group, parts) in enumerate(sorted(tables.items()), 1):
+        place = _place(group, spec)
+        fused.rows += [place | row for row in fuse(parts, spec.fusion)]
+        report("fuse groups", number, len(tables))
     fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
     for path in fused.files:
         write_rows(path, fused.rows, SCHEMA)
     return fused
 
 
+<<<<<<< HEAD
 def _reports(path: str, number: int) -> Iterator[tuple[int, bytes]]:
     """Yields a file's accepted reports by user shard."""
     state = _RUNS[number]
@@ -306,6 +307,27 @@ def _fuse(group: tuple[Group, Iterable[bytes]], number: int) -> None:
     state = _RUNS[number]
     state.groups.append((group[0], fuse(list(group[1]), state.spec.fusion)))
     state.report("fuse groups", len(state.groups), None)
+=======
+def _read_shards(
+    paths: Sequence[str], spec: FusionSpecification, fused: Fused, report: Report
+) -> Iterator[Sequence[bytes]]:
+    """Reads all files, then yields the packed reports of each shard of users."""
+    shards: list[list[bytes]] = [[] for _ in range(USER_SHARDS)]
+    for path in paths:
+        for batch in read_batches(spec.layout, path):
+            reported, refused = parse_reports(batch.table, spec.reports)
+            fused.read += batch.rows
+            fused.refuse("read", batch.refused)
+            fused.refuse("parse", refused)
+            report("read rows", fused.read, None)
+            for number, packed in enumerate(shards):
+                part = reported.take(reported.user % USER_SHARDS == number)
+                if part.user.size:
+                    packed.append(part.packed())
+    while shards:
+        if shard := shards.pop():
+            yield shard
+>>>>>>> 119559f6 (Fuse reports in one process without a pipeline around it)
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:

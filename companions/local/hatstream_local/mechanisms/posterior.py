@@ -12,7 +12,7 @@ GRID = 100
 
 
 def second_moments(reports: Reports) -> Float64s:
-    """Computes E[v^2 | reports] under a uniform prior on GRID values: (users,).
+    """Computes E[v^2 | reports] under a uniform prior: (users,).
 
     All variances are affine in v^2, so this one moment is all that UWA's weights need.
     """
