@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Wires files of reports to one table of statistics.
-=======
 """Fuses files of reports into one table of statistics.
->>>>>>> 119559f6 (Fuse reports in one process without a pipeline around it)
 
 read -> parse -> join per user -> fuse per group -> one file per format, written atomically
 """
@@ -229,19 +225,6 @@ class Fused:
         """Number of accepted rows."""
         return self.read - sum(self.refused.values())
 
-<<<<<<< HEAD
-
-@dataclass
-class _Run:
-    """State of a run's steps in one process."""
-
-    spec: FusionSpecification
-    report: Report
-    fused: Fused = field(default_factory=Fused)
-    groups: list[tuple[Group, list[Row]]] = field(default_factory=list)
-
-=======
->>>>>>> 119559f6 (Fuse reports in one process without a pipeline around it)
     def refuse(self, stage: str, reasons: Mapping[str, int]) -> None:
         """Counts refused rows by stage and reason."""
         for reason, rows in reasons.items():
@@ -276,42 +259,10 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     return fused
 
 
-<<<<<<< HEAD
-def _reports(path: str, number: int) -> Iterator[tuple[int, bytes]]:
-    """Yields a file's accepted reports by user shard."""
-    state = _RUNS[number]
-    for batch in read_batches(state.spec.layout, path):
-        reported, refused = parse_reports(batch.table, state.spec.reports)
-        state.fused.read += batch.rows
-        state.refuse("read", batch.refused)
-        state.refuse("parse", refused)
-        state.report("read rows", state.fused.read, None)
-        shard = reported.user % USER_SHARDS
-        for chosen in range(USER_SHARDS):
-            part = reported.take(shard == chosen)
-            if part.user.size:
-                yield chosen, part.packed()
-
-
-def _joined(shard: tuple[int, Iterable[bytes]], number: int) -> Iterator[tuple[Group, bytes]]:
-    """Yields the packed tables of some users, by group."""
-    state = _RUNS[number]
-    joined = join(list(shard[1]), state.spec.fusion.services)
-    state.refuse("join", {"repeated": joined.repeated, "second-report": joined.second})
-    state.fused.users += joined.users
-    state.fused.leakage = max(state.fused.leakage, joined.leakage)
-    yield from joined.groups
-
-
-def _fuse(group: tuple[Group, Iterable[bytes]], number: int) -> None:
-    state = _RUNS[number]
-    state.groups.append((group[0], fuse(list(group[1]), state.spec.fusion)))
-    state.report("fuse groups", len(state.groups), None)
-=======
 def _read_shards(
     paths: Sequence[str], spec: FusionSpecification, fused: Fused, report: Report
 ) -> Iterator[Sequence[bytes]]:
-    """Reads all files, then yields the packed reports of each shard of users."""
+    """Yields the packed reports of each shard of users."""
     shards: list[list[bytes]] = [[] for _ in range(USER_SHARDS)]
     for path in paths:
         for batch in read_batches(spec.layout, path):
@@ -327,7 +278,6 @@ def _read_shards(
     while shards:
         if shard := shards.pop():
             yield shard
->>>>>>> 119559f6 (Fuse reports in one process without a pipeline around it)
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:
