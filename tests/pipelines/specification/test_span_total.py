@@ -50,14 +50,13 @@ def asked_of(total: SpanTotal) -> LevelsRelease:
 
 def spent_on_a_day(how: LevelsPolicy, *, is_first: bool) -> Fraction:
     """What the integers of the worst vehicle-day spend over the stages of a day: rho, or epsilon without delta."""
-    planned, most = how.first if is_first else how.later, ZERO
+    planned = how.first if is_first else how.later
     centres = np.full((len(REGION), len(HOURS)), 2_000)
-    stages = [laid_stage(how, planned, index, HOURS, centres, EntryNumber(0)) for index in range(len(planned))]
-    for day in DAYS:
-        power = 2 if how.kind == "gaussian" else 1
-        sums = [sum(abs(value) ** power for value in unchecked(rows([day]), one).value.tolist()) for one in stages]
-        most = max(most, sum((Fraction(part) for part in sums), ZERO))
-    return most / (2 * planned[0].spread) if how.kind == "gaussian" else most / planned[0].spread
+    spent = np.zeros(len(DAYS), np.int64)
+    for index in range(len(planned)):
+        vectors = unchecked(rows(DAYS), laid_stage(how, planned, index, HOURS, centres, EntryNumber(0)))
+        np.add.at(spent, vectors.vehicle, abs(vectors.value) ** (2 if how.kind == "gaussian" else 1))
+    return Fraction(int(spent.max())) / (planned[0].spread * (2 if how.kind == "gaussian" else 1))
 
 
 def spent_in_a_window(levels: LevelsRelease, served: int) -> Fraction:
