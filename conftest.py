@@ -64,7 +64,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    let_beam_remember()
+    let_beam_remember(starts_workers=item.get_closest_marker("engines") is not None)
     if "statistical" in item.path.parts:
         let_noise_be_fresh()
     elif item.path.relative_to(item.config.rootpath).parts[1] in RELEASES:

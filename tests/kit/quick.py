@@ -1,5 +1,6 @@
 """What makes tests quick and repeatable: libraries remember, no disk is waited for, noise is the same in each run."""
 
+import bz2
 import copy
 import functools
 import hashlib
@@ -9,7 +10,7 @@ import sys
 import zlib
 from argparse import Namespace
 from collections.abc import Callable
-from types import MethodType
+from types import MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -77,14 +78,16 @@ def _once_a_state(learn: Callable[[Any], Any]) -> Any:
 # Beam and SQLAlchemy
 
 
-def let_beam_remember() -> None:
+def let_beam_remember(*, starts_workers: bool) -> None:
     """Lets Beam, where it is imported, remember what it asks of the same classes for every pipeline.
 
     Signatures of functions, parsed options and specs of state depend on the function, on the class and the flags, and
-    on the class of the DoFn, alone.
+    on the class of the DoFn, alone; the type of dicts on their names and the types of values. Code is pickled quickly,
+    where no worker that is started reads it as Beam writes it.
     """
     if "apache_beam" not in sys.modules:
         return
+    from apache_beam.internal import cloudpickle_pickler
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.transforms import core, userstate
 
@@ -92,6 +95,8 @@ def let_beam_remember() -> None:
         core.get_function_args_defaults = _once_a_function(core.get_function_args_defaults)
         userstate.get_dofn_specs = _once_a_kind_of_dofn(userstate.get_dofn_specs)
         PipelineOptions.view_as = _once_a_class(PipelineOptions.view_as)
+        core.Create.infer_output_type = _once_a_kind_of_dict(core.Create.infer_output_type)
+    cloudpickle_pickler.bz2 = bz2 if starts_workers else SimpleNamespace(compress=_packed, decompress=zlib.decompress)
 
 
 def _once_a_function(ask: Callable[[Any], tuple[list[str], list[Any]]]) -> Any:
@@ -107,6 +112,20 @@ def _once_a_function(ask: Callable[[Any], tuple[list[str], list[Any]]]) -> Any:
         return list(names), list(defaults)
 
     return asked
+
+
+def _packed(data: bytes, compresslevel: int) -> bytes:
+    return zlib.compress(data, min(compresslevel, 1))
+
+
+def _once_a_kind_of_dict(infer: Callable[[Any, Any], Any]) -> Any:
+    def inferred(self: Any, nothing: Any) -> Any:
+        if not all(type(value) is dict for value in self.values):
+            return infer(self, nothing)
+        kinds = {tuple((name, type(part)) for name, part in value.items()): value for value in self.values}
+        return infer(SimpleNamespace(values=list(kinds.values())), nothing)
+
+    return inferred
 
 
 def _once_a_kind_of_dofn(ask: Callable[[Any], tuple[set[Any], set[Any]]]) -> Any:
