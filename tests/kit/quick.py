@@ -78,7 +78,7 @@ def _once_a_state(learn: Callable[[Any], Any]) -> Any:
 # Beam and SQLAlchemy
 
 
-def let_beam_remember(*, starts_workers: bool) -> None:
+def let_beam_remember(*, starts_workers: bool = False) -> None:
     """Lets Beam, where it is imported, remember what it asks of the same classes for every pipeline.
 
     Signatures of functions, parsed options and specs of state depend on the function, on the class and the flags, and
