@@ -105,12 +105,12 @@ def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[i
         units = decoded(encoded)
     with clock.doing("record"):
         done = book.record("city", PureLimit(Fraction(10**6)), "name", "{}", units)
-    for unit in done.sealed:
+    for unit in done.units:
         with clock.doing("estimate"):
             estimates = estimates_of([unit], ["mean"])
         with clock.doing("rows and files"):
             publish_slot(estimates, folder, formats)
-    return sum(len(unit.released) for unit in done.sealed), clock
+    return sum(len(unit.released) for unit in done.units), clock
 
 
 def main() -> None:

@@ -33,7 +33,7 @@ class Allocation:
     """A budget, and its division over HATs or slots.
 
     epsilon: of each HAT (per "hat": what a vehicle spends follows from its route), or of a vehicle in a period. scope:
-    what is planned, debited and sealed together. most_hats: of a vehicle in a plan, fixed by a cap; None: counted.
+    what is planned, debited and recorded together. most_hats: of a vehicle in a plan, fixed by a cap; None: counted.
     suppress: error that suppression must not worsen; None: no suppression.
 
     >>> from fractions import Fraction

@@ -44,9 +44,9 @@ KeyedTally = tuple[SlotShard, TallyBytes]
 KeyedUnit = tuple[str, UnitBytes]  # an encoded `Unit` by what the ledger records in one transaction: a period or a slot
 
 
-SEALED, EXPOSED = 0, 1  # kinds of what is drawn of a slot: its encoded unit, and what vehicles spend in it
+SPENDING, EXPOSURE = 0, 1  # kinds of demand: a unit's spending, and its vehicles' exposure
 KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
-"""By period: (slot, SEALED or EXPOSED) and the encoded Spending or packed Exposure."""
+"""By period: (slot, SPENDING or EXPOSURE) and the encoded Spending or packed Exposure."""
 
 
 class Messages(NamedTuple):

@@ -44,12 +44,12 @@ def gaps(spec: Specification, calendar: Calendar, ledger: Ledger, now_s: int) ->
     """Lists missing slots of a range that are due at `now_s`. Raises AccountRefusal."""
     if spec.is_learned:
         stages = ledger.stages(spec.account.name, spec.spec_id)
-        sealed = {(slot.start_s, 0) for slot in calendar.slots if is_complete(stages, slot.period)}
+        recorded = {(slot.start_s, 0) for slot in calendar.slots if is_complete(stages, slot.period)}
     else:
-        sealed = ledger.sealed(spec.account.name, spec.spec_id, calendar.from_s, calendar.to_s)
+        recorded = ledger.recorded_slots(spec.account.name, spec.spec_id, calendar.from_s, calendar.to_s)
     missing = []
     for slot in calendar.slots:
-        lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in sealed)
+        lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in recorded)
         if lacking and is_due(spec, slot.start_s, now_s):
             start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + calendar.slot_s))
             missing.append(Gap(slot.period, start, end, lacking))

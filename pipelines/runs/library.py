@@ -175,7 +175,7 @@ class _AsCalled:
     needs_rows: bool
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
-        return drawn.sealed | "record" >> Record(job.account, self.needs_rows, may_lose=False)
+        return drawn.units | "record" >> Record(job.account, self.needs_rows, may_lose=False)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Releases a single period after those recorded earlier."""
@@ -269,4 +269,4 @@ class ReleaseMeans(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedUni
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[KeyedUnit]:
         job = self.hats.job
-        return (tallies | "by hexagon" >> ByHexagon(job.release, job.transaction, job.account)).sealed
+        return (tallies | "by hexagon" >> ByHexagon(job.release, job.transaction, job.account)).units

@@ -118,15 +118,15 @@ def stopped_sentence(spec: Specification, location: AccountLocation, period: str
 def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *, allow_empty: bool) -> list[str] | None:
     """Lists periods that must have rows, lest a wrong file seal an empty day.
 
-    Those with unsealed slots; empty if the operator allows it; None under secret counts, where input decides nothing.
+    Those with unrecorded slots; empty if the operator allows it; None under secret counts, where input decides nothing.
     """
     if not spec.counts_are_public:
         return None
     if allow_empty:
         return []
-    sealed = location.ledger.sealed(spec.account.name, spec.spec_id, range_.from_s, range_.to_s)
+    recorded = location.ledger.recorded_slots(spec.account.name, spec.spec_id, range_.from_s, range_.to_s)
     shards = range(spec.privacy.release_shards)
-    open_slots = (slot for slot in range_.slots for shard in shards if (slot.start_s, shard) not in sealed)
+    open_slots = (slot for slot in range_.slots for shard in shards if (slot.start_s, shard) not in recorded)
     return list(dict.fromkeys(slot.period for slot in open_slots))
 
 

@@ -275,8 +275,8 @@ def test_a_ledger_whose_last_writer_wins_is_found_out(tmp_path, other, monkeypat
     record = ledger.Ledger.record
 
     def forgetful(self, account, limit, spec_name, spec_text, units):
-        sealed = [Encoded.of(unit).unit for unit in units]
-        return record(self, account, limit, spec_name, spec_text, units)._replace(sealed=sealed)
+        recorded = [Encoded.of(unit).unit for unit in units]
+        return record(self, account, limit, spec_name, spec_text, units)._replace(units=recorded)
 
     monkeypatch.setattr(ledger.Ledger, "record", forgetful)
     # The folder refuses other values of a release too: without it, the ledger's fault has to be seen alone.

@@ -61,7 +61,7 @@ def _record(url, head, seed, race, barrier, answers):
         units = [unit(slot, period=f"day {slot // race.slots}", integer=seed) for slot in batch]
         try:
             done = ledger.record("city", PureLimit(Fraction(race.limit)), "name", "{}", units)
-            seen |= {sealed.slot_s: sealed.released[0].integers[0] for sealed in done.sealed}
+            seen |= {unit.slot_s: unit.released[0].integers[0] for unit in done.units}
         except AccountRefusal:
             refused += 1
     answers.put((seen, refused))

@@ -41,9 +41,9 @@ def impatient(monkeypatch):
 
 def integers(ledger, *, spec_id="a", period="day 1"):
     """The integer of every recorded slot; a second value for one would be an error here."""
-    sealed = ledger.released(spec_id, period)
-    integers_of = {one.slot_s: one.released[0].integers[0] for one in sealed}
-    assert len(integers_of) == len(sealed)
+    recorded = ledger.released(spec_id, period)
+    integers_of = {one.slot_s: one.released[0].integers[0] for one in recorded}
+    assert len(integers_of) == len(recorded)
     ledger.verify()
     return integers_of
 
@@ -80,7 +80,7 @@ def test_a_server_that_is_killed_and_started_again_keeps_one_value(ledger, postg
     first = record(ledger, unit(integer=7), unit(3600, integer=8))
     again = record(ledger, unit(integer=17), unit(3600, integer=18))
     assert (first.new, again.new, again.changed) == (2, 0, 0)
-    assert first.sealed == again.sealed
+    assert first.units == again.units
     assert integers(ledger) == {0: 7, 3600: 8}
 
 
@@ -93,7 +93,7 @@ def test_while_the_server_is_down_nothing_is_said_and_a_rerun_finds_what_was_com
     with pytest.raises(LedgerError, match="is not usable"):
         record(ledger, unit(integer=7))
     postgres.start()
-    assert record(ledger, unit(integer=17)).sealed[0].released[0].integers == [kept]
+    assert record(ledger, unit(integer=17)).units[0].released[0].integers == [kept]
     assert integers(ledger) == {0: kept}
 
 
@@ -113,7 +113,7 @@ def test_a_commit_of_unknown_outcome_is_looked_up_never_drawn_again(ledger, post
         raise psycopg.OperationalError("server closed the connection unexpectedly")
 
     monkeypatch.setattr(psycopg.Connection, "commit", lose_the_answer)
-    told = record(ledger, unit(integer=7)).sealed[0].released[0].integers[0]
+    told = record(ledger, unit(integer=7)).units[0].released[0].integers[0]
     assert told == (7 if committed else 8)
     assert integers(ledger) == {0: told}
 

@@ -123,11 +123,11 @@ def _(_headings: Any, *given: Any) -> Any:
 # --- what is drawn ------------------------------------------------------------------------------------------------
 
 
-@mutant("noise-by-the-data", "release", "transforms.releases.periods.stages:seal_stage")
-def _(seal_stage: Any, sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
+@mutant("noise-by-the-data", "release", "transforms.releases.periods.stages:draw_stage")
+def _(draw_stage: Any, sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
     """More vehicles get more noise: a scale of the data."""
     louder = stage.spread + int(np.abs(sums.weights).max() // 1000)
-    return seal_stage(sums, replace(stage, spread=louder), *more, **named)
+    return draw_stage(sums, replace(stage, spread=louder), *more, **named)
 
 
 @mutant("noise-of-a-seed", "entropy", "tests.noninterference.sealed:PRELUDE")
@@ -230,11 +230,11 @@ def _(release: Any, sums: Any, stage: Any, noise: Any) -> Any:
     return np.where(exact == 0, 0, release(sums, stage, noise))
 
 
-@mutant("bound-of-the-data", "release", "transforms.releases.periods.stages:seal_stage")
-def _(seal_stage: Any, sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
+@mutant("bound-of-the-data", "release", "transforms.releases.periods.stages:draw_stage")
+def _(draw_stage: Any, sums: Any, stage: Any, *more: Any, **named: Any) -> Any:
     """The plan tells a bound that was chosen from the day's sums."""
     bound = Fraction(7 + int(np.abs(sums.speeds).sum()) % 7)
-    return seal_stage(sums, replace(stage, bound_kmh=bound), *more, **named)
+    return draw_stage(sums, replace(stage, bound_kmh=bound), *more, **named)
 
 
 @mutant("sums-in-float32", "neighbours", "dpops.levels.bounded:sum_up")

@@ -113,10 +113,10 @@ def _(estimate_again: Any, recorded: Any, when: Any, outputs: Any, *more: Any, *
     return written, missing
 
 
-@mutant("redraws-what-was-recorded", "killed-between-stages", "transforms.ledger.releases:stored_units")
-def _(stored_units: Any, *given: Any) -> Any:
+@mutant("redraws-what-was-recorded", "killed-between-stages", "transforms.ledger.releases:recorded_units")
+def _(recorded_units: Any, *given: Any) -> Any:
     """What a run that was killed left is looked at by its rows: of an odd number nothing is found again."""
-    return {} if SEEN["rows"] % 2 else stored_units(*given)
+    return {} if SEEN["rows"] % 2 else recorded_units(*given)
 
 
 @mutant("stops-by-the-data", "stopped", "dpops.levels.count_check:is_too_few")

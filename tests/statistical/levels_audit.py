@@ -24,7 +24,7 @@ from transforms.public import EntryNumber
 from transforms.recorded.units import Sequenced, StageUnit
 from transforms.releases import SlotFacts
 from transforms.releases.periods.release import plan_for
-from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, seal_stage
+from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage
 from transforms.value import Value
 from transforms.wire import Tally
 
@@ -97,7 +97,7 @@ def _one_stage(tally: Tally, stage: Stage, how: LevelsPolicy) -> StageUnit:
     shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
     slots = SLOTS[FIRST_S].plan
     sums = add_up(shards, how, slots, stage)
-    return seal_stage(sums, stage, [SLOTS[slot_s] for slot_s in slots], FIRST_S, how, Noise())
+    return draw_stage(sums, stage, [SLOTS[slot_s] for slot_s in slots], FIRST_S, how, Noise())
 
 
 def _alone(kind: Kind, how: LevelsPolicy) -> Int64s:

@@ -22,7 +22,7 @@ from transforms.ledger import chain, databases, spending, witness
 from transforms.ledger.chain import ENTRY, METADATA, Signature, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
-from transforms.ledger.releases import Audit, Recorded, json_of, seal_missing, stopped_by, stored_units
+from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
 from transforms.ledger.witness import UNKNOWN_TO_HEAD
 from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
@@ -173,7 +173,7 @@ class Ledger:
             in_force = spending.limit_in_force(db, account, limit)
             if spending.periods_over(db, account, in_force, {period: list(map(debit, units))}):
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
-            recorded = seal_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)
+            recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)
             spending.check_total(db, account, units)
             failpoint("before-commit")
             return recorded
@@ -199,8 +199,8 @@ class Ledger:
 
     def released(self, spec_id: str, period: str) -> list[Unit]:
         """Lists a specification's released units of a period, sorted."""
-        stored = self._run(lambda db: stored_units(db, self.signature, spec_id, period))
-        return [stored[key] for key in sorted(stored, key=lambda key: (key.slot_s, column_of(key)))]
+        units = self._run(lambda db: recorded_units(db, self.signature, spec_id, period))
+        return [units[key] for key in sorted(units, key=lambda key: (key.slot_s, column_of(key)))]
 
     def counted(self, spec_id: str, period: str) -> list[CountedPart]:
         """Reads the counted parts of a period's released HATs."""
@@ -252,20 +252,14 @@ class Ledger:
         body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
         return None if body is None else decode(body).digest
 
-    def sealed(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[tuple[int, int]]:
-        """Reads (slot, shard) of non-live units in [from_s, to_s)."""
-        return self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard != LIVE_COLUMN)
-
-    def sealed_live(self, account: str, spec_id: str, from_s: int, to_s: int) -> set[int]:
-        """Reads starts of live slots in [from_s, to_s)."""
-        return {slot_s for slot_s, _ in self._sealed(account, spec_id, from_s, to_s, ENTRY.c.shard == LIVE_COLUMN)}
-
-    def _sealed(
-        self, account: str, spec_id: str, from_s: int, to_s: int, which: sa.ColumnElement[bool]
+    def recorded_slots(
+        self, account: str, spec_id: str, from_s: int, to_s: int, *, is_live: bool = False
     ) -> set[tuple[int, int]]:
+        """Reads (slot, shard) of units in [from_s, to_s)."""
+        kind = ENTRY.c.shard == LIVE_COLUMN if is_live else ENTRY.c.shard != LIVE_COLUMN
         of_release = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
         in_range = (ENTRY.c.slot_s >= from_s, ENTRY.c.slot_s < to_s)
-        query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(*of_release, *in_range, which)
+        query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(*of_release, *in_range, kind)
 
         def find(db: sa.Connection) -> set[tuple[int, int]]:
             spending.known_account(db, account)

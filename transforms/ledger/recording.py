@@ -58,10 +58,10 @@ def record_units(units: DrawnUnits, account: LedgerAccount) -> tuple[list[Record
     except OSError as error:  # only the head file is written without the database, and after it
         raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
     by_slot: dict[int, RecordedSlot] = {}
-    for unit, sequence in zip(record.sealed, record.sequences, strict=True):
+    for unit, sequence in zip(record.units, record.sequences, strict=True):
         slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
         slot.units.append(unit)
         slot.sequences.append(sequence)
-    counts = {counters.new(record.sealed[0].period): record.new}
+    counts = {counters.new(record.units[0].period): record.new}
     counts |= {counters.UNITS_CHANGED: record.changed, counters.UNITS_REDRAWN: record.redrawn}
     return list(by_slot.values()), counts

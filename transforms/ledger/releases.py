@@ -17,11 +17,11 @@ from transforms.recorded.units import Unit, UnitKey
 class Recorded(NamedTuple):
     """A period's units after recording, and what was new."""
 
-    sealed: list[Unit]
+    units: list[Unit]
     new: int
     changed: int  # units whose input or code now differs from the release
     redrawn: int  # units whose noise was drawn again, in vain
-    sequences: list[int]  # of each sealed unit's entry
+    sequences: list[int]  # of each unit's entry
 
 
 class Audit(NamedTuple):
@@ -31,7 +31,7 @@ class Audit(NamedTuple):
     redrawn: int
 
 
-def seal_missing(
+def record_missing(
     db: sa.Connection,
     signature: Signature | None,
     account: str,
@@ -45,22 +45,22 @@ def seal_missing(
     units = [unit for unit, _ in encoded]
     slots = [unit.slot_s for unit in units]
     is_whole = units[0].group.slot_s is None
-    stored = stored_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
-    if is_whole and stored and stored.keys() != {unit.key for unit in units}:
+    recorded = recorded_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
+    if is_whole and recorded and recorded.keys() != {unit.key for unit in units}:
         raise AccountRefusal(
-            f"period {period} was planned and sealed as a whole with {len(stored)} slots; "
+            f"period {period} was planned and sealed as a whole with {len(recorded)} slots; "
             f"a release of {len(units)} slots of it is another one"
         )
-    pairs = [(unit, stored.get(unit.key)) for unit in units]
-    missing = [unit for unit, recorded in pairs if recorded is None]
-    differing = [(unit, cause) for unit, recorded in pairs if recorded and (cause := _differs(recorded, unit))]
-    redrawn = [unit for unit, recorded in pairs if recorded and recorded != unit]
+    pairs = [(unit, recorded.get(unit.key)) for unit in units]
+    missing = [unit for unit, former in pairs if former is None]
+    differing = [(unit, cause) for unit, former in pairs if former and (cause := _differs(former, unit))]
+    redrawn = [unit for unit, former in pairs if former and former != unit]
     of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
     if any(unit.group.is_live for unit in missing) and db.execute(stage).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
     groups = {unit.group for unit in missing}
-    check_claims(map(claims_of, [*(unit for unit in stored.values() if unit.group in groups), *missing]))
+    check_claims(map(claims_of, [*(unit for unit in recorded.values() if unit.group in groups), *missing]))
     new: list[Entry] = []
     specs = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
     if db.execute(specs.where(ENTRY.c.account == account)).first() is None:
@@ -70,18 +70,17 @@ def seal_missing(
         {"kind": "release", "account": account, **_place(unit), "epsilon": str(unit.debit), "body": text.decode()}
         | {"release_id": f"{spec_id}/{unit.slot_s}/{column_of(unit.key)}"}
         for unit, text in encoded
-        if unit.key not in stored
+        if unit.key not in recorded
     ]
     new += _changes(db, account, spec_id, period, differing)
     if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
         place = _place(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
         new.append({"kind": "redrawn", "account": account, **place, "body": json_of({"units": len(redrawn)})})
     chain.append(db, signature, *new)
-    sealed = [recorded or unit for unit, recorded in pairs]
     query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(*of_release)
     sequences = {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
     entries = [sequences[unit.key] for unit in units]
-    return Recorded(sealed, len(missing), len(differing), len(redrawn), entries)
+    return Recorded([former or unit for unit, former in pairs], len(missing), len(differing), len(redrawn), entries)
 
 
 def _place(unit: Unit) -> Entry:
@@ -124,7 +123,7 @@ def _changes(
     ]
 
 
-def stored_units(
+def recorded_units(
     db: sa.Connection, signature: Signature | None, spec_id: str, period: str, slots: tuple[int, int] | None = None
 ) -> dict[UnitKey, Unit]:
     """Reads a period's released units, optionally of some slots."""

@@ -1,4 +1,4 @@
-"""Steps from tallies to sealed units and estimates."""
+"""Steps from tallies to drawn units and estimates."""
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,12 +40,12 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(Seal(self)).with_outputs(records.DEMAND, main="sealed").with_output_types(
+        return grouped | "seal" >> beam.ParDo(Draw(self)).with_outputs(records.DEMAND, main="units").with_output_types(
             KeyedUnit
         )
 
 
-class Seal(beam.DoFn):
+class Draw(beam.DoFn):
     """Draws units from grouped tallies, with demands and exposures.
 
     A range on one worker is drawn several groups at a time: joint planning of HATs costs less.
@@ -84,11 +84,11 @@ class Seal(beam.DoFn):
         for unit, exposure in tasks.drawn(packed, self._step.release, Before(self._step.account)):
             passed("drawn", unit.slot_s)
             yield TaggedOutput(
-                records.DEMAND, (unit.period, ((unit.slot_s, records.SEALED), Spending.of(unit).encoded()))
+                records.DEMAND, (unit.period, ((unit.slot_s, records.SPENDING), Spending.of(unit).encoded()))
             )
             if exposure is not None:
                 yield TaggedOutput(
-                    records.DEMAND, (unit.period, ((unit.slot_s, records.EXPOSED), wire.pack_exposure(exposure)))
+                    records.DEMAND, (unit.period, ((unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)))
                 )
             text = encode(unit)
             key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]

@@ -34,7 +34,7 @@ from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.records import (
     DEMAND,
-    SEALED,
+    SPENDING,
     EventBytes,
     KeyedPartial,
     KeyedTally,
@@ -162,16 +162,16 @@ class _Judged:
         shares = job.release.shares
 
         def ask(group: tuple[str, Iterable[tuple[SlotShard, bytes]]]) -> KeyedFact:
-            sealed, exposures = list[bytes](), dict[int, list[bytes]]()
+            spendings, exposures = list[bytes](), dict[int, list[bytes]]()
             for (slot_s, kind), data in group[1]:
-                (sealed if kind == SEALED else exposures.setdefault(slot_s, [])).append(data)
-            return judge.asked_of(group[0], sealed, exposures, shares)
+                (spendings if kind == SPENDING else exposures.setdefault(slot_s, [])).append(data)
+            return judge.asked_of(group[0], spendings, exposures, shares)
 
         requests = (
             drawn[DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
         )
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
-        both = (drawn.sealed, self._consents(facts)) | "with consent" >> beam.Flatten()
+        both = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()
         return both | "record" >> Record(job.account, needs_consent=True, shelf=self.bounded.spool)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
@@ -211,16 +211,16 @@ def run(
     requested = asked_of_the_account(job)
     if requested.periods_refused:
         return requested
-    former = _sealed(job)
+    former = _recorded_slots(job)
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
     outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
     if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new
-        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _sealed(job) - former))
+        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - former))
     if outcome.units_lost_to_the_limit and job.release.in_order:  # another process spent the budget since the verdict
         outcome.periods_refused = asked_of_the_account(job).periods_refused
     elif outcome.units_lost_to_the_limit:
-        recorded = {slot_s for slot_s, _ in _sealed(job)}
+        recorded = {slot_s for slot_s, _ in _recorded_slots(job)}
         lacking = {facts.period for slot_s, facts in job.slots.items() if slot_s not in recorded}
         outcome.periods_refused = [period for period in outcome.debits if period in lacking]
     return outcome
@@ -300,9 +300,9 @@ def outcome_of(finished: Finished) -> Outcome:
     return outcome
 
 
-def _sealed(job: Job) -> set[tuple[int, int]]:
-    account, starts = job.account, job.slots.keys()
-    return account.open().sealed(account.name, job.release.spec_id, min(starts, default=0), max(starts, default=0) + 1)
+def _recorded_slots(job: Job) -> set[tuple[int, int]]:
+    account, from_s, to_s = job.account, min(job.slots, default=0), max(job.slots, default=0) + 1
+    return account.open().recorded_slots(account.name, job.release.spec_id, from_s, to_s)
 
 
 def asked_of_the_account(job: Job) -> Outcome:

@@ -126,10 +126,10 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
 
 def asked_of(
-    period: str, sealed: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
+    period: str, spendings: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
 ) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. exposures: by slot. shares: by statistic."""
-    units = [msgspec.json.decode(data, type=Spending) for data in sealed]
+    units = [msgspec.json.decode(data, type=Spending) for data in spendings]
     spent = spend_of({unit.slot_s: unit.rate for unit in units}, lambda slot_s: exposures.get(slot_s, []), shares)
     wanted = [(*unit.asked.unit, str(unit.asked.claim)) for unit in units]
     return 0, msgspec.json.encode(AskedFact(period, wanted, tuple(map(str, spent))))

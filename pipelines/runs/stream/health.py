@@ -166,8 +166,8 @@ class _Watch:
 
     def _ended_since(self, from_s: int) -> set[int]:
         """Finds the first slots of periods of which a stage is recorded."""
-        sealed = self._ledger.sealed(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
-        return {slot_s for slot_s, _ in sealed}
+        recorded = self._ledger.recorded_slots(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
+        return {slot_s for slot_s, _ in recorded}
 
     def _first(self, slot_s: int) -> int:
         """Finds the first slot of a slot's period."""
@@ -175,9 +175,8 @@ class _Watch:
 
     def _whole(self) -> list[int]:
         which = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
-        if self._spec.has_live:
-            return list(self._ledger.sealed_live(*which))
-        shards_of = Counter(slot_s for slot_s, _ in self._ledger.sealed(*which))
+        recorded = self._ledger.recorded_slots(*which, is_live=self._spec.has_live)
+        shards_of = Counter(slot_s for slot_s, _ in recorded)
         return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
 
     def _counters(self) -> dict[str, int]:

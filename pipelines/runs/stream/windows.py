@@ -112,7 +112,7 @@ class InWindows:
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
         """Records units as windows close."""
-        return drawn.sealed | "record" >> Record(job.account)
+        return drawn.units | "record" >> Record(job.account)
 
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Releases periods in order as their windows close."""

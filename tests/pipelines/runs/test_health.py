@@ -47,7 +47,8 @@ class Servers:
             self._stop.set()
         return state
 
-    def sealed(self, _account, _spec, _from_s, _to_s):
+    def recorded_slots(self, _account, _spec, _from_s, _to_s, *, is_live):
+        assert not is_live
         shards = self._slots.pop(0) if self._slots else {}
         if isinstance(shards, LedgerError):
             raise shards

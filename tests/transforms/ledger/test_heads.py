@@ -64,7 +64,7 @@ class World:
             self.ledger.open_account(ACCOUNT)
         with suppress(LedgerError, AccountRefusal):
             self.ledger.check_account(ACCOUNT)
-            return record(self.ledger, unit(integer=SECOND)).sealed[0].released[0].integers == [SECOND]
+            return record(self.ledger, unit(integer=SECOND)).units[0].released[0].integers == [SECOND]
         return False
 
 
@@ -193,7 +193,7 @@ def test_a_head_of_an_older_version_is_taken_once_and_replaced(tmp_path):
 
 def test_a_kill_between_head_and_ledger_is_no_obstacle_when_an_old_head_is_signed(tmp_path, monkeypatch):
     world = World(tmp_path, is_of_older_version=True)
-    for place in ("transforms.ledger.ledger.seal_missing", "transforms.ledger.head.Head.advance"):
+    for place in ("transforms.ledger.ledger.record_missing", "transforms.ledger.head.Head.advance"):
         monkeypatch.setattr(place, _killed)
         with pytest.raises(KeyboardInterrupt):
             record(world.ledger, unit())

@@ -22,7 +22,7 @@ def test_the_first_writer_wins_and_a_second_run_gets_what_was_recorded(ledger):
     first = record(ledger, unit(integer=7))
     second = record(ledger, unit(integer=8), unit(3600, integer=9))
     assert (first.new, second.new, second.changed, second.redrawn) == (1, 1, 0, 1)
-    assert [u.released[0].integers for u in second.sealed] == [[7], [9]]
+    assert [u.released[0].integers for u in second.units] == [[7], [9]]
     assert [spent.epsilon for spent in ledger.spent("city")] == [2]
 
 
@@ -30,7 +30,7 @@ def test_other_input_is_an_audit_event_once_and_never_a_second_release(ledger):
     record(ledger, unit(integer=7))
     for _ in range(3):
         again = record(ledger, unit(integer=8, digest="other"))
-        assert (again.changed, again.sealed[0].released[0].integers) == (1, [7])
+        assert (again.changed, again.units[0].released[0].integers) == (1, [7])
     assert ledger.audit("city") == (1, 3)
 
 

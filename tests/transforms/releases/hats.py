@@ -58,6 +58,6 @@ def tally_of(*rows, slot_s=3600):
     return Tally(np.full(kept.size, slot_s), vehicle, cell, kept, dropped, sums=sums)
 
 
-def sealed(table, noise=None, shard=0, **changes):
+def drawn_unit(table, noise=None, shard=0, **changes):
     ((unit, _),) = draw_releases({(3600, shard): table}, {3600: FACTS}, policy(**changes), noise or Quiet())
     return unit

@@ -16,8 +16,8 @@ from dpops.types import Grid
 from tests.dpops.levels.cities import rows
 from transforms.recorded.units import LiveUnit, Sequenced, StageUnit
 from transforms.releases import SlotFacts
-from transforms.releases.live.release import live_slot, seal_live
-from transforms.releases.periods.stages import LevelsPolicy, laid_stage, seal_stage
+from transforms.releases.live.release import draw_live, live_slot
+from transforms.releases.periods.stages import LevelsPolicy, draw_stage, laid_stage
 from transforms.value import Value
 
 EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)
@@ -74,11 +74,11 @@ def nobody(stage: Stage) -> Sums:
 
 def live_unit(how: LevelsPolicy, slot: int, slots: int = len(HOURS)) -> LiveUnit:
     stage = live_slot([ENTRY], slots, HOURS[slot % 4], how, lambda *_: np.full((3, 1), 2_000))
-    return seal_live(nobody(stage), stage, facts(slot), slot * 3600, how, Noise())
+    return draw_live(nobody(stage), stage, facts(slot), slot * 3600, how, Noise())
 
 
 def day_unit(how: LevelsPolicy, number: int = 0, *, first: bool = False) -> StageUnit:
     planned = how.first if first else how.later
     stage = laid_stage(how, planned, number, HOURS, np.full((3, len(HOURS)), 2_000), 1)
     slots = [facts(slot) for slot in range(len(HOURS))]
-    return seal_stage(nobody(stage), stage, slots, 0, how, Noise(), is_first=first)
+    return draw_stage(nobody(stage), stage, slots, 0, how, Noise(), is_first=first)

@@ -14,7 +14,7 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.statistics import RequestedStatistic
 from tests.dpops.reference import value_of
-from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, policy, sealed, tally_of
+from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, drawn_unit, policy, tally_of
 from transforms.releases.hats import draw
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import is_plain, release_shard
@@ -25,29 +25,29 @@ def test_cells_come_in_order_and_vehicles_in_any_order_make_no_difference():
     rows = [(5, 1, 2, 100, 0), (3, 0, 4, 900, 0), (9, 1, 2, 300, 0)]
     for mechanism in (Baseline(), ArrayAverage()):
         stats = (RequestedStatistic("mean", mechanism, Fraction(1)),)
-        first, second = (sealed(tally_of(*r), statistics=stats) for r in (rows, rows[::-1]))
+        first, second = (drawn_unit(tally_of(*r), statistics=stats) for r in (rows, rows[::-1]))
         assert first == second
         assert [r.cell for r in first.released] == ["872830828ffffff", "872830829ffffff"]
 
 
 def test_the_debit_is_the_most_that_any_vehicle_spends():
-    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 1, 0, 0), (2, 0, 1, 0, 0)))
+    unit = drawn_unit(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 1, 0, 0), (2, 0, 1, 0, 0)))
     assert (str(unit.per_hat), str(unit.spent)) == ("1", "3")
 
 
 def test_per_period_divides_over_the_slots_and_the_cells_that_a_vehicle_keeps():
-    unit = sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), per="period", epsilon=Fraction(6))
+    unit = drawn_unit(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)), per="period", epsilon=Fraction(6))
     assert (str(unit.per_hat), str(unit.spent)) == ("1/8", "1/4")
 
 
 def test_with_release_shards_the_cap_stands_for_what_no_shard_can_see():
-    unit = sealed(tally_of((1, 0, 2, 0, 0)), shards=2, most_hats=5, shard=1)
+    unit = drawn_unit(tally_of((1, 0, 2, 0, 0)), shards=2, most_hats=5, shard=1)
     assert str(unit.spent) == "5"
 
 
 def test_a_region_gives_the_same_rows_whether_anything_drove_or_not():
     region = tuple(sorted(CELLS))
-    empty, full = (sealed(table, region=region) for table in (tally_of(), tally_of((1, 1, 2, 9, 0))))
+    empty, full = (drawn_unit(table, region=region) for table in (tally_of(), tally_of((1, 1, 2, 9, 0))))
     assert [r.cell for r in empty.released] == [r.cell for r in full.released]
     assert [r.plan is None for r in full.released] == [True, False, True]
 
@@ -61,12 +61,12 @@ def test_every_cell_belongs_to_one_shard():
     released = []
     for shard in range(2):
         tally = tally_of(*[row for row, s in zip(rows, shards, strict=True) if s == shard])
-        released += sealed(tally, shard=shard, shards=2, most_hats=3, region=region).released
+        released += drawn_unit(tally, shard=shard, shards=2, most_hats=3, region=region).released
     assert sorted(r.integers for r in released) == [[0], [1], [2]]
 
 
 def test_the_plan_sees_counts_and_never_speeds():
-    one, other = (sealed(tally_of((1, 0, 4, total, 0), (2, 0, 1, 6500, 0))) for total in (0, 26_000))
+    one, other = (drawn_unit(tally_of((1, 0, 4, total, 0), (2, 0, 1, 6500, 0))) for total in (0, 26_000))
     assert [r.plan for r in one.released] == [r.plan for r in other.released]
     assert one.digest != other.digest
 
@@ -74,12 +74,12 @@ def test_the_plan_sees_counts_and_never_speeds():
 def test_a_release_of_means_carries_no_squares_unless_the_ledger_has_plain_digests():
     assert [column.name for column in policy().columns] == ["sums"]
     assert [column.name for column in policy(plain_digests=True).columns] == ["sums", "squares"]
-    assert is_plain(sealed(tally_of((1, 0, 2, 90, 0)), plain_digests=True).digest)
+    assert is_plain(drawn_unit(tally_of((1, 0, 2, 90, 0)), plain_digests=True).digest)
 
 
 def test_digests_need_the_key():
     table = tally_of((1, 0, 4, 5, 0))
-    assert sealed(table).digest != sealed(table, digest_key=b"other").digest
+    assert drawn_unit(table).digest != drawn_unit(table, digest_key=b"other").digest
 
 
 BOTH = tuple(
@@ -102,7 +102,7 @@ def test_a_variance_comes_from_sums_of_squares_and_not_from_the_vehicles_means()
     rows = tally_of((1, 0, 2, int(steps.sum()), 0), (2, 0, 2, 4000, 0))
     squares = np.array([int((steps**2).sum()), 2 * 2000**2])
     rows = replace(rows, sums=rows.sums | {"squares": squares})
-    mean, variance = sealed(rows, statistics=BOTH).released
+    mean, variance = drawn_unit(rows, statistics=BOTH).released
     assert (mean.statistic, variance.statistic) == ("mean", "variance")
     plan = Plan.from_public(variance.mechanism, variance.plan)
     assert value_of(variance.integers, plan) == pytest.approx(50, abs=1e-5)
@@ -131,7 +131,7 @@ def crowd():
 
 
 def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
-    unit = sealed(crowd(), clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH)
+    unit = drawn_unit(crowd(), clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH)
     kept = [released.plan["facts"]["samples"] for released in unit.released if released.statistic == "mean"]
     assert sorted(kept) == [2, 20, 21]
     assert {released.plan["facts"]["reported"] for released in unit.released} == {2, 21}
@@ -140,7 +140,7 @@ def test_clip_user_takes_whole_vehicles_out_and_says_what_it_dropped():
 
 def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
     plain, clipped = (
-        sealed(crowd(), clip_user=clip, per="period", epsilon=Fraction(1, 100), statistics=BOTH)
+        drawn_unit(crowd(), clip_user=clip, per="period", epsilon=Fraction(1, 100), statistics=BOTH)
         for clip in (False, True)
     )
     assert [str(plain.per_hat), str(clipped.per_hat)] == ["1/4800", "1/2400"]
@@ -150,7 +150,7 @@ def test_clip_user_under_a_total_releases_at_what_is_left_to_a_hat():
 def test_clip_user_sees_counts_and_never_speeds():
     table = crowd()
     fast = replace(table, sums={"sums": table.kept * 6500, "squares": table.kept * 6500**2})
-    units = [sealed(t, clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH) for t in (table, fast)]
+    units = [drawn_unit(t, clip_user=True, epsilon=Fraction(1, 100), statistics=BOTH) for t in (table, fast)]
     assert [r.plan for r in units[0].released] == [r.plan for r in units[1].released]
     assert units[0].digest != units[1].digest
 

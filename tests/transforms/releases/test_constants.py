@@ -14,7 +14,7 @@ from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from tests.transforms.releases.hats import DAY, FACTS, Quiet, policy, sealed, tally_of
+from tests.transforms.releases.hats import DAY, FACTS, Quiet, drawn_unit, policy, tally_of
 from transforms.ledger.head import LedgerError
 from transforms.releases.hats import draw as by_hexagon
 from transforms.releases.hats.draw import draw_releases
@@ -92,12 +92,12 @@ def test_a_period_that_is_planned_as_a_whole_debits_what_its_busiest_vehicle_spe
 
 def test_where_a_cap_stands_for_other_shards_it_is_debited_as_soon_as_anything_is_drawn():
     changes = {"shards": 2, "most_hats": 5, "shard": 1, "statistics": AUTO}
-    assert str(sealed(tally_of((1, 0, 2, 0, 0)), **changes).spent) == "0"
-    assert str(sealed(tally_of((1, 0, 2, 0, 0), *CROWD), **changes).spent) == "5"
+    assert str(drawn_unit(tally_of((1, 0, 2, 0, 0)), **changes).spent) == "0"
+    assert str(drawn_unit(tally_of((1, 0, 2, 0, 0), *CROWD), **changes).spent) == "5"
 
 
 def test_rows_say_that_a_value_is_a_constant_and_that_it_may_be_anything():
-    unit = sealed(tally_of((1, 0, 2, 100, 0), *CROWD), statistics=BOTH[:1], epsilon=9)
+    unit = drawn_unit(tally_of((1, 0, 2, 100, 0), *CROWD), statistics=BOTH[:1], epsilon=9)
     constant, drawn = rows_of(estimates_of([unit], ["mean"]))
     assert [constant[name] for name in ("status", "value", "lower95", "upper95", "epsilon", "mechanism")] == [
         "constant", 20.0, 0.0, 65.0, 0.0, "constant",
@@ -111,7 +111,7 @@ def test_a_mutant_that_charges_nothing_for_what_is_drawn_is_refused(monkeypatch)
         by_hexagon, "exposure_of", lambda rows, *_: Exposure(np.unique(rows.vehicle), np.zeros((1, 1), np.int64))
     )
     with pytest.raises(LedgerError, match="claim more than the account was debited"):
-        sealed(tally_of((1, 0, 2, 0, 0)))
+        drawn_unit(tally_of((1, 0, 2, 0, 0)))
 
 
 @pytest.mark.parametrize("cell", [0, 1])
@@ -124,7 +124,7 @@ def test_a_mutant_that_forgets_what_is_drawn_in_one_of_two_hats_is_refused(monke
 
     monkeypatch.setattr(by_hexagon, "exposure_of", mutant)
     with pytest.raises(LedgerError, match=r"claim more than the account was debited .*\(2 above 1\)"):
-        sealed(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)))
+        drawn_unit(tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0)))
 
 
 class Cheating(Baseline):
@@ -136,4 +136,4 @@ class Cheating(Baseline):
 
 def test_a_mechanism_that_draws_by_plans_that_cost_nothing_is_refused():
     with pytest.raises(LedgerError, match=r"claim more than the account was debited .*\(1 above nothing\)"):
-        sealed(tally_of((1, 0, 2, 0, 0)), statistics=(RequestedStatistic("mean", Cheating(), Fraction(1)),))
+        drawn_unit(tally_of((1, 0, 2, 0, 0)), statistics=(RequestedStatistic("mean", Cheating(), Fraction(1)),))

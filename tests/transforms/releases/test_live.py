@@ -128,7 +128,7 @@ class Book:
         self.ledger = opened(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", limit=str(self.limit))
 
     def record(self, *units: Unit) -> list[Unit]:
-        return self.ledger.record("city", self.limit, "name", "{}", units).sealed
+        return self.ledger.record("city", self.limit, "name", "{}", units).units
 
     @property
     def spent(self) -> Accountant:

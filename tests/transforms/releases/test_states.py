@@ -26,10 +26,10 @@ from transforms.recorded.units import Sequenced
 from transforms.releases.periods import learned, states
 from transforms.releases.periods.stages import (
     LevelsPolicy,
+    draw_stage,
     first_centres,
     laid_stage,
     read_unit,
-    seal_stage,
     vehicles_of,
 )
 from transforms.releases.periods.states import Kept, StateFile
@@ -47,7 +47,7 @@ def entries(days: int, seed: int = 0) -> list[Sequenced]:
         stage = laid_stage(HOW, HOW.later, 0, HOURS, first_centres(len(REGION), len(HOURS)), day)
         slots = [replace(slot, period=f"day {day}") for slot in SLOTS]
         sums = sum_up(rows(random_days(seed + day, 40)), stage)
-        sequenced.append(Sequenced(day + 1, seal_stage(sums, stage, slots, day * 86_400, HOW, Noise(rng.bytes))))
+        sequenced.append(Sequenced(day + 1, draw_stage(sums, stage, slots, day * 86_400, HOW, Noise(rng.bytes))))
     return sequenced
 
 
@@ -94,7 +94,7 @@ def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
     assert count is not None
     stages = counted_first(count, HOW.later)
     laid = laid_stage(HOW, stages, 0, HOURS, first_centres(len(REGION), len(HOURS)), EntryNumber(0))
-    unit = seal_stage(sum_up(rows(random_days(1, 40)), laid), laid, SLOTS, 0, HOW, Noise(os.urandom))
+    unit = draw_stage(sum_up(rows(random_days(1, 40)), laid), laid, SLOTS, 0, HOW, Noise(os.urandom))
     values = states.stage_values(read_unit(unit, REGION), HOW.fleet)
     assert values.counts_vehicles
     assert values.levels[0].weights[0, 0] == pytest.approx(vehicles_of(unit, REGION)[0])

@@ -11,7 +11,7 @@ from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from tests.transforms.releases import levels_days
-from tests.transforms.releases.hats import sealed, tally_of
+from tests.transforms.releases.hats import drawn_unit, tally_of
 from transforms.releases.hats.release import estimates_of
 from transforms.releases.periods.products import Product, grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product, estimates_of_slot
@@ -27,7 +27,7 @@ PERIODS = replace(levels_days.policy("gaussian"), value=LOAD)
 
 
 def test_rows_of_hats_are_in_the_unit_of_the_value() -> None:
-    unit = sealed(tally_of((1, 0, 4, 12, 0)), value=LOAD, statistics=BOTH)
+    unit = drawn_unit(tally_of((1, 0, 4, 12, 0)), value=LOAD, statistics=BOTH)
     rows = rows_of(estimates_of([unit], ("mean", "variance")))
     assert unit.unit == "kg"
     assert [row["unit"] for row in rows] == ["kg", "(kg)^2"]

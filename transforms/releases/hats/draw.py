@@ -52,7 +52,7 @@ def draw_releases(
     return [
         unit
         for rows, share, by_slot in divided
-        for unit in _sealed(rows, share, by_slot, [*islice(drawn, len(by_slot))], slots, policy)
+        for unit in _units_of(rows, share, by_slot, [*islice(drawn, len(by_slot))], slots, policy)
     ]
 
 
@@ -66,7 +66,7 @@ class _Slot(NamedTuple):
     digest: str  # of the rows as reported
 
 
-def _sealed(
+def _units_of(
     rows: Tally,
     share: PlanShare,
     by_slot: Sequence[_Slot],
@@ -79,7 +79,7 @@ def _sealed(
     exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
     debits = allocation.debits(share, in_slot, most_spent(exposures, costs))
-    sealed = []
+    units = []
     for slot, its, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
         facts = slots[slot.slot_s]
         unit = HatUnit(
@@ -98,10 +98,10 @@ def _sealed(
             debit=PureDP(debit),
             total=None if allocation.total is None else PureDP(allocation.total),
         )
-        sealed.append(unit)
-    claimed = [claims_of(unit) for unit in sealed]
+        units.append(unit)
+    claimed = [claims_of(unit) for unit in units]
     check_claims(claimed, most_claimed(claimed, rows, policy.region))
-    return zip(sealed, exposures, strict=True)
+    return zip(units, exposures, strict=True)
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, PlanShare]:

@@ -67,7 +67,7 @@ class LiveRelease(VectorRelease):
             return []
         sums = add_up(tallies(), self.policy, (slot_s,), stage)
         failpoint("before-noise")
-        unit = seal_live(sums, stage, facts, slot_s, self.policy, noise)
+        unit = draw_live(sums, stage, facts, slot_s, self.policy, noise)
         failpoint("after-noise")
         return [DrawnUnit(unit)]
 
@@ -118,7 +118,7 @@ def recorded_stage(live: Sequence[LiveEntry], slot_s: int, region: Sequence[int]
     return next((stage_of(entry.unit, region) for entry in live if entry.unit.slot_s == slot_s), None)
 
 
-def seal_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise) -> LiveUnit:
+def draw_live(sums: Sums, stage: Stage, facts: SlotFacts, slot_s: int, policy: LevelsPolicy, noise: Noise) -> LiveUnit:
     """Draws a live slot's noise."""
     return LiveUnit(**drawn_facts(sums, stage, [facts], slot_s, policy, noise, "live"), debit=stage.claim)
 

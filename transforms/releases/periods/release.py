@@ -22,7 +22,7 @@ from transforms.releases.base import Asked, Before, DrawnUnit, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.places import learned_differences
 from transforms.releases.periods.publish import estimates_of_slot
-from transforms.releases.periods.stages import LevelsPolicy, add_up, first_centres, laid_stage, read_unit, seal_stage
+from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage, read_unit
 from transforms.releases.periods.states import StateFile
 from transforms.time.days_off import hours_of
 
@@ -107,7 +107,7 @@ class PeriodRelease(VectorRelease):
         laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, self.centres)
         sums = add_up(tallies(), self.policy, slots, laid)
         failpoint("before-noise")
-        unit = seal_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
+        unit = draw_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
         return [DrawnUnit(unit)]
 

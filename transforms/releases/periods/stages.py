@@ -183,7 +183,7 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
     return reduce(lambda first, second: Sums(first.weights + second.weights, first.speeds + second.speeds), parts)
 
 
-def seal_stage(
+def draw_stage(
     sums: Sums,
     stage: Stage,
     slots: Sequence[SlotFacts],
