@@ -12,7 +12,7 @@ import h3
 import numpy as np
 
 from dpops.claims import rho_within
-from dpops.learning import DayValues, State, learned, taken_in
+from dpops.learning import DayValues, State, add_day, learned
 from dpops.levels.bounded import Rows, read, release, sum_up
 from dpops.levels.defaults import BoundsOnly, Fleet, recipe
 from dpops.noise import Noise
@@ -42,7 +42,7 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
         rows = made_up(hats.cells, vehicles, day)
         values = stage_values(read(release(sum_up(rows, stage), stage, noise), stage), fleet)
         start = time.process_time()
-        state = taken_in(state, DayValues(hours=hours, stages=(values,)))
+        state = add_day(state, DayValues(hours=hours, stages=(values,)))
         learned(state).estimate()
         print(f"day {day + 1}: {time.process_time() - start:.2f} s of CPU, {_memory_mb()} MB at most")
 

@@ -56,7 +56,7 @@ class OfCells(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ClassBelief:
+class ClassFit:
     """Posterior of cells' usual distributions.
 
     edges: (classes + 1,), from 0 to the upper bound, km/h. logs: of weights, (cells, classes). covariances: of these,
@@ -104,25 +104,25 @@ def middles(edges: Float64s) -> Float64s:
     return result
 
 
-def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, whole: float) -> ClassBelief:
-    """Learns cells' usual distributions; `whole`: declared weight per day."""
+def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: float) -> ClassFit:
+    """Learns cells' usual distributions; `day_weight`: declared weight per day."""
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
     spread = prior_covariance(edges)
     sharp: Float64s = _inverted(spread)
     city_sharp: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
-    prior_mean = np.full(classes, np.log(whole / classes))
+    prior_mean = np.full(classes, np.log(day_weight / classes))
     city, logs = prior_mean, prior_mean + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
-            slope, information = _told(logs, observed, sums.precisions, cells, speeds)
+            slope, information = _slope_and_information(logs, observed, sums.precisions, cells, speeds)
             step = np.linalg.solve(information + sharp, (slope - (logs - city - offset) @ sharp)[..., None])[..., 0]
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
-        slope, information = _told(logs, observed, sums.precisions, cells, speeds)
+        slope, information = _slope_and_information(logs, observed, sums.precisions, cells, speeds)
         covariances: Float64s = _inverted(information + sharp)
         city, city_covariance = _city(prior_mean, city_sharp, logs - offset, slope, information, covariances)
-    return ClassBelief(edges, logs, _with_city(covariances, sharp, city_covariance))
+    return ClassFit(edges, logs, _with_city(covariances, sharp, city_covariance))
 
 
 def prior_covariance(edges: Float64s) -> Float64s:
@@ -141,7 +141,7 @@ def _city_covariance(classes: int) -> Float64s:
     return fitted.FLEET_SD**2 * (np.eye(classes) + 1)
 
 
-def _told(
+def _slope_and_information(
     logs: Float64s, observed: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
 ) -> tuple[Float64s, Float64s]:
     """Computes gradient and Gauss-Newton information of cells' logarithms."""
@@ -183,14 +183,14 @@ def _shares(logs: Float64s) -> Float64s:
     return result
 
 
-def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
+def tilted(posterior: ClassFit, means: Float64s) -> Float64s:
     """Tilts distributions to means, km/h: shares (cells, times, classes).
 
     The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean.
     """
-    speeds, lowest = belief.speeds, belief.speeds[-1] / 100
-    wanted = np.clip(means, lowest, belief.speeds[-1] - lowest)
-    logs, multiple = np.log(belief.shares)[:, None, :], np.zeros(means.shape)
+    speeds, lowest = posterior.speeds, posterior.speeds[-1] / 100
+    wanted = np.clip(means, lowest, posterior.speeds[-1] - lowest)
+    logs, multiple = np.log(posterior.shares)[:, None, :], np.zeros(means.shape)
     largest_step = 4 / speeds[-1]
     for _ in range(_TILT_ROUNDS):
         shares = _shares(logs + multiple[..., None] * speeds)
@@ -201,18 +201,18 @@ def tilted(belief: ClassBelief, means: Float64s) -> Float64s:
 
 
 def quantiles(
-    belief: ClassBelief, shares: Float64s, levels: tuple[float, ...], mean_variances: Float64s, independent: Float64s
+    posterior: ClassFit, shares: Float64s, levels: tuple[float, ...], mean_variances: Float64s, visits: Float64s
 ) -> Quantiles:
     """Reads speed quantiles and intervals off tilted class distributions.
 
-    mean_variances: of the means, (cells, times). independent: numbers of independent visits behind reports, likewise.
+    mean_variances: of the means, (cells, times). visits: numbers of independent visits behind reports, likewise.
     """
     below = _below(shares)
-    sd = np.sqrt(_variances(belief, shares, below, mean_variances, independent))
+    sd = np.sqrt(_variances(posterior, shares, below, mean_variances, visits))
     highest, lowest = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
     highest = np.maximum.accumulate(highest, axis=-1)
     lowest = np.minimum.accumulate(lowest[..., ::-1], axis=-1)[..., ::-1]
-    of_levels = [_ends(belief.edges, below, (highest, lowest), level) for level in levels]
+    of_levels = [_ends(posterior.edges, below, (highest, lowest), level) for level in levels]
     return Quantiles(*(np.stack(column) for column in zip(*of_levels, strict=True)))
 
 
@@ -251,27 +251,27 @@ def expected_error(
     like: weights of a typical cell, and the number of cells that inform the city; None if it is known.
     """
     sharp: Float64s = _inverted(prior_covariance(edges))
-    logs, _, covariances = _expected_to_tell(edges, cell.weights, precisions, cell.usual, sharp)
+    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.usual, sharp)
     if like is not None:
-        _, of_one, covariance = _expected_to_tell(edges, like[0], precisions, cell.usual, sharp)
+        _, of_one, covariance = _expected_posterior(edges, like[0], precisions, cell.usual, sharp)
         city = _inverted(_city_covariance(logs.size)) + like[1] * (of_one - of_one @ covariance @ of_one)[0]
         covariances = _with_city(covariances, sharp, _inverted(city))
-    belief = ClassBelief(edges, logs, covariances)
-    shares = belief.shares[:, None]
-    below, of_mean = _below(shares), belief.mean_variances[:, None] + cell.own
-    sd = np.sqrt(_variances(belief, shares, below, of_mean, np.full((1, 1), cell.visits)))[0, 0]
+    posterior = ClassFit(edges, logs, covariances)
+    shares = posterior.shares[:, None]
+    below, of_mean = _below(shares), posterior.mean_variances[:, None] + cell.own
+    sd = np.sqrt(_variances(posterior, shares, below, of_mean, np.full((1, 1), cell.visits)))[0, 0]
     value, index = _inverse(edges, below, level)
     density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]
     return float(math.sqrt(2 / math.pi) * np.interp(value[0, 0], edges, sd) / density)
 
 
-def _expected_to_tell(
+def _expected_posterior(
     edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, sharp: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
     """Computes a cell's expected logarithms, information and posterior covariance."""
     logs, speeds = np.log(weights)[None], middles(edges)
     means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, mean_variance))
-    _, information = _told(logs, weights[None], precisions, means, speeds)
+    _, information = _slope_and_information(logs, weights[None], precisions, means, speeds)
     return np.asarray(logs, np.float64), information, _inverted(information + sharp)
 
 
@@ -286,23 +286,23 @@ def _below(shares: Float64s) -> Float64s:
 
 
 def _variances(
-    belief: ClassBelief, shares: Float64s, below: Float64s, mean_variances: Float64s, independent: Float64s
+    posterior: ClassFit, shares: Float64s, below: Float64s, mean_variances: Float64s, visits: Float64s
 ) -> Float64s:
     """Computes variances of the shares below each class edge.
 
     Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits.
     """
-    speeds, edges = belief.speeds, np.arange(belief.edges.size)
+    speeds, edges = posterior.speeds, np.arange(posterior.edges.size)
     means = shares @ speeds
     spread = np.maximum(shares @ speeds**2 - means**2, 1.0)
     is_below = (np.arange(speeds.size) < edges[:, None]).astype(np.float64)
     by_mean = ((shares * speeds) @ is_below.T - below * means[..., None]) / spread[..., None]
     slopes = shares[..., None, :] * (is_below - below[..., None])
     slopes = slopes - by_mean[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
-    shape = np.einsum("ctei,cij,ctej->cte", slopes, belief.covariances, slopes, optimize=True)
+    shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
     of_visits = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
     result: Float64s = shape + by_mean**2 * mean_variances[..., None]
-    result += fitted.CLASS_VISITS * of_visits / np.maximum(independent, 1.0)[..., None]
+    result += fitted.CLASS_VISITS * of_visits / np.maximum(visits, 1.0)[..., None]
     return result
 
 

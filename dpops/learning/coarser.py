@@ -6,50 +6,47 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.belief import Learned
 from dpops.learning.effects import Item
 from dpops.learning.field import NODES, Field, PublishedNumbers, Status, published
+from dpops.learning.hat_posterior import Learned
 from dpops.learning.releases import Groups
 from dpops.learning.state import Facts
 from dpops.types import Float64s
 
 
-def coarser(learned: Learned, belief: Field, groups: Groups) -> Field:
+def coarser(learned: Learned, posterior: Field, groups: Groups) -> Field:
     """Estimates a day's group means, (cell groups, slot groups).
 
     A group's value is the mean of its HATs' values by expected weight, so values of all groupings agree. Variances
     include effects' joint covariance, uncertain weights, HATs' deviations, and the weight of standing vehicles.
     """
-    fit, day = learned.fit, belief.day
-    weights = groups.totals(belief.weights)
-    share = belief.weights / groups.to_hats(np.maximum(weights, 1e-12))
+    fit, day = learned.fit, posterior.day
+    weights = groups.totals(posterior.weights)
+    share = posterior.weights / groups.to_hats(np.maximum(weights, 1e-12))
     rows = fit.speeds.layout.stack([Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
-    values = groups.totals(share * belief.values)
-    moves = share * (belief.values - groups.to_hats(values))
-    standing = _through_standing(learned.state.facts, belief, groups, moves)
-    variances = variances + _through_weights(learned, belief, groups, moves)
-    repeats = _repeats(learned.state.facts, belief, groups)
-    hats = belief.spread.of_reports(belief.vehicles, belief.values[..., None], belief.precisions[..., None])
+    values = groups.totals(share * posterior.values)
+    moves = share * (posterior.values - groups.to_hats(values))
+    standing = _through_standing(learned.state.facts, posterior, groups, moves)
+    variances = variances + _through_weights(learned, posterior, groups, moves)
+    repeats = _repeats(learned.state.facts, posterior, groups)
+    hats = posterior.spread.of_reports(posterior.vehicles, posterior.values[..., None], posterior.precisions[..., None])
     deviations = _pooled(groups, hats, share) * repeats[..., None]
     return replace(
-        belief,
+        posterior,
         values=values,
         variances=variances + standing,
         deviations=deviations,
-        traffic_deviations=_pooled(groups, belief.traffic_deviations, share),
+        traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,
         is_misweighed=standing > fitted.MISWEIGHED * (variances + deviations.mean(axis=-1)),
         weights=weights,
-        vehicles=_pooled(groups, belief.vehicles, None),
+        vehicles=_pooled(groups, posterior.vehicles, None),
     )
 
 
-def around_day(hours: Field, day: Field) -> Field:
-    """Gives hours the day's value within one standard error.
-
-    The variance of a replaced hour includes its squared difference.
-    """
+def smooth_hours(hours: Field, day: Field) -> Field:
+    """Gives hours the day's value within one standard error."""
     difference = hours.values - day.values
     squared_error = hours.variances + hours.deviations.mean(axis=-1)
     is_noise = difference**2 <= squared_error
@@ -69,11 +66,11 @@ class Shown(NamedTuple):
     upper95: Float64s
 
 
-def with_coarser(learned: Learned, belief: Field, upper_kmh: float) -> Shown:
+def with_coarser(learned: Learned, posterior: Field, upper_kmh: float) -> Shown:
     """Adds reliable coarser values to HATs that are unreliable."""
-    estimates = published(belief, upper_kmh)
-    groups = Groups(cells=learned.state.design.parents, slots=np.arange(belief.day.hours.size))
-    coarse = published(coarser(learned, belief, groups), upper_kmh)
+    estimates = published(posterior, upper_kmh)
+    groups = Groups(cells=learned.state.design.parents, slots=np.arange(posterior.day.hours.size))
+    coarse = published(coarser(learned, posterior, groups), upper_kmh)
     chosen = (estimates.status == Status.UNRELIABLE) & groups.to_hats(coarse.status == Status.OK)
     parts = (coarse.values, coarse.lower95, coarse.upper95)
     status = np.where(chosen, Status.PARENT, estimates.status).astype(np.int64)
@@ -86,16 +83,16 @@ def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
-def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
+def _through_weights(learned: Learned, posterior: Field, groups: Groups, moves: Float64s) -> Float64s:
     """Computes variances of group means from uncertain weights.
 
     moves: derivatives of the mean by log weights. Weights err by effects, by the day's hour, and independently.
     """
-    fit, day = learned.fit, belief.day
+    fit, day = learned.fit, posterior.day
     rows = fit.weights.layout.stack([Item(groups, day.hours, day.index)], fit.coming + 1)([moves])
     by_slot = np.zeros((*groups.shape, day.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), moves)
-    hats = groups.totals(moves**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / belief.weights))
+    hats = groups.totals(moves**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / posterior.weights))
     variances: Float64s = (
         fit.weights.posterior.variances_of_rows(rows).reshape(groups.shape)
         + hats
@@ -104,23 +101,23 @@ def _through_weights(learned: Learned, belief: Field, groups: Groups, moves: Flo
     return variances
 
 
-def _through_standing(facts: Facts, belief: Field, groups: Groups, moves: Float64s) -> Float64s:
+def _through_standing(facts: Facts, posterior: Field, groups: Groups, moves: Float64s) -> Float64s:
     """Computes squared group shifts if standing vehicles counted fully.
 
     A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open.
     """
-    standing = np.exp(-((np.maximum(belief.values, 0.0) / fitted.STANDS_KMH) ** 2))
+    standing = np.exp(-((np.maximum(posterior.values, 0.0) / fitted.STANDS_KMH) ** 2))
     moved = (facts.standing - 1) * standing * moves
     of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
     return Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
 
 
-def _repeats(facts: Facts, belief: Field, groups: Groups) -> Float64s:
+def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
     """Estimates how many HATs per group a vehicle visits.
 
     In a group of one hour these are the hour's HATs, in a cell's day the cell's.
     """
-    weights, slots = groups.totals(belief.weights), np.bincount(groups.slots, minlength=groups.shape[1])
+    weights, slots = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     part = weights / np.maximum(weights.sum(axis=0), 1e-12)
     in_cell = np.maximum(facts.hats_in_cell * slots / groups.slots.size, 1.0)
     repeats: Float64s = (1 + (facts.hats_in_hour - 1) * part) * in_cell

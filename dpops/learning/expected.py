@@ -14,7 +14,7 @@ from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, NODES, Z95, numbers_o
 from dpops.learning.weights import TOTAL_PRECISION
 from dpops.levels.defaults import BoundsOnly, Recipe, vehicle_weight
 from dpops.levels.stages import UNIT, Level, Stage, level, scaled
-from dpops.levels.strategy import CITY, PARTS, Part, busyness, left_of, squared_error, told_by, weight_told
+from dpops.levels.strategy import CITY, PARTS, Part, busyness, log_precision, posterior_of, precisions_of, squared_error
 from dpops.spread import TYPICAL, TYPICAL_KMH, VehicleSpread
 from dpops.types import Float64s
 
@@ -92,9 +92,9 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
     for stages in days:
         for stage in stages:
             around = posterior
-            today = told_by(stage, bounds, around, busy)
+            today = precisions_of(stage, bounds, around, busy)
             precisions = {part: precision + today[part] for part, precision in precisions.items()}
-            posterior = left_of(prior, precisions)
+            posterior = posterior_of(prior, precisions)
         errors = [squared_error(posterior, today, stage, bounds, around, busy, variance) for variance in hat_variances]
         yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
 
@@ -119,7 +119,7 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
     day_variance = 1 / TOTAL_PRECISION
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
     for stages in days:
-        precision = sum(weight_told(stage, bounds) for stage in stages)
+        precision = sum(log_precision(stage, bounds) for stage in stages)
         yield (1 / (shared + day_variance) + precision) ** -0.5
         shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))
 
@@ -144,7 +144,7 @@ def hat_half_widths(
     At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model, and residual variance at a
     cautious number of vehicles (docs/released.md, "Intervals"). Noise of equal `days` averages out.
     """
-    own_speed, speed = _described(stage, bounds, vehicles, days, speed_noise)
+    own_speed, speed = _level_evidence(stage, bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)
     if not stage.counts_public:
         numbers = numbers_of(vehicles, weight_log_variances(stage, bounds, vehicles, days))
@@ -157,7 +157,7 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
     """Computes variances of log vehicle numbers; 0 if public."""
     if stage.counts_public:
         return np.zeros(vehicles.size)
-    precision, other_variance = _described(stage, bounds, vehicles, days, weight_noise)
+    precision, other_variance = _level_evidence(stage, bounds, vehicles, days, weight_noise)
     variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + precision + 1 / np.maximum(other_variance, 1e-300))
     return variances
 
@@ -212,7 +212,7 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
     return weight
 
 
-def _described(
+def _level_evidence(
     stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
 ) -> tuple[Float64s, Float64s]:
     """Computes single HATs' precision and other levels' joint variance.
@@ -231,6 +231,6 @@ def _described(
             time = time + days * precision
         else:
             both = both + days * precision
-    variances = [1 / np.maximum(told, 1e-300) for told in (place, time) if told.any()]
+    variances = [1 / np.maximum(evidence, 1e-300) for evidence in (place, time) if evidence.any()]
     variance: Float64s = 1 / np.maximum(both + (1 / sum(variances) if variances else 0.0), 1e-300)
     return single, variance

@@ -99,7 +99,7 @@ def _weight_sums(days: Sequence[DayValues]) -> Iterator[WeightSums]:
 
 def _speed_sums(days: Sequence[DayValues]) -> Iterator[SpeedSums]:
     for index, day in enumerate(days):
-        for stage in day.looks:
+        for stage in day.speed_stages:
             for level in stage.levels:
                 if np.any(np.isfinite(level.speed_variance)):
                     variances = level.speed_variances.ravel()
@@ -157,7 +157,7 @@ def _number(day: DayValues, vehicles: float) -> VehicleNumber:
     return VehicleNumber(number, 1 / precision / number**2)
 
 
-def taken_in(state: State, day: DayValues) -> State:
+def add_day(state: State, day: DayValues) -> State:
     """Adds a day to the state, folding older ones."""
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
@@ -193,7 +193,7 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     levels: dict[bytes, list[tuple[DayValues, Float64s, StageValues, LevelValues]]] = {}
     counts = sum(day.count for day, _ in days)
     for day, hats in days:
-        for stage in day.looks:
+        for stage in day.speed_stages:
             for level in stage.levels:
                 levels.setdefault(level.groups.key, []).append((day, hats, stage, level))
     stages = tuple(_mean_stage(parts) for parts in levels.values())

@@ -105,7 +105,7 @@ class Around:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaceBelief:
+class PlaceFit:
     """Posterior of places, float64 (places,) each.
 
     values: km/h, of a report at the place, or of its cell where evidence is too small; variances: around them.
@@ -141,7 +141,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
     return float(likely @ weights / likely.sum())
 
 
-def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
+def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     """Learns places from sums; around.expected adds up to `whole_weight`."""
     sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
@@ -153,7 +153,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceBelief:
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
     own = own_variance(weights)
-    return PlaceBelief(
+    return PlaceFit(
         values=values,
         variances=variances + (means - values) ** 2 + own / max(sums.days, 1),
         weights=weights,
@@ -193,8 +193,8 @@ def _posterior(
         )
         faster = _slowed(weights / expected[:, None], power) / typical
         middle = around.values[chosen, None] * faster
-        missed = middle**2 * sharp - 2 * middle * centres + squares
-        log = log + weights * (speeds * middle - centred) - 0.5 * weights**2 * missed
+        misfit = middle**2 * sharp - 2 * middle * centres + squares
+        log = log + weights * (speeds * middle - centred) - 0.5 * weights**2 * misfit
         residual = (weights * speeds + weights**2 * (centres - sharp * middle))[..., None]
         precision = sds_kmh**-2.0 + (weights**2 * sharp)[..., None]
         gain = np.log(sds_kmh**-2.0 / precision) + residual**2 / precision
@@ -358,12 +358,12 @@ class VehiclesProved:
     places, whose number is public, and among days, the n-th of which has 1 / (n (n + 1)) of it. A proof stays: vehicles
     of more days are no fewer.
 
-    are_there: bool (places,). told: a / v of all days, see `PlaceSums`. step: the largest scale of a day's noise in
-    these, a b / v, where b is that of a Laplace law of the same variance.
+    are_there: bool (places,). one_vehicle: a / v of all days, see `PlaceSums`. step: the largest scale of a day's noise
+    in these, a b / v, where b is that of a Laplace law of the same variance.
     """
 
     are_there: NDArray[np.bool_] = field(repr=False)
-    told: float = 0.0
+    one_vehicle: float = 0.0
     step: float = 0.0
 
     @staticmethod
@@ -373,12 +373,12 @@ class VehiclesProved:
 
     def after(self, day: PlaceDay, sums: PlaceSums, kind: "Kind") -> "VehiclesProved":
         """Adds one more day, the last of the sums."""
-        told = self.told + day.day_weight / day.weight_variance
+        one_vehicle = self.one_vehicle + day.day_weight / day.weight_variance
         step = max(self.step, day.day_weight / math.sqrt(2 * day.weight_variance))
         chance = CHANCE / (self.are_there.size * sums.days * (sums.days + 1))
         largest = largest_noise(kind, chance, sums.weight_precision, step)
-        are_there = self.are_there | (sums.weights > (AT_LEAST - 1) * told + largest)
-        return VehiclesProved(are_there=are_there, told=told, step=step)
+        are_there = self.are_there | (sums.weights > (AT_LEAST - 1) * one_vehicle + largest)
+        return VehiclesProved(are_there=are_there, one_vehicle=one_vehicle, step=step)
 
 
 def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> float:

@@ -201,7 +201,7 @@ class Posterior:
         """Looks up cells' rows in a table of effects."""
         return table[self.layout.span(block, day)][block.cell_keys]
 
-    def stronger(self, effects: Effects | None = None) -> dict[str, Float64s]:
+    def next_strengths(self, effects: Effects | None = None) -> dict[str, Float64s]:
         """Takes a Fellner-Schall step of each learned strength.
 
         effects: where energies are taken; the posterior mean by default.

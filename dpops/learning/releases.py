@@ -157,14 +157,14 @@ class DayValues:
             raise ValueError("stages and hours are about different slots")
 
     @property
-    def looks(self) -> list[StageValues]:
+    def speed_stages(self) -> list[StageValues]:
         """Stages that release speeds, without vehicle counts."""
         return [stage for stage in self.stages if not stage.counts_vehicles]
 
     @property
     def levels(self) -> list[LevelValues]:
         """Levels of all stages that do not count vehicles."""
-        return [level for stage in self.looks for level in stage.levels]
+        return [level for stage in self.speed_stages for level in stage.levels]
 
     @property
     def counted(self) -> list[LevelValues]:

@@ -96,7 +96,7 @@ class SpeedField:
             self._are_fitted = True
             self._update_values()
             if index + 1 < rounds:
-                self.strengths = self.posterior.stronger()
+                self.strengths = self.posterior.next_strengths()
                 if index or not is_first:
                     self._learn_spread(data)
 

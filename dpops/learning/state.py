@@ -96,7 +96,7 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field: getattr(value, field) for field in get_type_hints(type(value))}
 
 
-def taken_up(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
+def restore_state(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
     """Restores a state from arrays. Raises KeyError or ValueError."""
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None

@@ -130,7 +130,7 @@ class WeightField:
             if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
                 self._update_variances()
             moved = self._step(sums, data)
-            previous, self.strengths = self.strengths, self.posterior.stronger(self.effects)
+            previous, self.strengths = self.strengths, self.posterior.next_strengths(self.effects)
             self._update_totals(data)
             changes = [np.max(np.abs(np.log(self.strengths[name] / previous[name]))) for name in previous]
             if moved < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
@@ -165,16 +165,16 @@ class WeightField:
         ]
         uncertain = np.array([number.log_variance for number in self.numbers])
         precisions.append(1 / (1 / self._total_precisions + uncertain))
-        missed = self._missed(sums, self.effects)
-        values = missed + rows.times(self.effects)
+        residuals = self._residuals(sums, self.effects)
+        values = residuals + rows.times(self.effects)
         return LinearData(rows, values, np.concatenate(precisions), self._wide)
 
-    def _missed(self, sums: Sequence[WeightSums], effects: Effects) -> Float64s:
+    def _residuals(self, sums: Sequence[WeightSums], effects: Effects) -> Float64s:
         """Computes residuals of released sums and of log totals."""
         weights = self.weights(effects)
-        missed = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
+        residuals = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
         logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
-        return np.concatenate([*missed, logs + effects.border[self._at_retention]])
+        return np.concatenate([*residuals, logs + effects.border[self._at_retention]])
 
     def _lay(self, sums: Sequence[WeightSums]) -> list[WeightSums]:
         """Orders sums, wide ones last, and prepares sparse rows."""
@@ -203,7 +203,7 @@ class WeightField:
             return (
                 off
                 - 2 * float(effects.border @ prior.shift)
-                + float(data.precisions @ self._missed(sums, effects) ** 2)
+                + float(data.precisions @ self._residuals(sums, effects) ** 2)
             )
 
         start = cost(self.effects)
@@ -224,10 +224,10 @@ class WeightField:
     def _update_totals(self, data: LinearData) -> None:
         """Updates precisions of days' weights by a Student law."""
         rows = data.rows[-len(self.days) :]
-        missed = data.values[-len(self.days) :] - rows.times(self.effects)
+        residuals = data.values[-len(self.days) :] - rows.times(self.effects)
         freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.TOTAL_WORTH
-        self._total_precisions = (freedom + worth) / (missed**2 + worth / TOTAL_PRECISION)
+        self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
         without = replace(rows, regressed=0 * rows.regressed)
         self.total_variances = self.posterior.variances_of_rows(without)
 

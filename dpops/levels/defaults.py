@@ -196,7 +196,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
     return 1 / math.sqrt(sum(share / profile.touched(name) for name, share in shares))
 
 
-def kept_more(bound_kmh: Fraction) -> float:
+def weight_gain(bound_kmh: Fraction) -> float:
     """Computes a bound's retained weight over the usual bound's.
 
     A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.

@@ -126,18 +126,18 @@ def _after(
 
     prior: variances without these days. centres: those that the centres were made from.
     """
-    precisions = told_by(stage, bounds, centres, busy)
-    posterior = left_of(prior, {part: days * precision for part, precision in precisions.items()})
+    precisions = precisions_of(stage, bounds, centres, busy)
+    posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
     deviation = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
     return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, deviation)
 
 
-def left_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
+def posterior_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
     """Computes the posterior variance of each part."""
     return {part: 1 / (1 / max(variance, 1e-9) + precisions[part]) for part, variance in prior.items()}
 
 
-def told_by(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
+def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
     """Computes the precisions that a release adds to components."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
@@ -160,17 +160,20 @@ def squared_error(
     bounds: BoundsOnly,
     centres: Variances,
     busy: float,
-    own: float,
+    residual: float,
 ) -> float:
-    """Forecasts a HAT's squared error from components, clipping, residuals."""
-    vehicles = bounds.usual_vehicles * busy
-    single = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
-    norm = _norm(stage, bounds, centres)
-    drawn = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
-    return sum(posterior.values()) + (1 - single) * own + single / (1 / own + precisions[_OWN]) + drawn**2
+    """Forecasts a HAT's squared error from components, clipping, residuals.
+
+    residual: variance of a HAT's mean, which a release of single HATs resolves where many vehicles are.
+    """
+    vehicles, norm = bounds.usual_vehicles * busy, _norm(stage, bounds, centres)
+    informed = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
+    clipping_kmh = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
+    remaining = informed / (1 / residual + precisions[_OWN])
+    return sum(posterior.values()) + (1 - informed) * residual + remaining + clipping_kmh**2
 
 
-def weight_told(stage: Stage, bounds: BoundsOnly) -> float:
+def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
     """Computes a release's precision of the city's log weight."""
     weights = replace(stage, alpha=1 - stage.alpha)
     return sum(

@@ -151,7 +151,7 @@ def quantile(cdf: Float64s, level: float) -> Float64s:
 
 
 def mean(cdf: Float64s) -> Float64s:
-    """Computes the mean of bin middles, float64 (rows,)."""
+    """Computes a distribution's mean in bins, by its tails."""
     last = cdf.shape[1] + 0.5
     means: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
     return means

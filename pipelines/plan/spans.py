@@ -15,7 +15,7 @@ from dpops.levels.class_stage import MOVING, times_of, with_classes
 from dpops.levels.count_check import count_stage
 from dpops.levels.defaults import BoundsOnly, Recipe
 from dpops.levels.stages import UNIT, scaled
-from dpops.levels.strategy import PARTS, chosen, left_of, told_by
+from dpops.levels.strategy import PARTS, chosen, posterior_of, precisions_of
 from dpops.spread import TYPICAL
 from dpops.types import Grid
 from pipelines.specification import Specification
@@ -152,8 +152,8 @@ def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid
     """Estimates percentiles' error; 0 days means a constant."""
     *_, coarse, last = with_classes(scaled(levels.strategy.later, levels.usual_part), classes.share, classes.edges)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
-    precisions = told_by(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
-    posterior = sum(left_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
+    precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
+    posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
     part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))
     sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)

@@ -250,9 +250,9 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     """Estimates all slots of an unreleased period."""
     policy, zone = recorded.policy, recorded.spec.timetable.zone
     learned = learned_from(recorded.entries, policy)
-    belief = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))
-    products = product_estimates(learned, belief, policy, slots, recorded.entries, forecast=True)
-    return hat_estimates(belief, policy, forecast=True)._replace(products=products)
+    posterior = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))
+    products = product_estimates(learned, posterior, policy, slots, recorded.entries, forecast=True)
+    return hat_estimates(posterior, policy, forecast=True)._replace(products=products)
 
 
 def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:

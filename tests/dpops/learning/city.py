@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpops.learning import DayValues, Design, Facts, Field, Groups, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning import DayValues, Design, Facts, Field, Groups, LevelValues, StageValues, State, add_day, learned
 
 HOURS = np.arange(24)
 FACTS = Facts(vehicles=100, hat_weight=0.05)
@@ -78,5 +78,5 @@ def after(days: int, noise: float, seed: int = 0, pattern: float = 1.0) -> State
     state = State.new(of, FACTS)
     for day in range(days):
         centre = learned(state).forecast(HOURS).values
-        state = taken_in(state, released_day(of, noise, seed * 100 + day, centre, pattern))
+        state = add_day(state, released_day(of, noise, seed * 100 + day, centre, pattern))
     return state

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpops.learning.classes import (
-    ClassBelief,
     ClassDay,
+    ClassFit,
     ClassSums,
     OfCells,
     Quantiles,
@@ -49,7 +49,7 @@ def city(seed: int) -> City:
     return City(whole[:, None] * shares, shares, told)
 
 
-def learned(of: City, days: int, seed: int = 1, noise: float = NOISE_SD) -> ClassBelief:
+def learned(of: City, days: int, seed: int = 1, noise: float = NOISE_SD) -> ClassFit:
     rng, sums = np.random.default_rng([seed, 3]), ClassSums.none(*of.shares.shape)
     for _ in range(days):
         noisy = of.weights + noise * rng.normal(size=of.weights.shape)
@@ -57,18 +57,18 @@ def learned(of: City, days: int, seed: int = 1, noise: float = NOISE_SD) -> Clas
     return learn_classes(sums, of.told, EDGES, float(of.weights.sum()))
 
 
-def read(belief: ClassBelief) -> Quantiles:
-    shares = tilted(belief, belief.means[:, None])
-    return quantiles(belief, shares, LEVELS, belief.mean_variances[:, None], np.full((CELLS, 1), 1e9))
+def read(posterior: ClassFit) -> Quantiles:
+    shares = tilted(posterior, posterior.means[:, None])
+    return quantiles(posterior, shares, LEVELS, posterior.mean_variances[:, None], np.full((CELLS, 1), 1e9))
 
 
 def test_intervals_hold_the_truth_and_each_day_makes_them_narrower() -> None:
     truth, few, many = city(1), *(read(learned(city(1), days)) for days in (1, 12))
-    for belief in (few, many):
+    for posterior in (few, many):
         for row, level in enumerate(LEVELS):
             true = truth.quantile(level)[:, None]
-            assert np.mean((belief.lower95[row] <= true) & (true <= belief.upper95[row])) > 0.92
-    widths = [belief.upper95 - belief.lower95 for belief in (few, many)]
+            assert np.mean((posterior.lower95[row] <= true) & (true <= posterior.upper95[row])) > 0.92
+    widths = [posterior.upper95 - posterior.lower95 for posterior in (few, many)]
     assert widths[1].mean() < 0.9 * widths[0].mean()
 
 
@@ -80,19 +80,19 @@ def test_the_85th_percentile_is_found_much_better_than_one_constant_has_it() -> 
 
 
 def test_a_tilted_distribution_has_the_mean_that_is_asked_for() -> None:
-    belief = learned(city(5), 3)
+    posterior = learned(city(5), 3)
     for wanted in (3.0, 20.0, 45.0):
-        shares = tilted(belief, np.full((CELLS, 2), wanted))
-        assert shares @ belief.speeds == pytest.approx(wanted, abs=0.05)
+        shares = tilted(posterior, np.full((CELLS, 2), wanted))
+        assert shares @ posterior.speeds == pytest.approx(wanted, abs=0.05)
         assert shares.sum(axis=-1) == pytest.approx(1)
     for extreme in (-5.0, 80.0):
-        assert np.all(np.isfinite(tilted(belief, np.full((CELLS, 1), extreme))))
+        assert np.all(np.isfinite(tilted(posterior, np.full((CELLS, 1), extreme))))
 
 
 def test_quantiles_are_in_order_and_few_visits_make_them_uncertain() -> None:
-    belief = learned(city(6), 3)
-    shares, variances = tilted(belief, belief.means[:, None]), belief.mean_variances[:, None]
-    many, few = (quantiles(belief, shares, LEVELS, variances, np.full((CELLS, 1), n)) for n in (1e6, 4.0))
+    posterior = learned(city(6), 3)
+    shares, variances = tilted(posterior, posterior.means[:, None]), posterior.mean_variances[:, None]
+    many, few = (quantiles(posterior, shares, LEVELS, variances, np.full((CELLS, 1), n)) for n in (1e6, 4.0))
     assert np.all(many.lower95 <= many.values)
     assert np.all(many.values <= many.upper95)
     assert np.all(few.upper95 - few.lower95 >= many.upper95 - many.lower95)
@@ -103,8 +103,8 @@ def test_quantiles_are_in_order_and_few_visits_make_them_uncertain() -> None:
 def test_where_vehicles_stand_a_percentile_is_0_and_its_interval_ends_with_that_class() -> None:
     shares = np.full((1, 8), 0.02)
     shares[0, 0] = 1 - shares[0, 1:].sum()
-    belief = ClassBelief(EDGES, np.log(shares), np.zeros((1, 8, 8)))
-    estimates = quantiles(belief, belief.shares[:, None], LEVELS, np.zeros((1, 1)), np.full((1, 1), 1e9))
+    posterior = ClassFit(EDGES, np.log(shares), np.zeros((1, 8, 8)))
+    estimates = quantiles(posterior, posterior.shares[:, None], LEVELS, np.zeros((1, 1)), np.full((1, 1), 1e9))
     assert estimates.values[:2].tolist() == estimates.lower95[:2].tolist() == [[[0.0]], [[0.0]]]
     assert estimates.upper95[:2].tolist() == [[[1.0]], [[1.0]]]
 
@@ -114,16 +114,16 @@ def test_what_is_not_known_of_a_class_and_of_its_curve_adds_in_squares() -> None
     side; where the mean is not known, farther, but not by both together. An end in the last class is not yet its end.
     """
     shares = np.array([[0.02, 0.13, 0.2, 0.2, 0.2, 0.14, 0.06, 0.05]])
-    belief = ClassBelief(EDGES, np.log(shares), np.zeros((1, 8, 8)))
+    posterior = ClassFit(EDGES, np.log(shares), np.zeros((1, 8, 8)))
 
     def ends(mean_sd_kmh: float) -> tuple[float, float, float]:
         lone = np.ones((1, 1))
-        estimates = quantiles(belief, shares[:, None], (0.85,), mean_sd_kmh**2 * lone, 1e12 * lone)
+        estimates = quantiles(posterior, shares[:, None], (0.85,), mean_sd_kmh**2 * lone, 1e12 * lone)
         value, lower, upper = (column.item() for column in estimates)
         return value, value - lower, upper - value
 
-    below, by_mean = (np.r_[0.0, np.cumsum(shares * column)] for column in (1.0, belief.speeds - belief.means))
-    sd = 6 * np.abs(by_mean) / (shares @ (belief.speeds - belief.means) ** 2)
+    below, by_mean = (np.r_[0.0, np.cumsum(shares * column)] for column in (1.0, posterior.speeds - posterior.means))
+    sd = 6 * np.abs(by_mean) / (shares @ (posterior.speeds - posterior.means) ** 2)
     value, *of_class = ends(0.0)
     of_curve = value - np.interp(0.85, below + 1.96 * sd, EDGES), np.interp(0.85, below - 1.96 * sd, EDGES) - value
     assert of_class == pytest.approx([1.96 * 9 / math.sqrt(12)] * 2)
@@ -140,8 +140,8 @@ def test_reports_of_one_visit_are_not_taken_to_be_all_alike() -> None:
     drawn = rng.choice(shares.size, (days, visits, reports), p=shares)
     seen = np.where(rng.random(drawn.shape) < 1 / 3, first, drawn).reshape(days, -1)
     kmh = EDGES[seen] + rng.random(seen.shape) * np.diff(EDGES)[seen]
-    belief = ClassBelief(EDGES, np.log(shares)[None], np.zeros((1, shares.size, shares.size)))
+    posterior = ClassFit(EDGES, np.log(shares)[None], np.zeros((1, shares.size, shares.size)))
     of_mean = np.array([[kmh.mean(axis=1).var()]])
-    medians = quantiles(belief, belief.shares[:, None], (0.5,), of_mean, np.full((1, 1), visits))
+    medians = quantiles(posterior, posterior.shares[:, None], (0.5,), of_mean, np.full((1, 1), visits))
     middle = np.median(kmh, axis=1)
     assert 0.95 < np.mean((medians.lower95[0, 0, 0] <= middle) & (middle <= medians.upper95[0, 0, 0])) < 0.997

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpops import fitted
-from dpops.learning import Field, Groups, Learned, Status, around_day, coarser, learned, published, with_coarser
+from dpops.learning import Field, Groups, Learned, Status, coarser, learned, published, smooth_hours, with_coarser
 from dpops.learning.effects import Item
 from dpops.learning.field import NODES
 from tests.dpops.learning.city import HOURS, after, design
@@ -28,41 +28,41 @@ def model() -> Learned:
 
 
 @pytest.fixture(params=["estimate", "forecast"])
-def belief(model: Learned, request: pytest.FixtureRequest) -> Field:
+def posterior(model: Learned, request: pytest.FixtureRequest) -> Field:
     return model.estimate() if request.param == "estimate" else model.forecast(HOURS)
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_finer_groups_average_to_coarser_ones(model: Learned, belief: Field, name: str) -> None:
-    coarse = coarser(model, belief, GROUPS[name])
-    whole = np.sum(belief.weights * belief.values) / belief.weights.sum()
+def test_finer_groups_average_to_coarser_ones(model: Learned, posterior: Field, name: str) -> None:
+    coarse = coarser(model, posterior, GROUPS[name])
+    whole = np.sum(posterior.weights * posterior.values) / posterior.weights.sum()
     assert np.sum(coarse.weights * coarse.values) / coarse.weights.sum() == pytest.approx(whole)
 
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_variances_are_those_of_the_joint_covariance_and_of_weights(model: Learned, name: str) -> None:
     """Against the covariance of HATs two by two, and against what means move by if weights do."""
-    belief, groups = model.estimate(), GROUPS[name]
-    coarse, fit = coarser(model, belief, groups), model.fit
+    posterior, groups = model.estimate(), GROUPS[name]
+    coarse, fit = coarser(model, posterior, groups), model.fit
     single = Groups(cells=CELLS, slots=HOURS)
     for pair in ((0, 0), (coarse.values.shape[0] - 1, coarse.values.shape[1] - 1)):
         members = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
-        share = np.where(members, belief.weights, 0.0) / belief.weights[members].sum()
-        item = Item(single, HOURS, belief.day.index, ("traffic",))
-        rows = fit.speeds.layout.stack([item], len(fit.days))([np.ones(share.shape)], [belief.day.regressors])
+        share = np.where(members, posterior.weights, 0.0) / posterior.weights[members].sum()
+        item = Item(single, HOURS, posterior.day.index, ("traffic",))
+        rows = fit.speeds.layout.stack([item], len(fit.days))([np.ones(share.shape)], [posterior.day.regressors])
         root = rows.times(fit.speeds.posterior.samples)
         variance = np.mean((share.ravel() @ root) ** 2)
-        assert coarse.variances[pair] == pytest.approx(variance + through_weights(model, belief, members), rel=1e-4)
+        assert coarse.variances[pair] == pytest.approx(variance + through_weights(model, posterior, members), rel=1e-4)
 
 
-def through_weights(model: Learned, belief: Field, members: np.ndarray) -> float:
+def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> float:
     """Variance of the mean of some HATs through weights: slopes are found by trying."""
     tiny = 1e-5
     logs = np.zeros((*members.shape, *members.shape))
 
     def moved(by: np.ndarray) -> float:
-        weights = np.where(members, belief.weights * np.exp(tiny * by), 0.0)
-        return float(np.sum(weights * belief.values) / weights.sum())
+        weights = np.where(members, posterior.weights * np.exp(tiny * by), 0.0)
+        return float(np.sum(weights * posterior.values) / weights.sum())
 
     still, slopes = moved(0 * logs[0, 0]), np.zeros(members.shape)
     for cell, slot in np.argwhere(members):
@@ -70,22 +70,22 @@ def through_weights(model: Learned, belief: Field, members: np.ndarray) -> float
         only[cell, slot] = 1
         slopes[cell, slot] = (moved(only) - still) / tiny
     fit, single = model.fit, Groups(cells=CELLS, slots=HOURS)
-    rows = fit.weights.layout.stack([Item(single, HOURS, belief.day.index)], len(fit.days))([np.ones(members.shape)])
+    rows = fit.weights.layout.stack([Item(single, HOURS, posterior.day.index)], len(fit.days))([np.ones(members.shape)])
     samples = fit.weights.posterior.samples
     shared = np.mean((slopes.ravel() @ rows.times(samples)) ** 2)
-    single_hats = np.sum(slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / belief.weights))
+    single_hats = np.sum(slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / posterior.weights))
     return float(shared + single_hats + fitted.HAT_LOG_VARIANCE * np.sum(slopes.sum(axis=0) ** 2))
 
 
 def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: Learned) -> None:
-    belief = model.estimate()
-    hours = coarser(model, belief, GROUPS["city-hour"])
-    day = coarser(model, belief, Groups(cells=0 * CELLS, slots=0 * HOURS))
+    posterior = model.estimate()
+    hours = coarser(model, posterior, GROUPS["city-hour"])
+    day = coarser(model, posterior, Groups(cells=0 * CELLS, slots=0 * HOURS))
     error = np.sqrt(hours.variances + hours.deviations.mean(axis=-1))
     is_far = np.abs(hours.values - day.values) > error
     assert is_far.any()
     assert not is_far.all()
-    shown = around_day(hours, day)
+    shown = smooth_hours(hours, day)
     assert np.array_equal(shown.values, np.where(is_far, hours.values, day.values))
     assert np.array_equal(shown.variances[is_far], hours.variances[is_far])
     assert np.all(shown.variances[~is_far] > hours.variances[~is_far])
@@ -93,13 +93,13 @@ def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: L
 
 def test_beside_a_hat_that_is_not_known_stands_its_parent() -> None:
     model = learned(after(2, 0.1))
-    belief = model.estimate()
-    shown, own = with_coarser(model, belief, 65), published(belief, 65)
+    posterior = model.estimate()
+    shown, own = with_coarser(model, posterior, 65), published(posterior, 65)
     marked = shown.estimates.status == Status.PARENT
     assert marked.any()
     assert np.all(own.status[marked] == Status.UNRELIABLE)
     assert np.array_equal(np.isnan(shown.values), ~marked)
-    parents = published(coarser(model, belief, GROUPS["parent-hour"]), 65)
+    parents = published(coarser(model, posterior, GROUPS["parent-hour"]), 65)
     assert np.array_equal(shown.values[marked], GROUPS["parent-hour"].to_hats(parents.values)[marked])
     assert (shown.upper95 - shown.lower95)[marked].mean() < (own.upper95 - own.lower95)[marked].mean()
 
@@ -107,8 +107,8 @@ def test_beside_a_hat_that_is_not_known_stands_its_parent() -> None:
 def test_the_value_and_interval_of_a_hat_are_always_its_own() -> None:
     """A parent's interval is one of the parent's mean, and would not hold the HAT's."""
     model = learned(after(2, 0.1))
-    belief = model.estimate()
-    shown, own = with_coarser(model, belief, 65).estimates, published(belief, 65)
+    posterior = model.estimate()
+    shown, own = with_coarser(model, posterior, 65).estimates, published(posterior, 65)
     for name in ("values", "sd", "lower95", "upper95"):
         assert np.array_equal(getattr(shown, name), getattr(own, name))
 
@@ -117,14 +117,14 @@ def with_depot(model: Learned, kmh: float, standing: float = 3.0) -> tuple[Learn
     """The first cell, a tenth of the weight, is found at so many km/h; vehicles that stand weigh so many times less
     than they report."""
     facts = replace(model.state.facts, standing=standing)
-    belief = model.estimate()
+    posterior = model.estimate()
     depot, weights = (
         CELLS[:, None] == 0,
-        np.where(CELLS[:, None] == 0, 0.1 * belief.weights.sum(axis=0), belief.weights),
+        np.where(CELLS[:, None] == 0, 0.1 * posterior.weights.sum(axis=0), posterior.weights),
     )
-    values = np.where(depot, kmh, np.maximum(belief.values, 15.0))
+    values = np.where(depot, kmh, np.maximum(posterior.values, 15.0))
     state = replace(model.state, facts=facts)
-    return replace(model, fit=replace(model.fit, state=state)), replace(belief, values=values, weights=weights)
+    return replace(model, fit=replace(model.fit, state=state)), replace(posterior, values=values, weights=weights)
 
 
 @pytest.mark.parametrize(("kmh", "standing", "told"), [(1.0, 3.0, True), (20.0, 3.0, False), (1.0, 1.0, False)])
@@ -147,11 +147,11 @@ def test_a_vehicle_counts_once_for_a_group_in_which_it_is_often(model: Learned) 
     """Three vehicles in an hour of the city had counted as fifteen, and their mean as known."""
     often = replace(model.state.facts, hats_in_hour=5.0, hats_in_cell=4.0)
     of = replace(model, fit=replace(model.fit, state=replace(model.state, facts=often)))
-    belief = model.estimate()
-    assert coarser(of, belief, GROUPS["city-hour"]).repeats == pytest.approx(np.full((1, HOURS.size), 5.0))
-    assert coarser(of, belief, GROUPS["cell-day"]).repeats.min() > 4
-    assert coarser(of, belief, GROUPS["hat"]).repeats.max() < 2
-    hours = coarser(model, belief, GROUPS["city-hour"])
+    posterior = model.estimate()
+    assert coarser(of, posterior, GROUPS["city-hour"]).repeats == pytest.approx(np.full((1, HOURS.size), 5.0))
+    assert coarser(of, posterior, GROUPS["cell-day"]).repeats.min() > 4
+    assert coarser(of, posterior, GROUPS["hat"]).repeats.max() < 2
+    hours = coarser(model, posterior, GROUPS["city-hour"])
     few = replace(hours, vehicles=np.full((1, HOURS.size, NODES), 15.0))
     assert np.all(published(few, 65.0).status == Status.OK)
     assert np.all(published(replace(few, repeats=5.0), 65.0).status == Status.UNRELIABLE)

@@ -18,7 +18,7 @@ from dpops.learning.expected_places import (
     expected_maps,
 )
 from dpops.learning.field import Z95
-from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, whole_weight
+from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, whole_weight
 from dpops.levels.defaults import Fleet, spread_of, weight_at_places
 from dpops.levels.place_stage import with_places
 from dpops.levels.stages import Stage, alike
@@ -72,10 +72,10 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
     errors, parts = [], []
     for seed in range(4):
         weights, far = drawn_places(crowding, vehicles, seed)
-        belief, reports = learned(weights, far, days), weights / weights.sum()
-        errors.append(reports @ np.abs(belief.values - far))
-        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-        parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < MOST_HALF_WIDTH_KMH)))
+        posterior, reports = learned(weights, far, days), weights / weights.sum()
+        errors.append(reports @ np.abs(posterior.values - far))
+        sure = posterior.weights - Z90 * np.sqrt(posterior.weight_variances) > LEAST_VEHICLES
+        parts.append(reports @ (sure & (Z95 * np.sqrt(posterior.variances) < MOST_HALF_WIDTH_KMH)))
     (expectation,) = expected(stage(), vehicles, crowding, (days,))
     assert np.mean(errors) == pytest.approx(expectation.kmh, rel=0.3)
     assert expectation.ok / 1.6 < np.mean(parts) < expectation.ok * 1.6
@@ -89,7 +89,7 @@ def drawn_places(crowding: float, vehicles: int, seed: int) -> tuple[Float64s, F
     return whole * popular / popular.sum(), fitted.PLACES_KMH * rng.normal(size=popular.size)
 
 
-def learned(weights: Float64s, far: Float64s, days: int) -> PlaceBelief:
+def learned(weights: Float64s, far: Float64s, days: int) -> PlaceFit:
     """From days of noisy sums around cells of 0 km/h."""
     rng, sums = np.random.default_rng(2), PlaceSums.none(far.size)
     sds = weight_noise(stage(), Fraction(1)), speed_noise(stage(), Fraction(1))

@@ -47,8 +47,8 @@ def believed_visited(sums: PlaceSums) -> int:
     """How many of the places that nobody visits are thought to be known and visited."""
     expected = np.full(PLACES, whole_weight(sums, 60.0 * BUSY) / PLACES)
     around = Around(values=np.full(PLACES, 20.0), expected=expected)
-    belief = learn_places(sums, around)
-    known = (1.96 * np.sqrt(belief.variances) < 8) & (belief.weights - 1.3 * np.sqrt(belief.weight_variances) > 1)
+    fit = learn_places(sums, around)
+    known = (1.96 * np.sqrt(fit.variances) < 8) & (fit.weights - 1.3 * np.sqrt(fit.weight_variances) > 1)
     assert known[:BUSY].mean() > 0.5, "those that are visited are known"
     return int(known[BUSY:].sum())
 

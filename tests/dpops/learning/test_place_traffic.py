@@ -9,8 +9,8 @@ from dpops.learning.places import (
     LAWS,
     RATIOS,
     Around,
-    PlaceBelief,
     PlaceDay,
+    PlaceFit,
     PlaceSums,
     Traffic,
     learn_places,
@@ -57,11 +57,11 @@ def weight_of(traffic: Traffic, sums: PlaceSums) -> np.ndarray:
     return np.sum(likely * weights, axis=1) / likely.sum(axis=1)
 
 
-def missed(belief: PlaceBelief, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def missed(posterior: PlaceFit, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which places are known to 8 km/h, and which of these intervals hold."""
-    half = 1.96 * np.sqrt(belief.variances)
-    is_known = (half < 8) & (belief.weights - 1.64 * np.sqrt(belief.weight_variances) > 1)
-    return is_known, (np.abs(belief.values - means) <= half)[is_known]
+    half = 1.96 * np.sqrt(posterior.variances)
+    is_known = (half < 8) & (posterior.weights - 1.64 * np.sqrt(posterior.weight_variances) > 1)
+    return is_known, (np.abs(posterior.values - means) <= half)[is_known]
 
 
 def test_the_mean_of_every_law_is_what_is_expected() -> None:
@@ -83,9 +83,9 @@ def test_places_that_look_busiest_are_not_believed_to_be() -> None:
     for seed in range(6):
         weights = alike(seed)
         sums = summed(weights, np.full(PLACES, CELL_KMH), seed)
-        belief = weight_of(learned_traffic(sums, np.full(PLACES, weights.mean())), sums)
-        busiest = np.argsort(belief)[-20:]
-        believed, true = believed + belief[busiest].sum(), true + weights[busiest].sum()
+        posterior = weight_of(learned_traffic(sums, np.full(PLACES, weights.mean())), sums)
+        busiest = np.argsort(posterior)[-20:]
+        believed, true = believed + posterior[busiest].sum(), true + weights[busiest].sum()
     assert 0.75 * true < believed < 1.1 * true, "where all laws count alike they are believed to be a third busier"
 
 

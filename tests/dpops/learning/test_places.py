@@ -7,7 +7,7 @@ import pytest
 
 from dpops import fitted
 from dpops.learning import places
-from dpops.learning.places import Around, PlaceBelief, PlaceDay, PlaceSums, learn_places, learned_traffic, whole_weight
+from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, learned_traffic, whole_weight
 
 PLACES, CELL_KMH = 600, 20.0
 WEIGHT_SD, SPEED_SD = 8.0, 25.0
@@ -47,14 +47,14 @@ def around_cells(sums: PlaceSums) -> Around:
     )
 
 
-def believed(sums: PlaceSums) -> PlaceBelief:
+def believed(sums: PlaceSums) -> PlaceFit:
     return learn_places(sums, around_cells(sums))
 
 
 def test_without_a_day_a_place_is_its_cell() -> None:
-    belief = believed(PlaceSums.none(PLACES))
-    assert belief.values == pytest.approx(CELL_KMH)
-    assert np.all(belief.variances > 8**2)
+    posterior = believed(PlaceSums.none(PLACES))
+    assert posterior.values == pytest.approx(CELL_KMH)
+    assert np.all(posterior.variances > 8**2)
 
 
 def test_each_day_makes_the_map_better_and_none_makes_it_worse_than_its_cells() -> None:
@@ -105,10 +105,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     weights, means = city()
     held, ok_weights = [], []
     for seed in range(6):
-        belief = believed(summed(6, seed=seed))
-        half = 1.96 * np.sqrt(belief.variances)
-        ok = (half < 8) & (belief.weights > 1)
-        held.append(np.abs(belief.values - means)[ok] <= half[ok])
+        posterior = believed(summed(6, seed=seed))
+        half = 1.96 * np.sqrt(posterior.variances)
+        ok = (half < 8) & (posterior.weights > 1)
+        held.append(np.abs(posterior.values - means)[ok] <= half[ok])
         ok_weights.append(weights[ok])
     assert np.concatenate(held).mean() >= 0.93
     assert np.mean(np.concatenate(ok_weights) < 0.5) < 0.01, "hardly a place looks known that nobody visits"

@@ -92,7 +92,7 @@ def test_strengths_of_simulated_fields_are_found_and_are_reml(monkeypatch: pytes
     data = LinearData(data.rows, values, data.precisions, data.wide)
     strengths = strengths_of(layout)
     for _ in range(60):
-        strengths = Posterior(layout, strengths, DAYS, data).stronger() | {
+        strengths = Posterior(layout, strengths, DAYS, data).next_strengths() | {
             name: value for name, value in strengths.items() if name != "cell"
         }
     assert 0.2 < strengths["cell"][0] / truth["cell"][0] < 5

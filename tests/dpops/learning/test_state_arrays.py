@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpops.learning import State, learned
-from dpops.learning.state import VERSION, arrays_of, taken_up
+from dpops.learning.state import VERSION, arrays_of, restore_state
 from tests.dpops.learning.city import FACTS, HOURS, after, design
 
 
@@ -16,14 +16,14 @@ def folded() -> State:
 
 @pytest.mark.slow
 def test_a_state_is_taken_up_as_it_was(folded: State) -> None:
-    again = taken_up(State.new(design(), FACTS), folded.days, folded.recent, arrays_of(folded))
+    again = restore_state(State.new(design(), FACTS), folded.days, folded.recent, arrays_of(folded))
     assert np.array_equal(learned(again).forecast(HOURS).values, learned(folded).forecast(HOURS).values)
 
 
 def test_a_start_of_another_city_is_refused(folded: State) -> None:
     arrays = arrays_of(folded) | {"start.effects.local": np.zeros(3)}
     with pytest.raises(ValueError, match="another city"):
-        taken_up(State.new(design(), FACTS), folded.days, folded.recent, arrays)
+        restore_state(State.new(design(), FACTS), folded.days, folded.recent, arrays)
 
 
 def test_what_the_arrays_hold_changes_with_their_version_alone(folded: State) -> None:

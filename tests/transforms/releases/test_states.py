@@ -104,7 +104,7 @@ def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
     file: StateFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     how, taken, many = replace(HOW, kept=file), [], entries(FIRST_FOLD + RECENT + 1)
-    monkeypatch.setattr(states, "taken_in", lambda state, day, do=states.taken_in: taken.append(day) or do(state, day))
+    monkeypatch.setattr(states, "add_day", lambda state, day, do=states.add_day: taken.append(day) or do(state, day))
     for days, anew in ((FIRST_FOLD, FIRST_FOLD), (len(many), RECENT + 1), (len(many), 1)):
         taken.clear()
         estimates = estimated(many[:days], how)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning import Field, Groups, Learned, coarser, published
-from dpops.learning.classes import ClassBelief, ClassDay, ClassSums, OfCells, learn_classes, quantiles, tilted
+from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.field import LEAST_VEHICLES, STATUS_NAMES, rounded
 from dpops.levels.class_stage import MOVING, times_of
 from dpops.levels.defaults import Fleet
@@ -29,7 +29,7 @@ _CLASSES_OF_A_VEHICLE = 3.0
 class LearnedClasses(NamedTuple):
     """Posterior distributions, and means and variances without class data."""
 
-    belief: ClassBelief
+    posterior: ClassFit
     means: Float64s
     variances: Float64s
 
@@ -58,8 +58,8 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.day.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
     fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)
-    belief = learn_classes(sums, OfCells(weights, means, variances), edges, fleet_weight)
-    return LearnedClasses(belief, means, variances)
+    posterior = learn_classes(sums, OfCells(weights, means, variances), edges, fleet_weight)
+    return LearnedClasses(posterior, means, variances)
 
 
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
@@ -82,11 +82,12 @@ def notes_of(
         return {
             name: np.full(status.shape, held_back if name == DISTRIBUTION_STATUS else np.nan) for name in DISTRIBUTION
         }
-    belief = learned.belief
-    means = groups.values + (belief.means - learned.means)[:, None]
-    shrinkage = np.minimum(1.0, belief.mean_variances / learned.variances)[:, None]
-    shares, visits = tilted(belief, means), groups.vehicles.mean(axis=-1)
-    result = quantiles(belief, shares, LEVELS, groups.variances * shrinkage + groups.deviations.mean(axis=-1), visits)
+    posterior = learned.posterior
+    means = groups.values + (posterior.means - learned.means)[:, None]
+    shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
+    shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)
+    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
+    result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
     percentiles = [rounded(np.clip(part, 0, bound)) for part in result]
     _, lower, upper = percentiles
     vehicles = published(groups, bound).vehicles

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpops.learning import Field, Learned, PublishedNumbers, Status, around_day, coarser, published, with_coarser
+from dpops.learning import Field, Learned, PublishedNumbers, Status, coarser, published, smooth_hours, with_coarser
 from dpops.learning import live as today
 from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
 from dpops.levels.defaults import Profile
@@ -32,8 +32,8 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
     """Infers the next stage's centres by estimate or forecast."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
-    belief = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
-    return centres_of(belief.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
+    posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
+    return centres_of(posterior.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:
@@ -49,21 +49,21 @@ def day_estimates(
     days_back: int = 0,
 ) -> HatEstimates:
     """Estimates a day, with parents' values for unknown HATs."""
-    belief = models.estimate(days_back)
-    shown = with_coarser(models, belief, float(policy.value.standard.upper))
+    posterior = models.estimate(days_back)
+    shown = with_coarser(models, posterior, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))
-    vehicles, status = vehicles_about(belief, policy.fleet.profile != Profile())
+    vehicles, status = vehicles_about(posterior, policy.fleet.profile != Profile())
     return _hat_estimates(shown.estimates)._replace(
         about=(*vehicles, STATUS_NAMES[status]),
         parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
         beside=(shown.values, shown.lower95, shown.upper95),
-        products=product_estimates(models, belief, policy, slots, entries),
+        products=product_estimates(models, posterior, policy, slots, entries),
     )
 
 
 def product_estimates(
     models: Learned,
-    belief: Field,
+    posterior: Field,
     policy: LevelsPolicy,
     slots: Sequence[SlotFacts],
     entries: Sequence[StageEntry],
@@ -77,13 +77,13 @@ def product_estimates(
     for product in policy.products:
         if product.is_of_places:
             if places is not None:
-                shown.append(place_product(product, places, models, belief, slots, policy))
+                shown.append(place_product(product, places, models, posterior, slots, policy))
             continue
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
-        groups = coarser(models, belief, grouped.groups)
+        groups = coarser(models, posterior, grouped.groups)
         if product.name == "city-hour":
             whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)
-            groups = around_day(groups, coarser(models, belief, whole_day))
+            groups = smooth_hours(groups, coarser(models, posterior, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and policy.classes is not None:
             notes = notes_of(classes, groups, estimates.status, float(policy.value.standard.upper))
@@ -93,10 +93,7 @@ def product_estimates(
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """Estimates the last live slot from forecast and slots.
-
-    `leans`, the weight of the day's own slots, is rounded like values.
-    """
+    """Estimates the last live slot from forecast and slots."""
     released = [read_unit(entry.unit, policy.region) for entry in live]
     units = [entry.unit for entry in live]
     values = [
@@ -109,9 +106,9 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans)).slot(-1)
 
 
-def hat_estimates(belief: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
+def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
     """Publishes HATs' estimates, without values where held back."""
-    return _hat_estimates(published(belief, float(policy.value.standard.upper), forecast=forecast))
+    return _hat_estimates(published(posterior, float(policy.value.standard.upper), forecast=forecast))
 
 
 def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:

@@ -14,8 +14,8 @@ from dpops.learning.field import STATUS_NAMES, Z95, rounded
 from dpops.learning.places import (
     AT_LEAST,
     Around,
-    PlaceBelief,
     PlaceDay,
+    PlaceFit,
     PlaceSums,
     VehiclesProved,
     learn_places,
@@ -43,7 +43,7 @@ from transforms.time.days_off import recorded_hours
 class LearnedPlaces(NamedTuple):
     """Posterior of places, their cells' means, proved vehicles."""
 
-    places: PlaceBelief
+    places: PlaceFit
     cells: Float64s  # mean of each place's cell in the same hours, km/h
     vehicles: VehiclesProved  # at least four proved
 
@@ -85,10 +85,10 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     if not sums.days:
         return None
     hours = np.array(sorted(slots), np.int64)
-    belief, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
-    weights = belief.weights * times
+    posterior, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
+    weights = posterior.weights * times
     cell = pieces.places.cell
-    means = np.sum(weights * belief.values, axis=1) / weights.sum(axis=1)
+    means = np.sum(weights * posterior.values, axis=1) / weights.sum(axis=1)
     cells = means[cell]
     traffic = np.array(pieces.places.visits, np.float64)
     if not traffic.size:  # before any release a place weighs as much as others of its cell
@@ -131,7 +131,7 @@ def place_product(
     product: Product,
     places: LearnedPlaces,
     models: Learned,
-    belief: Field,
+    posterior: Field,
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
@@ -139,7 +139,7 @@ def place_product(
     named, of_slot, spans = _pieces(policy).places, *slot_groups(product, [facts.start for facts in slots])
     bound, cell = float(policy.value.standard.upper), named.cell
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
-    of_cells = coarser(models, belief, groups)
+    of_cells = coarser(models, posterior, groups)
     shown = published(of_cells, bound)
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
@@ -183,8 +183,8 @@ def _estimates(
     """Bounds values, and withholds places of withheld cells."""
     sd = np.sqrt(variances)
     half = Z95 * sd
-    belief = places.places
-    is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    posterior = places.places
+    is_visited = posterior.weights - Z90 * np.sqrt(posterior.weight_variances) > LEAST_VEHICLES
     ok = (half < MOST_HALF_WIDTH_KMH) & is_visited[:, None]
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))

@@ -22,11 +22,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, learned, taken_in
-from dpops.learning.state import RECENT, arrays_of, taken_up
+from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, add_day, learned
+from dpops.learning.state import RECENT, arrays_of, restore_state
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.count_check import is_too_few
-from dpops.levels.defaults import Fleet, kept_more, standing, vehicle_weight
+from dpops.levels.defaults import Fleet, standing, vehicle_weight, weight_gain
 from dpops.levels.live import slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.atomic_files import locked, read_regular, replacing
@@ -181,7 +181,7 @@ def _fitted(released: StateSource) -> Learned:
     folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
     state = _folded(released.first(folded)) if folded else _new(released)
     for day in released.days(folded):
-        state = taken_in(state, day)
+        state = add_day(state, day)
     return learned(state)
 
 
@@ -205,7 +205,7 @@ def _folded(released: StateSource) -> State:
     state = next(_known(released, kept), _new(released))
     if state.days < len(released.periods):
         for day in released.days(state.days):
-            state = taken_in(state, day)
+            state = add_day(state, day)
         _FOLDED.append((released.digest, state))
     # A kept state of more periods than are asked for may be right.
     is_right = kept is not None and (kept.number > len(released.periods) or kept.rests_on == released.digest)
@@ -223,7 +223,7 @@ def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
         minimum = released.least_recent or 0
         recent = tuple(released.first(kept.number).days(kept.number - minimum))
         with suppress(*WRONG):  # arrays of another model
-            yield taken_up(_new(released), kept.number, recent, kept.arrays)
+            yield restore_state(_new(released), kept.number, recent, kept.arrays)
 
 
 def _is_after(released: StateSource, periods: int, digest: str) -> bool:
@@ -252,7 +252,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
         unit = slot_weight(read.stage, fleet.profile)
     else:
         is_whole = read.stage.counts_public or read.stage.counts_vehicles
-        unit = vehicle_weight(read.stage, fleet) * (1.0 if is_whole else kept_more(read.stage.bound_kmh))
+        unit = vehicle_weight(read.stage, fleet) * (1.0 if is_whole else weight_gain(read.stage.bound_kmh))
     levels = []
     for level in read.levels:
         groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)

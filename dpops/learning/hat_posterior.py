@@ -42,19 +42,19 @@ class Learned:
         fit, hours = self.fit, values.hours
         field, posterior = fit.speeds.layout, fit.speeds.posterior
         hats, log_variances = fit.weights.of_day(values, index)
-        if values.looks:
+        if values.speed_stages:
             hats = fit.speeds.weights[index]
         day = DayFields(
             index=index, hours=hours, weights=hats, regressors={"traffic": typical_traffic(fit.weights, values)}
         )
         means = field.hats(posterior.mean, hours, index, day.regressors)
         variances = posterior.variances_of_hats(hours, index, day.regressors)
-        share, looks = hats / hats.sum(), values.looks
-        moved = float(np.sum(share * (means - looks[-1].centre))) if looks else 0.0
+        share, speed_stages = hats / hats.sum(), values.speed_stages
+        moved = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
         gate = Gate(
             ratio=self._ratio(day, means, variances),
             moved_kmh=moved,
-            total_sd=float(fit.weights.total_variances[index]) ** 0.5 if looks else 0.0,
+            total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
             is_early=self.state.days - (fit.coming - 1 - index) <= fitted.FIRST_DAYS,
         )
         one_weight = fit.speeds.one_weight
@@ -110,7 +110,7 @@ def _with_single_hats(
     """Updates HATs by single-HAT releases, in scalar Kalman steps."""
     precisions = np.zeros(values.shape)
     deviations = spread.of(weights / one_weight, values)
-    for stage in day.looks:
+    for stage in day.speed_stages:
         for level in stage.levels:
             if level.groups.shape != values.shape:
                 continue
@@ -150,7 +150,7 @@ def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Li
     forecast = models.forecast(hours)
     if not slots:
         return Live(forecast, np.zeros(forecast.values.shape))
-    stages = tuple(_of_the_day(hours, slot, values) for slot, values in sorted(slots.items()))
+    stages = tuple(_slot_in_day(hours, slot, values) for slot, values in sorted(slots.items()))
     state = models.state
     day = DayValues(hours=hours, stages=(_uncounted(state, stages[0].centre), *stages))
     today = learned(replace(state, recent=(*state.recent, day)))
@@ -174,14 +174,14 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
     return StageValues(centre=centre, levels=(level,), counts_vehicles=True)
 
 
-def _of_the_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
+def _slot_in_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
     """Extends a slot's values to its day, uninformative elsewhere."""
     centre = np.repeat(values.centre, hours.size, axis=1)
-    levels = tuple(_level_of_the_day(hours, slot, level) for level in values.levels)
+    levels = tuple(_level_in_day(hours, slot, level) for level in values.levels)
     return StageValues(centre=centre, levels=levels)
 
 
-def _level_of_the_day(hours: Int64s, slot: int, level: LevelValues) -> LevelValues:
+def _level_in_day(hours: Int64s, slot: int, level: LevelValues) -> LevelValues:
     of_slots = np.where(np.arange(hours.size) == slot, 0, 1).astype(np.int64)
     groups = Groups(cells=level.groups.cells, slots=of_slots if hours.size > 1 else 0 * of_slots)
     columns = groups.shape[1]

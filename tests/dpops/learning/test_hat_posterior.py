@@ -14,9 +14,9 @@ from dpops.learning import (
     StageValues,
     State,
     Status,
+    add_day,
     learned,
     published,
-    taken_in,
 )
 from dpops.learning.field import Gate
 from dpops.learning.state import RECENT
@@ -59,7 +59,7 @@ def test_what_is_kept_does_not_grow_and_what_is_folded_is_not_forgotten() -> Non
     assert state.days == 2 * RECENT + 2
     fresh = State.new(state.design, FACTS)
     for day in state.recent:
-        fresh = taken_in(fresh, day)
+        fresh = add_day(fresh, day)
     folded, alone = learned(state).forecast(HOURS), learned(fresh).forecast(HOURS)
     assert folded.variances.mean() < 0.9 * alone.variances.mean()
 
@@ -85,7 +85,7 @@ def test_one_cell_and_one_slot_are_enough() -> None:
     state = State.new(of, FACTS)
     hours = np.array([7])
     stage = known_hats((1, 1), 5, 31)
-    field = learned(taken_in(state, DayValues(hours=hours, stages=(stage,)))).estimate()
+    field = learned(add_day(state, DayValues(hours=hours, stages=(stage,)))).estimate()
     assert 25 < field.values[0, 0] < 31
 
 
@@ -106,7 +106,7 @@ def test_small_cells_are_believed_to_differ_from_their_neighbours() -> None:
             speed_variance=400.0,
         )
         stage = StageValues(centre=np.full(weights.shape, 20.0), levels=(level,))
-        values = learned(taken_in(state, DayValues(hours=HOURS, stages=(stage,)))).estimate().values[:, 12]
+        values = learned(add_day(state, DayValues(hours=HOURS, stages=(stage,)))).estimate().values[:, 12]
         moved.append(values[14] - values[15])
     assert moved[1] > 1.3 * moved[0] > 0
 
@@ -127,7 +127,7 @@ def weeks(slower: float) -> State:
             replace(level, speeds=level.speeds - (slower if hours is OFF else 0.0) * level.groups.totals(weights))
             for level in stage.levels
         ]
-        state = taken_in(state, DayValues(hours=hours, stages=(replace(stage, levels=tuple(moved)),)))
+        state = add_day(state, DayValues(hours=hours, stages=(replace(stage, levels=tuple(moved)),)))
     assert means.min() > 10
     return state
 
@@ -192,7 +192,7 @@ def quiet_start(factor: float, seed: int) -> State:
             speed_variance=1e12,
         )
         counting = StageValues(centre=centre, levels=(count,), counts_vehicles=True)
-        state = taken_in(state, DayValues(hours=HOURS, stages=(counting, replace(stage, levels=levels))))
+        state = add_day(state, DayValues(hours=HOURS, stages=(counting, replace(stage, levels=levels))))
     return state
 
 
@@ -241,11 +241,11 @@ def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known
     )
     coarse = released_day(of, 0.1, 1, centre)
     day = DayValues(hours=HOURS, stages=(*coarse.stages, StageValues(centre=centre, levels=(single,))))
-    models = learned(taken_in(State.new(of, FACTS), day))
-    belief = models.estimate()
-    field = models.fit.speeds.values[belief.day.index]
+    models = learned(add_day(State.new(of, FACTS), day))
+    posterior = models.estimate()
+    field = models.fit.speeds.values[posterior.day.index]
     of_field, of_estimate = (
-        float(np.sum(weights * np.abs(values - means)) / weights.sum()) for values in (field, belief.values)
+        float(np.sum(weights * np.abs(values - means)) / weights.sum()) for values in (field, posterior.values)
     )
     assert of_estimate < 0.8 * of_field
 
