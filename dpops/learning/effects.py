@@ -27,7 +27,7 @@ class Block:
         precision: prior of the strength; the strength itself if `is_learned` is false.
         differences: incidence D, (effects, pairs); the structure matrix is D D' + ridge I.
         is_daily: one set of effects for each day.
-        is_border: effects that touch most cells are solved densely.
+        is_border: in the dense border of the arrowhead precision matrix, as its effects touch most cells.
         regressor: name of a number by which each HAT's effect is multiplied.
     """
 

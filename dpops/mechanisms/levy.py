@@ -43,7 +43,7 @@ class Levy(ClippedArrays):
         """Forecasts errors by HAT under the prior."""
         upper = hats.grid.upper_steps * FINE
 
-        def errors(means: Float64s, laid: LaidMany) -> Float64s:
+        def interval_errors(means: Float64s, laid: LaidMany) -> Float64s:
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
             errors = np.zeros(tau.size)
             for bins, rows in groups_of(-(-upper // tau)):
@@ -52,7 +52,7 @@ class Levy(ClippedArrays):
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
             return errors
 
-        return interval_forecasts(hats, self.m_ub, errors)
+        return interval_forecasts(hats, self.m_ub, interval_errors)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the histogram, then the clipped sum."""

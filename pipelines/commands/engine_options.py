@@ -94,7 +94,7 @@ _ADDRESSES = (
         "--worker-pool",
         metavar="HOST:PORT",
         callback=address,
-        help="The worker pool, as every task manager reaches its own.",
+        help="Address at which each task manager reaches its own worker pool.",
     ),
     click.option(
         "--rest",
@@ -110,9 +110,9 @@ engine_options = packed(
     click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
     *_ADDRESSES,
     click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel workers."),
-    click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True, help="Seconds."),
+    click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True, help="Interval."),
     click.option(
-        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job; -1: the cluster's setting."
+        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job, at most; -1: the cluster's."
     ),
     click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
 )

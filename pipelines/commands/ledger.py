@@ -32,7 +32,7 @@ def ledger() -> None:
 @account_options
 @json_option
 def show(place: AccountLocation, as_json: bool) -> None:
-    """Show accounts and their spending by specification and period, unless forged.
+    """Show accounts and their spending by specification and period. Refuses a forged ledger.
 
     \b
     Example:
@@ -111,8 +111,8 @@ def _described(book: Ledger, account: Account) -> dict[str, Any]:
 def verify(place: AccountLocation, as_json: bool) -> None:
     """Verify the ledger's chain, head and signatures, and debits against plans.
 
-    Signatures are compared where the key is at hand; a key that is named must be of one of the ledger's accounts. What
-    the plans of a slot (or of a period planned as a whole) claim must not be above what was debited for it.
+    Signatures are verified where the key is available; a key given by --key must belong to an account of the ledger.
+    The plans of a slot (or of a period planned as a whole) must not claim more than was debited for it.
 
     \b
     Example:
@@ -141,7 +141,7 @@ def verify(place: AccountLocation, as_json: bool) -> None:
 def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_json: bool) -> None:
     """List due slots of a specification without a complete release.
 
-    A slot is due when it is over and the allowed lateness too. `hatstream release` with the same specification and
+    A slot is due when it and its allowed lateness are over. `hatstream release` with the same specification and
     ledger fills what is missing.
 
     \b
@@ -220,8 +220,8 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
 def restore(path: Path, results: tuple[Path, ...], nothing_since: bool, place: AccountLocation, as_json: bool) -> None:
     """Restore lost parts of ledger, key and head, unless days could be drawn again.
 
-    What is there stays, and must fit the backup. A head that is there says whether the backup is new enough; else the
-    folders of results do (--results), or you.
+    Parts that still exist stay, and must match the backup. An existing head shows whether the backup is new enough;
+    without one, all folders of results must show it (--results), or you confirm it (--nothing-since).
 
     \b
     Example:

@@ -130,7 +130,7 @@ _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
         default="parquet",
         show_default=True,
         callback=listed(*FORMATS),
-        help=f"Of {','.join(FORMATS)}.",
+        help=f"Formats of files: some of {','.join(FORMATS)}.",
     ),
     "kafka": partial(click.option, "--kafka", "topic", metavar="BROKERS/TOPIC", callback=kafka_topic),
     "json": partial(click.option, "--json", "as_json", is_flag=True, help="Print one JSON document for programs."),
@@ -210,10 +210,10 @@ _FILES = (
         metavar="LIST",
         callback=listed(*FURTHER),
         help="Further columns: times (slots as instants with their zone), counts (vehicles and reports where public; "
-        "by 'levels' estimated vehicles), traffic (by 'levels', bounds of the mean over very many vehicles).",
+        "with 'levels' estimated vehicles), traffic (with 'levels', bounds of the mean over very many vehicles).",
     ),
     click.option(
-        "--by-date", is_flag=True, help="Files go into folders date=2026-05-13: with one format, one dataset."
+        "--by-date", is_flag=True, help="Write files into folders such as date=2026-05-13, one dataset a format."
     ),
 )
 _kafka_output_option = click.option(

@@ -77,8 +77,8 @@ counts_options = packed(
         "--counts",
         "counts_path",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Counts: a .json list (one HAT), or a .csv, .jsonl or .parquet table with columns count, hat (or slot and "
-        "cell) and, so that totals are exact, slot and vehicle. Of one period, or with slots named by their start.",
+        help="Counts of one period, or with slots named by their start: a .json list (one HAT), or a .csv, .jsonl or "
+        ".parquet table with columns count, hat (or slot and cell), and for exact totals also slot and vehicle.",
     ),
     click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`."),
     option(
@@ -112,9 +112,9 @@ def plan(
 ) -> None:
     """Forecast noise, bias, error, composed total, and vehicles needed for an interval.
 
-    It spends nothing, needs no ledger and no key, and no speed decides anything: counts, U, epsilon and speed.prior do;
-    under mechanism "levels" the region, the fleet and the total. Once the account has released days by "levels", its
-    ledger says how the newest of them turned out.
+    It spends nothing and needs no ledger and no key. Speeds decide nothing: it uses counts, the largest speed, epsilon
+    and speed.prior; under mechanism "levels" the region, the fleet and the total. Once the account has released days
+    by "levels", it also shows, from the ledger, how the newest of them turned out.
 
     \b
     Examples:

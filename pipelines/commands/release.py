@@ -65,8 +65,8 @@ input_options = packed(
     click.option(
         "--allow-empty",
         is_flag=True,
-        help="Seal periods of which the input has no row, for ever. Under add-remove all periods are sealed "
-        "whatever files hold; with this option also without any file.",
+        help="Seal periods without a row in the input: nothing can be added later. Under add-remove every period is "
+        "sealed, whatever the files hold; with this option also without any file.",
     ),
     click.option(
         "--skip-unreadable",

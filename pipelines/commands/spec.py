@@ -150,7 +150,7 @@ def schema() -> None:
 
 @spec.command()
 def reference() -> None:
-    """Print docs/specification.md, the reference.
+    """Print the reference of specifications, docs/specification.md.
 
     \b
     Example:

@@ -67,9 +67,9 @@ class FeedOptions:
 feed_options = packed(
     "feed",
     FeedOptions,
-    click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; with --topic."),
+    click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; needs --topic."),
     click.option("--topic", help="The topic of positions."),
-    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="Or a folder that grows."),
+    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="A growing folder instead."),
 )
 
 

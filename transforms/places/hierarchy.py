@@ -61,7 +61,7 @@ def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[
 
 
 def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
-    """Names cells' ancestors `above` levels up, keys' groups otherwise."""
+    """Names each cell's ancestor, or each key's group."""
     if isinstance(region, Keys):
         return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
     cells = [cell_text(cell) for cell in region]

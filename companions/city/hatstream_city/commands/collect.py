@@ -55,7 +55,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
     help="Seconds between requests.",
 )
 @option("folder", required=False, help="Folder for a file per message.")
-@option("kafka", help="Or a Kafka topic.")
+@option("kafka", help="A Kafka topic, instead of a folder.")
 @click.option("--header", "headers", multiple=True, callback=_headers, help="HTTP header of each request; may repeat.")
 @click.option(
     "--for", "for_s", type=click.FloatRange(0), callback=_finite, help="Seconds until it ends. [default: never]"
@@ -70,10 +70,10 @@ def collect(
     for_s: float | None,
     as_json: bool,
 ) -> int:
-    """Ask a GTFS-realtime address again and again and keep each new message.
+    """Poll a GTFS-realtime address and keep each new message.
 
-    Asks with ETag and Last-Modified, keeps what decodes as GTFS-realtime, no message twice in a row, and waits longer
-    after each failure. An exchange has 60 s; redirects are followed to the same scheme, host and port. Ctrl-C ends it.
+    Requests carry ETag and Last-Modified. Messages that decode are kept, none twice in a row. Each failure in a row
+    doubles the wait; a request has 60 s. Redirects must keep scheme, host and port. Ctrl-C ends it.
 
     \b
     Example:

@@ -62,7 +62,7 @@ def new(
     """Draft a specification from a sample of a feed, a timetable, or both.
 
     Layout, columns, units, time zone and cells are found; every guess has a comment to check.
-    What was found is said on standard error. Nothing is released, and no value of a row is shown.
+    Findings go to standard error. Nothing is released, and no value of a row is shown.
 
     \b
     Examples:

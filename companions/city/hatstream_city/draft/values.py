@@ -239,14 +239,15 @@ _MOST_DISTINCT = 3
 
 
 @cache
-def _forms(is_long: bool, has_letters: bool, has_half: bool) -> tuple[str, ...]:
+def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tuple[str, ...]:
     """Lists forms of times for a text, likeliest first."""
-    dates, clocks = _NAMED_DATES if has_letters else (*_DATES, *_SHORT_DATES), _HALF_CLOCKS if has_half else _CLOCKS
+    dates = _NAMED_DATES if has_month_name else (*_DATES, *_SHORT_DATES)
+    clocks = _HALF_CLOCKS if has_half_day else _CLOCKS
     plain = [f"{date}{between}{clock}" for date in dates for clock in clocks for between in (" ", "T", ", ")]
-    plain += [f"{date}%H%M%S" for date in dates if not has_letters]
-    named = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_letters else []
-    named += [f"%a %b %d {clock}{zone} %Y" for clock in clocks for zone in ("", " %z")] if has_letters else []
-    forms = [*named, *plain] if is_long else plain
+    plain += [f"{date}%H%M%S" for date in dates if not has_month_name]
+    named = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_month_name else []
+    named += [f"%a %b %d {clock}{zone} %Y" for clock in clocks for zone in ("", " %z")] if has_month_name else []
+    forms = [*named, *plain] if has_weekday else plain
     return tuple(f"{form}{zone}" for form in forms for zone in (("", " %z", "%z") if "%z" not in form else ("",)))
 
 
@@ -266,9 +267,9 @@ def time_formats(array: Any) -> tuple[str, ...]:
     if not texts or any(len(re.findall("[0-9]", text)) < 6 or len(text) > 45 for text in texts):
         return ()
     forms = _seconds_forms(texts[0]) or _forms(
-        bool(re.match("[A-Za-z]{2,9}[, ]", texts[0])),
-        bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
-        bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
+        has_weekday=bool(re.match("[A-Za-z]{2,9}[, ]", texts[0])),
+        has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
+        has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
     )
     fitting = [form for form in forms if _shape(form).fullmatch(" ".join(texts[0].split())) and _fits(first, form)]
     return tuple(form for form in fitting[:8] if _fits(head, form) and _fits(array, form))

@@ -100,12 +100,12 @@ results_options = packed(
     option("json"),
 )
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Seed of made-up data and noise.")
-processes_option = click.option("--processes", type=click.IntRange(1), default=2, show_default=True)
+processes_option = click.option("--processes", type=click.IntRange(1), default=2, show_default=True, help="Workers.")
 
 
 def runs_option(number: int) -> Callable[[Any], Any]:
     """Creates the option --runs with its default."""
-    return click.option("--runs", type=click.IntRange(1), default=number, show_default=True)
+    return click.option("--runs", type=click.IntRange(1), default=number, show_default=True, help="Repetitions.")
 
 
 def _epsilons_of(_context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
@@ -182,7 +182,7 @@ def papers(
 
 @evaluate.command()
 @telemetry_options()
-@epsilons_option("--epsilons", "0.5,1,2", "Of a HAT.")
+@epsilons_option("--epsilons", "0.5,1,2", "Epsilons of a HAT.")
 @runs_option(20)
 @results_options
 def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> None:
@@ -202,7 +202,7 @@ def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> 
 @evaluate.command()
 @telemetry_options(required=False)
 @click.option("--cities", metavar="NAMES", help="In place of --data: made-up cities, such as '500 taxis,drawn 1'.")
-@epsilons_option("--totals", "1,2.64,10", "Of a vehicle and day, or of --span-days.")
+@epsilons_option("--totals", "1,2.64,10", "Total epsilons of a vehicle and day, or of --span-days.")
 @noise_option
 @click.option("--span-days", type=click.IntRange(1, 3_653), default=1, show_default=True, help="Days of a total.")
 @click.option(
@@ -275,7 +275,7 @@ def _facts_of(name: str, city: Days) -> dict[str, Any]:
 
 @evaluate.command()
 @telemetry_options()
-@epsilons_option("--epsilons", "1,2.64,10", "Of a vehicle and day by levels; of a HAT by other mechanisms.")
+@epsilons_option("--epsilons", "1,2.64,10", "Epsilons of a vehicle and day by levels; of a HAT by other mechanisms.")
 @noise_option
 @runs_option(3)
 @results_options
@@ -293,7 +293,7 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
 
 @evaluate.command()
 @telemetry_options(required=False, dated=False)
-@click.option("--runs", "trials", type=click.IntRange(1), default=50, show_default=True, help="Trials of each cell.")
+@click.option("--runs", "trials", type=click.IntRange(1), default=50, show_default=True, help="Trials of each setting.")
 @seed_option
 @processes_option
 @results_options

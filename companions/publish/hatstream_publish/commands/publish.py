@@ -85,8 +85,8 @@ def asked_site(
 
 _HELP = """Write a static site for any web server, object store or open-data portal: tables, map, privacy card, records.
 
-Only values that may be used are in it; --all publishes the others too, with their status.
-The ledger is walked first: one that is not whole publishes nothing. With --follow it keeps the site current until it
+It holds usable values only; --all publishes the others too, with their status.
+The ledger is verified first: nothing is published from a damaged one. With --follow it keeps the site current until it
 is stopped: new files first, then latest.json; a result file that cannot be read is named and left out.
 
 \b

@@ -13,7 +13,7 @@ from hatstream_publish.commands.answer import answer, loaded
 HABIT_DAYS = (1, 5, 7, 30)
 
 
-_HELP = """Write what is promised, spent, good and missing into one HTML page that needs no network.
+_HELP = """Write promise, spending, quality and missing slots into one HTML page that needs no network.
 
 \b
 Example:
