@@ -34,7 +34,6 @@ class Outcome:
     refused: dict[str, int] = field(default_factory=dict)
     new: dict[str, int] = field(default_factory=dict)
     units_changed: int = 0
-    units_redrawn: int = 0
     units_lost_to_the_limit: int = 0
     periods_refused: list[str] = field(default_factory=list)
     periods_stopped: list[str] = field(default_factory=list)
@@ -76,7 +75,6 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
     outcome.duplicates += counts.get(counters.DUPLICATES, 0)
     outcome.capped += counts.get(counters.CAPPED, 0)
     outcome.units_changed += counts.get(counters.UNITS_CHANGED, 0)
-    outcome.units_redrawn += counts.get(counters.UNITS_REDRAWN, 0)
     outcome.units_lost_to_the_limit += counts.get(counters.UNITS_LOST, 0)
     stopped = [name for name, count in counts.items() if count and name.startswith(counters.STOPPED)]
     outcome.periods_stopped += [name.removeprefix(counters.STOPPED) for name in stopped]

@@ -19,6 +19,7 @@ from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import HATS, LIVE
 from transforms.sinks.published import DATES, published_slots
 from transforms.sinks.rows import Shape
+from transforms.value import NAME
 
 PROBE = ".hatstream-probe"
 OLD_S = 86_400
@@ -109,30 +110,32 @@ def value_meaning(spec: Specification) -> str:
 
 
 def meaning_of_levels(spec: Specification) -> str:
-    """Describes the mean that `levels` estimates."""
-    levels = spec.by_levels
+    """Describes what `levels` estimates."""
+    levels, value = spec.by_levels, spec.value.name
+    if levels.counted is not None:
+        return f"Number of {levels.counted.of}, with the noise of the whole period's total"
     if levels.target == "reports":
-        return (
-            "Mean speed of all reports, each counting once, slow vehicles more often (the space-mean speed, that "
-            "running times need), estimated from noisy sums of the whole area"
-        )
+        slow = ", slow vehicles more often (the space-mean speed, that running times need)" if value == NAME else ""
+        return f"Mean {value} of all reports, each counting once{slow}, estimated from noisy sums of the whole area"
     if levels.target == "vehicles":
         return (
-            "Mean over vehicles of each vehicle's own mean speed in the place and slot: every vehicle counts once; "
+            f"Mean over vehicles of each vehicle's own mean {value} in the place and slot: every vehicle counts once; "
             "estimated from noisy sums of the whole area"
         )
+    higher = "where that differs from the mean of all reports (slow vehicles report more often), it is usually higher"
     return (
-        "Mean speed, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
-        f"reports in the place and slot counts n^{float(levels.exponent):g}; where that differs from the mean of all "
-        "reports (slow vehicles report more often), it is usually higher, by up to 2 km/h"
+        f"Mean {value}, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
+        f"reports in the place and slot counts n^{float(levels.exponent):g}"
+        + (f"; {higher}, by up to 2 km/h" if value == NAME else "")
     )
 
 
 def meaning_of_hats(spec: Specification) -> str:
     """Describes the mean among the statistics of HATs."""
-    names = {stat.name for stat in spec.statistics}
+    names, value = {stat.name for stat in spec.statistics}, spec.value.name
     if names == {"mean-of-vehicles"}:
-        return "Mean over vehicles of each vehicle's own mean speed: every vehicle counts once"
+        return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"
     if names & {"mean", "mean-of-vehicles"}:
-        return "Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
+        slow = ", slow vehicles more often" if value == NAME else ""
+        return f"Of the statistic mean: the mean {value} of all reports, each counting once{slow}"
     return "Value of the statistic"

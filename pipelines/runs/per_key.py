@@ -21,7 +21,7 @@ from pipelines.specification import AccountTerms, load
 from pipelines.specification.checks import account_of
 from pipelines.specification.document import read_account
 from transforms.places.ground import BETWEEN
-from transforms.records import Refused
+from transforms.records import ABOUT, Refused
 from transforms.sinks.rows import SCHEMA, Shape, schema_of
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import value_in
@@ -104,8 +104,9 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
     timestamp, or the result of `time`. start, end: first and last local date of the release (end: start); elements
     without a timestamp belong to start. Unbounded input needs `time`, and follows `hatstream.Release`.
 
-    Output: a row per key and window, in its window: a NamedTuple with a Beam schema. with_refused: outputs `rows` and
-    `refused`. The ledger records each result once, before its output: a retry gives the same rows.
+    Output: a row per key and window, in its window: a NamedTuple with a Beam schema; beside the value the columns of
+    `hatstream release --columns counts`. with_refused: outputs `rows` and `refused`. The ledger records each result
+    once, before its output: a retry gives the same rows.
     """
 
     user: Extractor
@@ -131,7 +132,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         if not size_s or _DAY_S % size_s:
             raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
         spec, place = load(self.tables(size_s)), self.account.location
-        if not elements.is_bounded and (self.time is None or self.account.hides == "presence"):
+        presence = self.account.hides == "presence"
+        if not elements.is_bounded and (self.time is None or presence):
             raise UsageError("an unbounded PCollection needs time= and an account of UserAccount(hides='values')")
         first_s = None
         if self.start is not None:
@@ -144,7 +146,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         reports = elements | "reports" >> beam.ParDo(_Reports(self, first_s)).with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, place.url, place.key).released(reports)
-        to_rows = ToRows(Shape(zone="UTC", unknown=True), schema_by_key(self.name), elements.is_bounded, _COLUMNS)
+        shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)
+        to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMNS)
         of_windows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product)
         rows = of_windows | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
@@ -245,7 +248,7 @@ class VariancePerKey(_OfValues):
 class QuantilesPerKey(_OfValues):
     """PTransform to p50, p85, mean, variance and cdf; for accounts that hide values.
 
-    >>> schema_by_key("distribution").names[7:10]
+    >>> schema_by_key("distribution", Shape(counts=True)).names[7:10]
     ['p50', 'p50_lower95', 'p50_upper95']
     """
 
@@ -324,10 +327,10 @@ def part_of(extractor: Extractor, element: Any) -> Any:
         return None
 
 
-def schema_by_key(name: str) -> pa.Schema:
+def schema_by_key(name: str, shape: Shape) -> pa.Schema:
     """Returns the Arrow schema of rows by key."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
-    schema = schema_of([name])
+    schema = schema_of([name], Shape(counts=shape.counts), ABOUT if shape.about and name != COUNT.name else ())
     extras = [field for field in schema if field.name not in SCHEMA.names]
     fields = [schema.field(column) for column in ("value", "lower95", "upper95", "status")]
     return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *fields, *extras])

@@ -17,7 +17,7 @@ from dpops.levels.defaults import Fleet, Profile
 from dpops.levels.stages import EXPONENT
 from pipelines.errors import Report, unheard
 from pipelines.specification.toml_types import about
-from transforms.places.ground import Keys, Pieces, hexagon_pieces
+from transforms.places.ground import BETWEEN, Keys, Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
 from transforms.recorded.units import VECTOR
 
@@ -143,11 +143,18 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ] = None
     share: Annotated[Fraction, about("of each period's total; hexagons and hours keep the rest")] = SHARE
     column: Annotated[
-        str | None, about("of the input: names a report's key; of gtfs-.. route_id, trip_id, direction_id or stop_id")
+        str | None,
+        about(
+            "of the input: names a report's key; gtfs-..: route_id, trip_id, direction_id, stop_id, next_stop_id; "
+            "siri-vm: LineRef, DirectionRef, StopPointRef, PreviousStopPointRef, DatedVehicleJourneyRef"
+        ),
     ] = None
     keys: Annotated[str | list[str] | None, about("of column: all that are released, or their file. Public")] = None
-    within: Annotated[str | None, about("a second column: keys are all pairs")] = None
-    keys_within: Annotated[str | list[str] | None, about("its keys")] = None
+    within: Annotated[str | None, about("a second column, such as next_stop_id")] = None
+    keys_within: Annotated[
+        str | list[str] | None,
+        about("its keys, all pairs are released; left out: keys are pairs, a|b"),
+    ] = None
 
 
 def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
@@ -155,13 +162,16 @@ def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
     names = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
     if names or table.share != SHARE:
         raise ValueError(f"column goes without {names[0] if names else 'share'}: keys stand in the place of hexagons")
-    if table.keys is None or (table.within is None) != (table.keys_within is None):
-        raise ValueError("column needs keys, and within needs keys_within")
+    if table.keys is None or (table.within is None and table.keys_within is not None):
+        raise ValueError("column needs keys, and keys_within needs within")
 
     def listed(keys: str | list[str]) -> list[str]:
         return keys if isinstance(keys, list) else [line.strip() for line in read(keys).splitlines() if line.strip()]
 
-    return Keys.of(listed(table.keys), None if table.keys_within is None else listed(table.keys_within))
+    keys, are_pairs = listed(table.keys), table.within is not None and table.keys_within is None
+    if are_pairs and (single := next((key for key in keys if key.count(BETWEEN) != 1), None)):
+        raise ValueError(f"keys of column and within are pairs, a{BETWEEN}b, or name keys_within: {single[:60]!r}")
+    return Keys.of(keys, None if table.keys_within is None else listed(table.keys_within))
 
 
 @dataclass(frozen=True)

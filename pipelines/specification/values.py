@@ -29,7 +29,7 @@ from transforms.places.ground import Ground, Hexagons, Keys
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Locator, Timetable, Unit
-from transforms.value import Value
+from transforms.value import NAME, Value
 
 if TYPE_CHECKING:
     from pipelines.specification.levels import LevelsRelease
@@ -261,6 +261,7 @@ class Specification:
             lower=self.value.lower,
             keys=self.keys,
             no_value=source.no_value,
+            is_speed=self.value.name == NAME,
         )
 
     @property

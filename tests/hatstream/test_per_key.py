@@ -83,6 +83,12 @@ def test_means_of_keys_and_hours_are_near_the_true_ones(tmp_path, hides):
     assert error < 1.0
     held = sum(row["lower95"] <= MEANS[row["key"]] <= row["upper95"] for row in rows)
     assert held > 0.8 * len(rows)
+    if hides == "values":
+        assert {(row["vehicles"], row["reports"]) for row in rows} == {(30, 90)}
+    else:  # of the released weights: nothing else is spent
+        ends = [(row["vehicles_about_lower95"], row["vehicles_about_upper95"], row["vehicles_status"]) for row in rows]
+        assert sum(lower <= 30 <= upper and status == "ok" for lower, upper, status in ends) > 0.9 * len(rows)
+        assert "vehicles" not in rows[0]
     again = run([], mean(of, time=None, fleet=made.fleet), tmp_path, hourly) if hides == "presence" else rows
     assert again == rows  # the ledger has them: no data, and nothing is spent
 

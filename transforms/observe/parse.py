@@ -23,8 +23,9 @@ from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME
 
+_OF_VALUE = {True: (f"missing-{NAME}", f"bad-{NAME}"), False: ("missing-value", "bad-value")}
+"""Reasons by whether the value is a speed."""
 # In the order of the checks: the first that fails is the row's reason.
-MISSING_VALUE, BAD_VALUE = f"missing-{NAME}", f"bad-{NAME}"
 REASONS = (
     "missing-vehicle",
     "bad-vehicle",
@@ -41,8 +42,8 @@ REASONS = (
     "longitude-range",
     "zero-position",
     "outside-bbox",
-    MISSING_VALUE,
-    BAD_VALUE,
+    *_OF_VALUE[True],
+    *_OF_VALUE[False],
     "missing-key",
     "unknown-key",
 )
@@ -72,6 +73,7 @@ class Rules:
     lower: Fraction = Fraction(0)
     keys: Keys | None = None
     no_value: tuple[float, ...] = ()
+    is_speed: bool = True
 
     @property
     def need_whole_periods(self) -> bool:
@@ -135,8 +137,9 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
         value = value._replace(missing=value.missing | (value.valid & is_no_value))
-    verdict.refuse(MISSING_VALUE, value.missing)
-    verdict.refuse(BAD_VALUE, ~value.valid)
+    missing, bad = _OF_VALUE[rules.is_speed]
+    verdict.refuse(missing, value.missing)
+    verdict.refuse(bad, ~value.valid)
 
     steps, heading = _steps(value.values, rules), _headings(table, rules.units)
     observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)

@@ -79,7 +79,7 @@ def speed_shares(
 
 def shares_of(table: pa.RecordBatch, rules: Rules) -> SpeedShares:
     """Counts implausible speeds among a batch's complete rows."""
-    if rules.derived is not None or rules.keys is not None:
+    if rules.derived is not None or rules.keys is not None or not rules.is_speed:
         return SpeedShares()
     units = rules.units
     ids, time = vehicle_ids(table.column("vehicle"), rules.vehicle_form), units.instants(table.column("time"))

@@ -13,20 +13,15 @@ from dpops import statistics
 from dpops.statistics import Output
 from dpops.types import Float64s, fraction, number
 from transforms.public import Fact
+from transforms.records import ABOUT, TRAFFIC
 from transforms.sinks.columns import NOTES as NOTES
 from transforms.sinks.columns import SCHEMA as SCHEMA
 
 if TYPE_CHECKING:
     from transforms.records import HatColumns, SlotEstimates
 
-TRAFFIC = ("traffic_lower95", "traffic_upper95")
-"""Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
-
 UNKNOWN = {"unreliable", "held-back"}
 """Statuses of HATs that have no row: neither they nor their area are known. Their cell's row of days is there."""
-
-ABOUT = ("vehicles_about", "vehicles_about_lower95", "vehicles_about_upper95", "vehicles_status")
-"""How many vehicles were there, about, where their number is secret; on request alone."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
 _COUNTS = ("vehicles", "reports")

@@ -6,15 +6,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 
+import msgspec
 import pyarrow as pa
 import pytest
 from google.transit import gtfs_realtime_pb2
 
 from dpops.types import Grid
+from pipelines.specification.places import PlacesTable, keys_asked
 from tests.kit import feed_layouts
 from tests.transforms.inputs import NOON, NOON_US, rules, run, write_parquet
+from tests.transforms.layouts.siri_documents import document
 from transforms.layouts import FIXED, MAPPED, layout
 from transforms.layouts.base import with_keys
+from transforms.observe.parse import parse
 from transforms.places.ground import Keys
 
 NOON_S = NOON_US // 1_000_000
@@ -25,7 +29,7 @@ STOP = {"key": "stop_id"}
 def by(source, keys=ROUTES, lower=-5, upper=60):
     """Rules for minutes between bounds, on a grid of hundredths."""
     grid = Grid(step=Fraction(1, 100), upper_steps=100 * (upper - lower))
-    return replace(rules(source.units), grid=grid, lower=Fraction(lower), keys=keys)
+    return replace(rules(source.units), grid=grid, lower=Fraction(lower), keys=keys, is_speed=False)
 
 
 def minutes(source, path, **rules_of):
@@ -99,7 +103,7 @@ def test_updates_without_vehicle_delay_or_public_route_are_refused_by_reason(tmp
     )
     (tmp_path / "feed.pb").write_bytes(data)
     source = of_updates()
-    reasons = {"missing-vehicle": 1, "missing-speed": 1, "missing-key": 1, "unknown-key": 1}
+    reasons = {"missing-vehicle": 1, "missing-value": 1, "missing-key": 1, "unknown-key": 1}
     assert minutes(source, tmp_path / "feed.pb")[2] == reasons
     batches = list(source.from_messages([data, b"damage", data]))
     assert [(batch.rows, batch.refused) for batch in batches] == [(9, {"malformed": 1})]
@@ -121,7 +125,7 @@ def test_positions_and_updates_of_one_feed_are_read_apart(tmp_path):
     def of_positions(unit, **columns):
         source = layout("gtfs-realtime", {"key": "route_id"} | columns, fields=with_keys(1), unit=unit)
         values, keys, refused = minutes(source, tmp_path / "feed.pb", lower=0, upper=100)
-        assert (keys, refused) == (["2"], {"missing-speed": 1})
+        assert (keys, refused) == (["2"], {"missing-value": 1})
         return values
 
     assert of_positions(None) == [18.0]  # its own speeds, in km/h
@@ -137,6 +141,88 @@ def test_directions_are_keys_within_routes(tmp_path):
     assert minutes(source, tmp_path / "feed.pb", keys=Keys.of(["1", "2"], ["0", "1"]))[1] == ["1|1"]
 
 
+def test_pairs_of_a_stop_and_the_next_one_are_keys_of_a_list(tmp_path):
+    ahead = NOON_S + 60
+    stops = [("s|1", 90, ahead), ("s2", 60, ahead), ("Ä 03", 0, None)]
+    (tmp_path / "feed.pb").write_bytes(
+        updates(*(("ab"[at], "1", NOON_S, stops[at:]) for at in (0, 1)), ("c", "1", None, stops[2:]))
+    )
+    source = of_updates(2, key="stop_id", key_within="next_stop_id")
+    asked = PlacesTable(column="stop_id", keys="pairs.txt", within="next_stop_id")
+    keys = keys_asked(asked, {"pairs.txt": "s1|s2\ns2|Ä 03\n"}.__getitem__)
+    assert minutes(source, tmp_path / "feed.pb", keys=keys) == (
+        [1.0],
+        ["s2|Ä 03"],
+        {"missing-key": 1, "unknown-key": 1},
+    )
+    with pytest.raises(ValueError, match=r"are pairs, a.b, or name keys_within: 's2'"):
+        keys_asked(msgspec.structs.replace(asked, keys=["s1|s2", "s2"]), str)
+
+
+# --- SIRI ---------------------------------------------------------------------------------------------------------
+
+
+def of_siri(*journeys, **columns):
+    """Values, keys and refusals of journeys, which are the inner XML of each."""
+    activities = (
+        f"<VehicleActivity><RecordedAtTime>{NOON}</RecordedAtTime><MonitoredVehicleJourney>{inner}"
+        f"<VehicleRef>{number}</VehicleRef></MonitoredVehicleJourney></VehicleActivity>"
+        for number, inner in enumerate(journeys)
+    )
+    named = {"key": "LineRef", "speed": "delay"} | columns
+    source = layout("siri-vm", named, fields=with_keys(len(named) - 1), unit="min")
+    names = ["007", "AG:12 é"] if len(named) == 2 else ["s0|s1", "s1|s2"]
+    (batch,) = source.from_messages([document(activities)])
+    of = by(source, keys=Keys.of(names))
+    observed, refused = parse(batch.table, of)
+    values = [
+        (number / 100 - 5, of.keys.names[key]) for number, key in zip(observed.value, observed.lon_e7, strict=True)
+    ]
+    return values, refused
+
+
+@pytest.mark.parametrize(
+    ("delay", "expected"),
+    [
+        ("PT2M", 2.0),
+        (" -PT30S ", -0.5),
+        ("PT-1M-30S", -1.5),
+        ("P0Y0M0DT0H1M30.0S", 1.5),
+        ("PT0S", 0.0),
+        ("P9999Y", 60.0),
+        (f"-PT{'9' * 400}H", -5.0),
+        ("", "missing-value"),
+        ("PT", "bad-value"),
+        ("120", "bad-value"),
+        ("PT2M<b>PT9M</b>", 2.0),
+    ],
+)
+def test_siri_delays_are_durations(delay, expected):
+    line = f"<LineRef>007</LineRef><Delay>{delay}</Delay>"
+    values = ([], {expected: 1}) if isinstance(expected, str) else ([(expected, "007")], {})
+    assert of_siri(line) == values
+
+
+def test_a_siri_journey_without_line_delay_or_public_line_is_refused_by_reason():
+    late, line = "<Delay>PT1M</Delay>", "<LineRef>AG:12 é</LineRef>"
+    values, refused = of_siri(late + line, late, line, f"{late}<LineRef>7</LineRef>", f"<Call>{late}{line}</Call>")
+    assert values == [(1.0, "AG:12 é")]
+    assert refused == {"missing-key": 2, "missing-value": 1, "unknown-key": 1}
+
+
+def test_siri_dwell_times_and_pairs_of_stops_are_those_of_calls():
+    def stop(name, times=""):
+        return f"<StopPointRef>{name}</StopPointRef>{times}"
+
+    times = "<ActualArrivalTime>2023-11-15T11:59:00Z</ActualArrivalTime>"
+    times += "<ActualDepartureTime>2023-11-15T12:00:30+00:00</ActualDepartureTime>"
+    calls = [f"<PreviousCall>{stop(name)}</PreviousCall>" for name in ("s9", "s0")]
+    journey = f"<PreviousCalls>{''.join(calls)}</PreviousCalls><MonitoredCall>{stop('s1', times)}</MonitoredCall>"
+    dwell = {"speed": ["ActualDepartureTime", "ActualArrivalTime"]}
+    pairs = {"key": "PreviousStopPointRef", "key_within": "StopPointRef"}
+    assert of_siri(journey, **pairs, **dwell) == ([(1.5, "s0|s1")], {})
+
+
 # --- tables -------------------------------------------------------------------------------------------------------
 
 
@@ -146,7 +232,7 @@ def test_tides_deviations_are_seconds_and_dwell_times_too(tmp_path):
         f"p1,a,{NOON},1,,,,-90\np2,b,{NOON},2,,,,\n"
     )
     source = layout("tides", STOP | {"speed": "schedule_deviation"}, fields=with_keys(1), unit="min")
-    assert minutes(source, tmp_path / "locations.csv") == ([-1.5], ["1"], {"missing-speed": 1})
+    assert minutes(source, tmp_path / "locations.csv") == ([-1.5], ["1"], {"missing-value": 1})
     (tmp_path / "visits.csv").write_text(
         "vehicle_id,stop_id,schedule_arrival_time,actual_arrival_time,dwell,departure_load\n"
         f"a,1,2023-11-15T11:58:30Z,{NOON},30,12\nb,2,2023-11-15T12:01:00Z,{NOON},,\n"
@@ -154,7 +240,7 @@ def test_tides_deviations_are_seconds_and_dwell_times_too(tmp_path):
     expected = {"dwell": ([0.5], "min"), "departure_load": ([12.0], "people")}
     for column, (values, unit) in expected.items():
         source = layout("tides-stop-visits", STOP | {"speed": column}, fields=with_keys(1), unit=unit)
-        assert minutes(source, tmp_path / "visits.csv") == (values, ["1"], {"missing-speed": 1})
+        assert minutes(source, tmp_path / "visits.csv") == (values, ["1"], {"missing-value": 1})
     late = {"speed": ["actual_arrival_time", "schedule_arrival_time"]}
     source = layout("tides-stop-visits", STOP | late, fields=with_keys(1), unit="min")
     assert minutes(source, tmp_path / "visits.csv")[:2] == ([1.5, -1.0], ["1", "2"])
@@ -184,11 +270,11 @@ def test_times_of_any_form_and_those_that_are_none_make_no_delay(tmp_path):
     planned = pa.array([at, None], pa.timestamp("ms", "UTC"))
     rows = {"bus": ["a", "b"], "at": [at] * 2, "route": ["1"] * 2, "planned": planned}
     source = layout("parquet", columns, fields=with_keys(1), unit="min")
-    assert minutes(source, write_parquet(tmp_path / "t.parquet", rows))[::2] == ([0.0], {"missing-speed": 1})
+    assert minutes(source, write_parquet(tmp_path / "t.parquet", rows))[::2] == ([0.0], {"missing-value": 1})
     lines = [{"bus": "a", "at": NOON, "route": 1, "planned": text} for text in ("soon", 5, None, [], NOON)]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     source = layout("jsonl", columns, fields=with_keys(1), unit="min")
-    assert minutes(source, tmp_path / "t.jsonl")[::2] == ([0.0], {"bad-speed": 3, "missing-speed": 1})
+    assert minutes(source, tmp_path / "t.jsonl")[::2] == ([0.0], {"bad-value": 3, "missing-value": 1})
 
 
 # --- wrong choices ------------------------------------------------------------------------------------------------
@@ -200,7 +286,7 @@ def test_times_of_any_form_and_those_that_are_none_make_no_delay(tmp_path):
         ("gtfs-trip-updates", {"key": "route", "speed": "delay"}, "min", "places.column.*must be of route_id.*'route'"),
         ("gtfs-trip-updates", {"key": "route_id", "speed": "late"}, "min", "value.name.*must be of delay, got 'late'"),
         ("gtfs-trip-updates", {"key": "route_id", "speed": "delay"}, "km", "'delay' is in s: value.unit must be s"),
-        ("siri-vm", {"key": "LineRef"}, None, "places.column.*has no other one"),
+        ("siri-vm", {"key": "LineRef", "speed": "Occupancy"}, "min", "value.name.*must be of delay, ActualArrivalTime"),
         ("tides", {"key": "stop_id", "speed": "speed"}, "m/s", "is a speed: write .speed."),
         ("tides", {"key": "stop_id", "vehicle": "id"}, "min", "columns.*has its own columns"),
         ("capmetro", {"key": "route_id", "speed": "v"}, None, "has its own columns"),

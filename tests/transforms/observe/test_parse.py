@@ -1,6 +1,7 @@
 """Each row becomes an observation or is refused for the first reason that applies, whatever its speed."""
 
 import pickle
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
@@ -48,7 +49,8 @@ def test_the_reasons_are_public_and_fixed():
     assert REASONS == (
         "missing-vehicle", "bad-vehicle", "missing-time", "no-offset", "clock-change", "bad-time",
         "implausible-time", "outside-range", "outside-service", "missing-position", "bad-position", "latitude-range",
-        "longitude-range", "zero-position", "outside-bbox", "missing-speed", "bad-speed", "missing-key", "unknown-key",
+        "longitude-range", "zero-position", "outside-bbox", "missing-speed", "bad-speed", "missing-value",
+        "bad-value", "missing-key", "unknown-key",
     )  # fmt: skip
 
 
@@ -109,7 +111,12 @@ def test_each_fault_has_its_reason(field, value, reason):
 
 def test_every_reason_is_in_a_test():
     elsewhere = {"outside-service", "zero-position", "outside-bbox", "clock-change", "missing-key", "unknown-key"}
-    assert {reason for _, _, reason in GOLDEN} | elsewhere == set(REASONS)
+    assert {reason for _, _, reason in GOLDEN} | elsewhere == set(REASONS) - {"missing-value", "bad-value"}
+
+
+@pytest.mark.parametrize(("value", "reason"), [(None, "missing-value"), ("late", "bad-value")])
+def test_a_value_other_than_a_speed_is_refused_as_one(value, reason):
+    assert one("speed", value, by=replace(rules(), is_speed=False)) == reason
 
 
 def test_hours_without_service_are_refused():

@@ -6,7 +6,7 @@ Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -65,18 +65,27 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
     return header_s if update_s is None else update_s
 
 
-def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, int | None]:
-    """Reads the id and delay of the next stop."""
-    now_s, stop_id, delay_s = _time_of_update(entity, header_s) or 0, None, _value_of(entity.trip_update, "delay")
-    for stop in entity.trip_update.stop_time_update:
+_AT_STOP = ("stop_id", "next_stop_id", "delay")
+
+
+def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | None, int | None]:
+    """Reads `_AT_STOP` of the next stop; next_stop_id: the one that follows it."""
+    now_s, delay_s = _time_of_update(entity, header_s) or 0, _value_of(entity.trip_update, "delay")
+    stops, stop_id, following_id = entity.trip_update.stop_time_update, None, None
+    for stop, following in zip_longest(stops, stops[1:]):
         if (event := stop.arrival if stop.arrival.HasField("delay") else stop.departure).HasField("delay"):
             stop_id, delay_s = _value_of(stop, "stop_id"), event.delay
+            following_id = following and _value_of(following, "stop_id")
             if not event.HasField("time") or event.time >= now_s:
                 break
-    return stop_id, delay_s
+    return stop_id, following_id, delay_s
 
 
-_IDS, _KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id")
+def _at_stop(number: int) -> _Read:
+    return lambda entity, header_s: _next_stop(entity, header_s)[number]
+
+
+_IDS, KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
 _READ: Mapping[Kind, dict[str, _Read]] = {
     "vehicle": {
         **{name: _field_of("vehicle", name) for name in ("timestamp", "stop_id", "occupancy_percentage")},
@@ -85,20 +94,19 @@ _READ: Mapping[Kind, dict[str, _Read]] = {
     },
     "trip_update": {
         "timestamp": _time_of_update,
-        "stop_id": lambda entity, header_s: _next_stop(entity, header_s)[0],
-        "delay": lambda entity, header_s: _next_stop(entity, header_s)[1],
+        **{name: _at_stop(number) for number, name in enumerate(_AT_STOP)},
     },
 }
 for _kind, _read in _READ.items():
     _read |= {name: _field_of(f"{_kind}.vehicle", name) for name in _IDS}
-    _read |= {name: _field_of(f"{_kind}.trip", name) for name in _KEYS}
+    _read |= {name: _field_of(f"{_kind}.trip", name) for name in KEYS[:3]}
     _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
 COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
 HEADED = (*COLUMNS[:4], "bearing", *COLUMNS[4:])
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "vehicle": (*_IDS, "entity"),
     "time": ("timestamp", "header"),
-    **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "stop_id")),
+    **dict.fromkeys(with_keys(2)[2:4], KEYS),
 }
 
 

@@ -4,6 +4,7 @@ Entities and DTDs are refused; bytes are bounded.
 Source: SIRI 2.0, CEN/TS 15531-3 (VehicleMonitoringDelivery); velocities are in its default, metres per second.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import ParseError
@@ -12,10 +13,19 @@ import pyarrow as pa
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
-from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_heading
+from transforms.layouts.base import (
+    FIELDS,
+    OwnLayout,
+    RawBatch,
+    Units,
+    UnreadableFile,
+    raw_batch,
+    with_heading,
+    with_keys,
+)
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
-from transforms.value import PER_UNIT
+from transforms.value import NAME, PER_UNIT
 
 UNITS = Units("iso", PER_UNIT["m/s"])
 FEED_BYTES = 128 << 20
@@ -23,19 +33,27 @@ BATCH_ROWS = 16_384  # of rows that are made one by one
 _PIECE_BYTES = 1 << 16
 _DAMAGE = (ParseError, DefusedXmlException, ValueError, LookupError)
 
+_PARTS = {"Y": 31_557_600, "M": 2_629_800, "W": 604_800, "D": 86_400}, {"H": 3_600, "M": 60, "S": 1}
+_NUMBERS = ["".join(f"(?:([+-]?[0-9]+(?:[.,][0-9]*)?){unit})?" for unit in units) for units in _PARTS]
+_DURATION = re.compile(f"([+-]?)P(?=[^T]|T.){_NUMBERS[0]}(?:T{_NUMBERS[1]})?")
+_MOST_S = 1e300  # a finite value counts as its bound, however large
+
+DELAY = "delay"  # in seconds, above 0 if late
 _DELIVERY, _VEHICLE = "VehicleMonitoringDelivery", "VehicleActivity"
 _JOURNEY = "MonitoredVehicleJourney"
-_PLACES: Mapping[str, tuple[str, ...]] = {
-    "VehicleMonitoringRef": (),
-    "VehicleRef": (_JOURNEY,),
-    "OperatorRef": (_JOURNEY,),
-    "RecordedAtTime": (),
-    "Latitude": (_JOURNEY, "VehicleLocation"),
-    "Longitude": (_JOURNEY, "VehicleLocation"),
-    "Bearing": (_JOURNEY,),
-    "Velocity": (_JOURNEY,),
+_CALL, _PREVIOUS = (_JOURNEY, "MonitoredCall"), (_JOURNEY, "PreviousCalls", "PreviousCall")
+_TIMES = tuple(f"{kind}{event}Time" for event in ("Arrival", "Departure") for kind in ("Actual", "Expected", "Aimed"))
+KEYS = ("LineRef", "DirectionRef", "DatedVehicleJourneyRef", "StopPointRef", "PreviousStopPointRef", "OperatorRef")
+_PATHS: Mapping[tuple[str, ...], str] = {
+    ("VehicleMonitoringRef",): "VehicleMonitoringRef",
+    ("RecordedAtTime",): "RecordedAtTime",
+    **{(_JOURNEY, name): name for name in ("VehicleRef", "OperatorRef", "Bearing", "Velocity", *KEYS[:2])},
+    **{(_JOURNEY, "VehicleLocation", name): name for name in ("Latitude", "Longitude")},
+    (_JOURNEY, "FramedVehicleJourneyRef", KEYS[2]): KEYS[2],
+    **{(*_CALL, name): name for name in (KEYS[3], *_TIMES)},
+    (*_PREVIOUS, KEYS[3]): KEYS[4],  # of several the last
+    (_JOURNEY, "Delay"): DELAY,
 }
-_PATHS = {(*above, name): name for name, above in _PLACES.items()}
 """Where each column is below a vehicle's activity, in whatever namespace."""
 _BELOW = 1 + max(map(len, _PATHS))
 _RESPONSE = "ResponseTimestamp"
@@ -83,7 +101,13 @@ LAYOUT = OwnLayout(
     SiriVm(),
     SiriVm(columns=HEADED, fields=with_heading(FIELDS)),
     form="xml",
-    choices={"vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"), "time": ("RecordedAtTime", _RESPONSE)},
+    choices={
+        "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
+        "time": ("RecordedAtTime", _RESPONSE),
+        NAME: (DELAY, *_TIMES),
+        **dict.fromkeys(with_keys(2)[2:4], KEYS),
+    },
+    units_of={DELAY: "s"},
 )
 
 
@@ -96,6 +120,7 @@ class _Feed:
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
+        self._paths = {path: name for path, name in _PATHS.items() if name in layout.columns}
         self._response: str | None = None  # what the delivery says of its time
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []
@@ -133,7 +158,7 @@ class _Feed:
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
         if self._at_vehicle:
-            self._field = _PATHS.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _BELOW]))
+            self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _BELOW]))
             if self._field is not None:
                 self._row[self._field] = ""
         elif name == _VEHICLE:
@@ -163,8 +188,23 @@ class _Feed:
         """Does nothing; the parser asks for it."""
 
 
+def seconds_of(duration: str) -> str:
+    """Converts an ISO 8601 duration to seconds, and other text to none that is a number.
+
+    >>> seconds_of("PT2M"), seconds_of("-PT1M30S"), seconds_of("PT-30.5S"), seconds_of("120")
+    ('120.0', '-90.0', '-30.5', '?')
+    """
+    if (found := _DURATION.fullmatch(duration)) is None:
+        return "?"
+    pairs = zip(found.groups("0")[1:], (per_s for units in _PARTS for per_s in units.values()), strict=True)
+    seconds = sum(float(number.replace(",", ".")) * per_s for number, per_s in pairs)
+    return str(min(max(-seconds if found[1] == "-" else seconds, -_MOST_S), _MOST_S))
+
+
 def _batch(rows: Sequence[_Row], layout: SiriVm, refused: Mapping[str, int]) -> RawBatch:
     """Puts stripped rows into text columns; empty is null."""
     pairs = zip(layout.fields, layout.columns, strict=True)
     columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
+    if DELAY in layout.columns:
+        columns[NAME] = [text and seconds_of(text) for text in columns[NAME]]
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)

@@ -12,15 +12,13 @@ from dpops.learning.state import VERSION
 from dpops.types import Float64s
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import VECTOR
-from transforms.records import HatColumns, SlotEstimates
+from transforms.records import ABOUT, TRAFFIC, HatColumns, SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.value import Value
 
-_ABOUT = ("vehicles_about", "vehicles_about_lower95", "vehicles_about_upper95", "vehicles_status")
 _BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
-_TRAFFIC = ("traffic_lower95", "traffic_upper95")
 
 
 class HatEstimates(NamedTuple):
@@ -144,8 +142,8 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,
         **dict(zip(_BESIDE, estimates.beside or (), strict=False)),
-        **dict(zip(_TRAFFIC, estimates.traffic or (), strict=False)),
-        **dict(zip(_ABOUT, estimates.about or (), strict=False)),
+        **dict(zip(TRAFFIC, estimates.traffic or (), strict=False)),
+        **dict(zip(ABOUT, estimates.about or (), strict=False)),
         **(estimates.notes or {}),
     }
     texts = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
