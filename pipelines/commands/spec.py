@@ -99,7 +99,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "spec_id": spec.spec_id,
         "account": f"{account.name}: {account.unit}, {account.adjacency}, {account.limit.said()}",
         "slots": f"{table.slot_minutes} minutes, {table.service_text} {table.zone}",
-        "cells": f"resolution {cells.resolution}, {region}",
+        **({"keys": f"{len(spec.keys):,}"} if spec.keys else {"cells": f"resolution {cells.resolution}, {region}"}),
         "statistics": ", ".join([*statistics, *(["distribution by levels"] if spec.classes else [])]),
         "privacy": f"epsilon {float(allocation.epsilon):g} for "
         + (unit if spec.span is None else _of_span(spec, spec.span)),

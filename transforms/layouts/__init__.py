@@ -152,15 +152,17 @@ def _with_choices(
         if option is not None:
             raise ValueError(f"{field}: layout {name!r} has its own columns, got {option!r}")
     fixed = FIXED[name]
-    layout: Any = fixed.headed if headed else fixed.layout
-    if layout is None:
+    layout: Any = fixed.layout
+    if headed and fixed.heading is None:
         raise ValueError(
             f"layout {name!r} has no heading, which places with the property directed need: or input.derived_heading"
         )
     columns: dict[str, Column] = dict(zip(layout.fields, layout.columns, strict=True))
+    columns |= {base.HEADING: fixed.heading} if fixed.heading else {}
     if fields is None and not fixed.has_positions:
         raise ValueError(f"layout {name!r} has no positions: name a key of its rows as places.column")
-    fields, is_table = fields or layout.fields, isinstance(layout, base.MappedLayout)
+    fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)
+    is_table = isinstance(layout, base.MappedLayout)
     for option, value in values.items():
         choices = fixed.choices.get(option, ())
         names = () if value is None else _listed(value)

@@ -258,13 +258,13 @@ Form = Literal["csv", "json", "xml", "binary"]
 class OwnLayout:
     """Fixed layout with its columns and units.
 
-    headed: with headings. choices: columns of a field, the default first; of tables any keys and value. known_by:
-    columns of all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects. units_of:
-    units of columns that may be a value.
+    heading: its column. choices: columns of a field, the default first; of tables any keys and value. known_by: columns
+    of all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects. units_of: units of
+    columns that may be a value.
     """
 
     layout: Layout
-    headed: Layout | None = None
+    heading: str | None = None
     form: Form = "binary"
     columns: tuple[str, ...] = FIELDS
     known_by: AbstractSet[str] = frozenset()

@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dpops.types import Int64s
-from transforms.layouts.columns import Floats
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import vehicle_ids
 from transforms.value import NAME
@@ -29,9 +27,6 @@ class SpeedShares(NamedTuple):
     moving: int = 0  # pairs of consecutive positions of a moving vehicle
     standing: int = 0  # of these pairs, those with speed 0 at both ends
 
-    def __add__(self, shares: "SpeedShares") -> "SpeedShares":  # type: ignore[override]
-        return SpeedShares(*(number + addend for number, addend in zip(self, shares, strict=True)))
-
     @property
     def told(self) -> list[str]:
         """Lists suspicious shares as sentences; no speed is shown."""
@@ -50,50 +45,31 @@ class SpeedShares(NamedTuple):
         return words
 
 
-def speed_shares(
-    vehicle: Int64s, event_us: Int64s, lat: Floats, lon: Floats, speed: Floats, upper: float
-) -> SpeedShares:
-    """Counts implausible speeds of unordered reports, positions in degrees.
-
-    >>> zero = np.zeros(3)
-    >>> speed_shares(np.array([1, 1, 1]), np.arange(3) * 10**7, np.arange(3) / 1000, zero, zero, 65).standing
-    2
-    """
-    order = np.lexsort((event_us, vehicle))
-    vehicle, step_s = vehicle[order], np.diff(event_us[order]) / 1e6
-    lat, lon, speed = lat[order], lon[order], speed[order]
-    east = np.diff(lon) * np.cos(np.radians(lat[:-1]))
-    metres = np.hypot(np.diff(lat), east) * _M_PER_DEGREE
-    moves = (np.diff(vehicle) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
-    moves &= metres <= 50 * step_s
-    others = np.unique(speed[speed != 0], return_counts=True)[1]
-    return SpeedShares(
-        speed.size,
-        int((speed < 0).sum()),
-        int((speed > upper).sum()),
-        int(others.max(initial=0)) if others.size > 1 or others.sum() > 1 else 0,
-        int(moves.sum()),
-        int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
-    )
-
-
-def shares_of(table: pa.RecordBatch, rules: Rules) -> SpeedShares:
-    """Counts implausible speeds among a batch's complete rows."""
+def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
+    """Counts implausible speeds among a batch's complete rows, for `shares_in`."""
     if rules.derived is not None or rules.keys is not None or not rules.is_speed:
-        return SpeedShares()
+        return {}
     units = rules.units
     ids, time = vehicle_ids(table.column("vehicle"), rules.vehicle_form), units.instants(table.column("time"))
     lat, lon = units.numbers(table.column("lat")), units.longitudes(table.column("lon"))
     value = units.numbers(table.column(NAME))
     fits = ~(ids.missing | ids.bad) & time.valid & lat.valid & lon.valid & value.valid
     fits &= ~np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
-    upper = float(rules.grid.upper / units.value_per_unit)
-    vehicle, speed = ids.code.astype(np.int64)[fits], value.values[fits]
-    return speed_shares(vehicle, time.us[fits], lat.values[fits], lon.values[fits], speed, upper)
-
-
-def counts_of(shares: SpeedShares) -> dict[str, int]:
-    """Names the numbers as counts of a run."""
+    order = np.flatnonzero(fits)[np.lexsort((time.us[fits], ids.code[fits]))]
+    step_s, degrees, speed = np.diff(time.us[order]) / 1e6, lat.values[order], value.values[order]
+    east = np.diff(lon.values[order]) * np.cos(np.radians(degrees[:-1]))
+    metres = np.hypot(np.diff(degrees), east) * _M_PER_DEGREE
+    moves = (np.diff(ids.code[order].astype(np.int64)) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
+    moves &= metres <= 50 * step_s
+    others = np.unique(speed[speed != 0], return_counts=True)[1]
+    shares = SpeedShares(
+        speed.size,
+        int((speed < 0).sum()),
+        int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),
+        int(others.max(initial=0)) if others.size > 1 or others.sum() > 1 else 0,
+        int(moves.sum()),
+        int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
+    )
     return {f"{_COUNTED}{name}": number for name, number in shares._asdict().items()}
 
 

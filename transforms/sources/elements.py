@@ -52,57 +52,42 @@ class ReadElements(Parting[PCollection[Any]]):
 
     def expand(self, elements: PCollection[Any]) -> DoOutputsTuple:
         elements_in_window = elements | "in one window" >> beam.WindowInto(GlobalWindows())
-        fn = _Whole(self.names, self.fields) if self.start_s is None else _AsTheyCome(self)
-        return elements_in_window | "into batches" >> beam.ParDo(fn).with_outputs(REFUSED, main="batches")
+        return elements_in_window | "into batches" >> beam.ParDo(_IntoBatches(self)).with_outputs(
+            REFUSED, main="batches"
+        )
 
 
-class _Whole(beam.DoFn):
-    """Batches of a bundle, stamped as never late."""
-
-    def __init__(self, names: tuple[str, ...], fields: tuple[str, ...]) -> None:
-        self._names, self._fields = names, fields
-        self._rows: list[Any] = []
-
-    def start_bundle(self) -> None:
-        self._rows = []
-
-    def process(self, element: Any) -> Iterator[Any]:
-        self._rows.append(element)
-        if len(self._rows) >= BATCH_ROWS:
-            yield from (_at(MIN_TIMESTAMP, batch) for batch in _batches(self._rows, self._names, self._fields))
-            self._rows = []
-
-    def finish_bundle(self) -> Iterator[Any]:
-        for batch in _batches(self._rows, self._names, self._fields):
-            yield _at(MIN_TIMESTAMP, batch)
-        self._rows = []
-
-
-class _AsTheyCome(beam.DoFn):
-    """Batches of equal Beam timestamps, which decide their lateness."""
+class _IntoBatches(beam.DoFn):
+    """DoFn into batches of equal Beam timestamps; bounded input has none."""
 
     def __init__(self, reading: ReadElements) -> None:
         self._names, self._fields = reading.names, reading.fields
         self._units, self._raises = reading.units, reading.raises
-        self._start = Timestamp(reading.start_s or 0)
+        self._start = None if reading.start_s is None else Timestamp(reading.start_s)
         self._rows: dict[Timestamp, list[Any]] = {}
         self._own = 0
 
     def start_bundle(self) -> None:
         self._rows = {}
 
-    def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> None:
-        self._rows.setdefault(timestamp, []).append(element)
+    def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        rows = self._rows.setdefault(MIN_TIMESTAMP if self._start is None else timestamp, [])
+        rows.append(element)
+        if self._start is None and len(rows) >= BATCH_ROWS:
+            yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
         for timestamp, rows in self._rows.items():
             if timestamp >= _END and self._raises:
                 raise StepError(END_OF_TIME)
             for batch in _batches(rows, self._names, self._fields):
-                time = max(timestamp, self._start)
-                if isinstance(batch, RawBatch) and self._raises:
+                time = timestamp if self._start is None else max(timestamp, self._start)
+                if self._start is None or not isinstance(batch, RawBatch):
+                    yield _at(time, batch)
+                    continue
+                if self._raises:
                     self._refuse_own_times(batch, timestamp)
-                elif isinstance(batch, RawBatch):
+                else:
                     is_own = self._own_times(batch, timestamp)
                     yield from (_at(time, letter) for letter in dead_letters("lateness", {OWN_TIME: int(is_own.sum())}))
                     batch = batch._replace(rows=int((~is_own).sum()), table=batch.table.filter(pa.array(~is_own)))

@@ -20,7 +20,7 @@ from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.layouts.base import Layout, RawBatch, Share, SplitLayout, UnreadableFile
 from transforms.layouts.decoder_process import read_apart
-from transforms.observe.speed_shares import counts_of, shares_of
+from transforms.observe.speed_shares import counts_of
 from transforms.observe.vehicle_ids import spellings
 from transforms.records import EventBytes, PaneShard
 from transforms.steps.metrics import count, passed
@@ -91,7 +91,7 @@ class Observe(beam.DoFn):
         if self._spelled is not None:
             ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
             self._spelled.append(SPELLINGS, ids.tobytes())
-            self._counts.update(counts_of(shares_of(batch.table, job.rules)))
+            self._counts.update(counts_of(batch.table, job.rules))
         located, refused = tasks.observed(batch, job.rules, job.ground)
         count(counters.ROWS, batch.rows)
         passed("read", batch.rows)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import KMH, good_row, rules, run
-from transforms.layouts import FIXED, MAPPED, MessageLayout, UnreadableFile
+from transforms.layouts import FIXED, MAPPED, MessageLayout, UnreadableFile, layout
 from transforms.layouts.base import FIELDS, LINES, with_heading
 
 TIMES = {"s": 1_700_049_600, "ms": 1_700_049_600_000, "us": 1_700_049_600_000_000, "ns": 1_700_049_600 * 10**9}
@@ -96,9 +96,9 @@ def test_a_damaged_row_costs_itself_alone(name, place, tmp_path):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_layout_goes_to_another_process_and_says_its_fields(name):
-    headed = FIXED[name].headed if name in FIXED else None
-    for layout in filter(None, (ALL[name], headed)):
-        assert pickle.loads(pickle.dumps(layout)) == layout
+    headed = layout(name, None, headed=True) if name in FIXED and FIXED[name].heading else None
+    for own in filter(None, (ALL[name], headed)):
+        assert pickle.loads(pickle.dumps(own)) == own
     assert headed is None or headed.fields == with_heading(FIELDS)
 
 

@@ -21,7 +21,6 @@ from transforms.layouts.base import (
     Units,
     UnreadableFile,
     raw_batch,
-    with_heading,
     with_keys,
 )
 from transforms.layouts.lines import LINE_BYTES
@@ -65,11 +64,8 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
     return header_s if update_s is None else update_s
 
 
-_AT_STOP = ("stop_id", "next_stop_id", "delay")
-
-
 def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | None, int | None]:
-    """Reads `_AT_STOP` of the next stop; next_stop_id: the one that follows it."""
+    """Reads the next stop's id, the id of the stop that follows, and the delay."""
     now_s, delay_s = _time_of_update(entity, header_s) or 0, _value_of(entity.trip_update, "delay")
     stops, stop_id, following_id = entity.trip_update.stop_time_update, None, None
     for stop, following in zip_longest(stops, stops[1:]):
@@ -81,10 +77,6 @@ def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | Non
     return stop_id, following_id, delay_s
 
 
-def _at_stop(number: int) -> _Read:
-    return lambda entity, header_s: _next_stop(entity, header_s)[number]
-
-
 _IDS, KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
 _READ: Mapping[Kind, dict[str, _Read]] = {
     "vehicle": {
@@ -94,7 +86,9 @@ _READ: Mapping[Kind, dict[str, _Read]] = {
     },
     "trip_update": {
         "timestamp": _time_of_update,
-        **{name: _at_stop(number) for number, name in enumerate(_AT_STOP)},
+        "stop_id": lambda entity, header_s: _next_stop(entity, header_s)[0],
+        "next_stop_id": lambda entity, header_s: _next_stop(entity, header_s)[1],
+        "delay": lambda entity, header_s: _next_stop(entity, header_s)[2],
     },
 }
 for _kind, _read in _READ.items():
@@ -102,7 +96,6 @@ for _kind, _read in _READ.items():
     _read |= {name: _field_of(f"{_kind}.trip", name) for name in KEYS[:3]}
     _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
 COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
-HEADED = (*COLUMNS[:4], "bearing", *COLUMNS[4:])
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "vehicle": (*_IDS, "entity"),
     "time": ("timestamp", "header"),
@@ -143,7 +136,7 @@ class GtfsRealtime:
 
 LAYOUT = OwnLayout(
     GtfsRealtime(),
-    GtfsRealtime(columns=HEADED, fields=with_heading(FIELDS)),
+    heading="bearing",
     form="binary",
     choices={**CHOICES, NAME: ("occupancy_status", "occupancy_percentage")},
     units_of={"occupancy_percentage": "%"},

@@ -4,18 +4,16 @@ Source: Mobility Data Specification 2.0, data types (Telemetry, GPS Data), agenc
 in an array `data`): it is read as `json` with `records`.
 """
 
-from transforms.layouts.base import FIELDS, WHOLE_ARRAY, OwnLayout, Units, with_heading
+from transforms.layouts.base import WHOLE_ARRAY, OwnLayout, Units
 from transforms.layouts.mapped.json import JsonRecords
 from transforms.value import PER_UNIT
 
 COLUMNS: tuple[str, ...] = ("device_id", "timestamp", "location.lat", "location.lng", "location.speed")
-HEADED: tuple[str, ...] = (*COLUMNS[:4], "location.heading", *COLUMNS[4:])
 PLACES = ("telemetry", "data.telemetry")  # an agency is sent the array alone
-UNITS = Units("ms", PER_UNIT["m/s"])
 
 LAYOUT = OwnLayout(
-    JsonRecords(UNITS, COLUMNS, places=PLACES),
-    JsonRecords(UNITS, HEADED, with_heading(FIELDS), places=PLACES),
+    JsonRecords(Units("ms", PER_UNIT["m/s"]), COLUMNS, places=PLACES),
+    heading="location.heading",
     form="json",
     columns=COLUMNS,
     known_by={"provider_id", *COLUMNS[:-1]},  # speeds may be missing

@@ -20,7 +20,6 @@ from transforms.layouts.base import (
     Units,
     UnreadableFile,
     raw_batch,
-    with_heading,
     with_keys,
 )
 from transforms.layouts.lines import LINE_BYTES
@@ -58,7 +57,6 @@ _PATHS: Mapping[tuple[str, ...], str] = {
 _BELOW = 1 + max(map(len, _PATHS))
 _RESPONSE = "ResponseTimestamp"
 COLUMNS = ("VehicleRef", "RecordedAtTime", "Latitude", "Longitude", "Velocity")
-HEADED = (*COLUMNS[:4], "Bearing", *COLUMNS[4:])
 _Row = dict[str, str]
 
 
@@ -99,7 +97,7 @@ class SiriVm:
 
 LAYOUT = OwnLayout(
     SiriVm(),
-    SiriVm(columns=HEADED, fields=with_heading(FIELDS)),
+    heading="Bearing",
     form="xml",
     choices={
         "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),

@@ -4,16 +4,15 @@ Source: https://tides-transit.org, table vehicle_locations. Files without speeds
 as `csv` with columns.
 """
 
-from transforms.layouts.base import FIELDS, OwnLayout, Units, with_heading
+from transforms.layouts.base import OwnLayout, Units
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.value import PER_UNIT
 
 COLUMNS = ("vehicle_id", "event_timestamp", "latitude", "longitude", "speed")
-UNITS = Units("iso", PER_UNIT["m/s"])
 
 LAYOUT = OwnLayout(
-    CsvTable(UNITS, COLUMNS),
-    CsvTable(UNITS, with_heading(COLUMNS), with_heading(FIELDS)),
+    CsvTable(Units("iso", PER_UNIT["m/s"]), COLUMNS),
+    heading="heading",
     form="csv",
     columns=COLUMNS,
     known_by={"location_ping_id", *COLUMNS},

@@ -149,7 +149,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         usable=usable,
         with_speed=moving.us.size / placed.us.size if placed.us.size else 1.0,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
-        heading=None if entry is not None and entry.headed is None else find_heading(sample.columns),
+        heading=None if entry is not None and entry.heading is None else find_heading(sample.columns),
         is_cut=is_cut,
         too_fast=too_fast,
         no_value=no_value,

@@ -120,7 +120,7 @@ def _decoded(form: str, path: str) -> Sample:
             continue
         choices = entry.choices.get("vehicle", ())
         with suppress(InputError):
-            every = layout(name, None, vehicle=choices, headed=entry.headed is not None)
+            every = layout(name, None, vehicle=choices, headed=entry.heading is not None)
             rows = [batch.table for batch in read_batches(every, path)]
             names = rows[0].schema.names if rows else FIELDS
             columns = {name: [value for row in rows for value in row.column(name).to_pylist()][:ROWS] for name in names}
