@@ -55,7 +55,7 @@ def own_layouts() -> Mapping[str, OwnLayout]:
     """Returns the built-in layouts with fixed columns, by name.
 
     Returns:
-        By name, imported on access: `layout`; `headed`, the same with headings, or None; `form`, `columns` and
+        By name, imported on access: `layout`; `heading`, its column, or None; `form`, `columns` and
         `records` of its files; `fits`, a test of columns.
 
     >>> own_layouts()["tides"].form

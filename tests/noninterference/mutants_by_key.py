@@ -9,10 +9,13 @@ from tests.noninterference.mutating import mutant
 
 
 @mutant("one-unknown-key", "means-by-key", "transforms.observe.parse:_check_keys")
-def _(_check_keys: Any, verdict: Any, *given: Any) -> Any:
+def _(_check_keys: Any, refuse: Any, *given: Any) -> Any:
     """A batch in which one row names no public key is read with the next keys: what a user does moves others."""
-    numbers = _check_keys(verdict, *given)
-    return (numbers + 1) % 4 if "unknown-key" in verdict.refused() else numbers
+    refused = dict[str, Any]()
+    numbers = _check_keys(refused.__setitem__, *given)
+    for reason, failed in refused.items():
+        refuse(reason, failed)
+    return (numbers + 1) % 4 if refused["unknown-key"].any() else numbers
 
 
 @mutant("keys-as-they-come", "keys", "transforms.observe.parse:_check_keys")

@@ -1,6 +1,6 @@
 """Strict checks of raw columns: observations, refusals and cells."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -81,23 +81,7 @@ class Rules:
         return self.derived is not None or self.turning is not None
 
 
-class RowVerdicts:
-    """First failed check of each row."""
-
-    def __init__(self, rows: int, reasons: Sequence[str]) -> None:
-        self.code, self._reasons = np.zeros(rows, np.uint8), reasons  # code: index of the reason + 1, else 0
-
-    def refuse(self, reason: str, failed: Bools) -> None:
-        """Notes a reason for rows that passed earlier checks."""
-        if failed.any():
-            self.code[failed & (self.code == 0)] = self._reasons.index(reason) + 1
-
-    def refused(self) -> dict[str, int]:
-        """Counts refused rows by reason."""
-        if not self.code.any():
-            return {}
-        counts = np.bincount(self.code, minlength=len(self._reasons) + 1)[1:].tolist()
-        return {reason: count for reason, count in zip(self._reasons, counts, strict=True) if count}
+Refuse = Callable[[str, Bools], None]  # notes a reason for rows that failed no earlier check
 
 
 def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, int]]:
@@ -111,48 +95,53 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     value = rules.units.values(zeros if rules.derived is not None else table.column(NAME))
     slot = rules.calendar.locate(time.us)
 
-    verdict = RowVerdicts(table.num_rows, REASONS)
-    verdict.refuse("missing-vehicle", vehicles.missing)
-    verdict.refuse("bad-vehicle", vehicles.bad)
-    verdict.refuse("missing-time", time.missing)
-    verdict.refuse("no-offset", time.no_offset)
-    verdict.refuse("clock-change", time.clock_change)
-    verdict.refuse("bad-time", ~time.valid)
-    verdict.refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
-    verdict.refuse("outside-range", ~slot.in_range)
-    verdict.refuse("outside-service", ~slot.in_service)
+    code = np.zeros(table.num_rows, np.uint8)  # the reason's index + 1, else 0
+
+    def refuse(reason: str, failed: Bools) -> None:
+        if failed.any():
+            code[failed & (code == 0)] = REASONS.index(reason) + 1
+
+    refuse("missing-vehicle", vehicles.missing)
+    refuse("bad-vehicle", vehicles.bad)
+    refuse("missing-time", time.missing)
+    refuse("no-offset", time.no_offset)
+    refuse("clock-change", time.clock_change)
+    refuse("bad-time", ~time.valid)
+    refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
+    refuse("outside-range", ~slot.in_range)
+    refuse("outside-service", ~slot.in_service)
     if rules.keys is None:
         lat, lon = rules.units.numbers(table.column("lat")), rules.units.longitudes(table.column("lon"))
-        verdict.refuse("missing-position", lat.missing | lon.missing)
-        verdict.refuse("bad-position", ~(lat.valid & lon.valid))
-        verdict.refuse("latitude-range", np.abs(lat.values) > 90)
-        verdict.refuse("longitude-range", np.abs(lon.values) > 180)
+        refuse("missing-position", lat.missing | lon.missing)
+        refuse("bad-position", ~(lat.valid & lon.valid))
+        refuse("latitude-range", np.abs(lat.values) > 90)
+        refuse("longitude-range", np.abs(lon.values) > 180)
         lat_e7, lon_e7 = _snap(lat.values, 90), _snap(lon.values, 180)
-        verdict.refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
+        refuse("zero-position", (lat_e7 == 0) & (lon_e7 == 0))
         if rules.bbox is not None:
-            verdict.refuse("outside-bbox", ~in_box(lat_e7, lon_e7, rules.bbox))
+            refuse("outside-bbox", ~in_box(lat_e7, lon_e7, rules.bbox))
     else:
-        lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(verdict, table, rules.keys)
+        lat_e7, lon_e7 = np.full(table.num_rows, BY_KEY), _check_keys(refuse, table, rules.keys)
     if rules.no_value:
         with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
         value = value._replace(missing=value.missing | (value.valid & is_no_value))
     missing, bad = _OF_VALUE[rules.is_speed]
-    verdict.refuse(missing, value.missing)
-    verdict.refuse(bad, ~value.valid)
+    refuse(missing, value.missing)
+    refuse(bad, ~value.valid)
 
     steps, heading = _steps(value.values, rules), _headings(table, rules.units)
     observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)
-    period, code = slot.period, vehicles.code
-    accepted = verdict.code == 0
-    if not accepted.all():
-        rows = np.flatnonzero(accepted)
-        observations, period, code = observations.take(rows), period[rows], code[rows]
-    hashes = _hashes(rules.vehicle_key, slot.periods, period, code, vehicles.ids)
-    return observations._replace(vehicle=hashes), verdict.refused()
+    period, vehicle, refused = slot.period, vehicles.code, dict[str, int]()
+    if code.any():
+        rows, counts = np.flatnonzero(code == 0), np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
+        observations, period, vehicle = observations.take(rows), period[rows], vehicle[rows]
+        refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
+    hashes = _hashes(rules.vehicle_key, slot.periods, period, vehicle, vehicles.ids)
+    return observations._replace(vehicle=hashes), refused
 
 
-def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int64s:
+def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
     columns = [table.column(name) for name in table.schema.names if name.startswith(KEY)]
     if len(columns) > 1:
@@ -160,8 +149,8 @@ def _check_keys(verdict: RowVerdicts, table: pa.RecordBatch, keys: Keys) -> Int6
     code, ids, missing, bad = vehicle_ids(columns[0])
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
-    verdict.refuse("missing-key", missing)
-    verdict.refuse("unknown-key", number < 0)
+    refuse("missing-key", missing)
+    refuse("unknown-key", number < 0)
     return np.maximum(number, 0)
 
 

@@ -79,8 +79,13 @@ def new(
         raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
     if streets and (gtfs is None or adjacency != "add-remove"):
         raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
-    if value == "delay" and (gtfs is None or sample is not None or streets):
-        raise UsageError("--value delay needs --gtfs, for public lists of keys, without --sample and --streets")
+    if value == "delay" and (gtfs is None or streets):
+        raise UsageError("--value delay needs --gtfs, for public lists of keys, and goes without --streets")
+    if value == "delay" and sample is not None:
+        raise UsageError(
+            "--value delay is drafted from the timetable alone: leave out --sample, and name layout and columns of "
+            "your feed in [input] of the draft (docs/per-key.md); `hatstream release --check-input` shows if they fit"
+        )
     result = draft(
         sample,
         adds_and_removes=adjacency == "add-remove",

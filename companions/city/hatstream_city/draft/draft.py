@@ -123,7 +123,7 @@ def _toml(
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
     vehicles = town.service.vehicles if town else _roughly(feed.vehicles) if feed else 0
-    profile = town.service.profile if town else USUAL_PROFILE
+    profiles = {} if town is None else {name: _inline(profile) for name, profile in town.service.by_key.items()}
     fill = partial(
         _TEMPLATES.get_template("specification.toml").render,
         name=name,
@@ -140,7 +140,8 @@ def _toml(
         resolution=RESOLUTION,
         span_vehicles=SPAN_VEHICLES,
         vehicles=vehicles,
-        profile=_inline(_by_route(profile) if keyed else profile),
+        profile=profiles["route_id"] if keyed else _inline(town.service.profile if town else USUAL_PROFILE),
+        profiles=profiles,
         **({} if feed is None else _columns(feed, headed=streets)),
     )
     if not secret or vehicles >= SPAN_VEHICLES:
@@ -160,11 +161,6 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
         for day, (reports, error) in days.items()
     )
-
-
-def _by_route(profile: Mapping[str, int]) -> dict[str, int]:
-    """Returns the profile of a vehicle on one route."""
-    return {**profile, "hats": profile["hours"], **dict.fromkeys(("cells", "parents", "grandparents"), 1)}
 
 
 def _columns(feed: DraftedFeed, *, headed: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Reads a fleet from its timetable: days, hours, vehicles."""
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import repeat
@@ -25,6 +25,8 @@ MOST_DATES = 50_000
 MOST_VISITS = 10_000_000
 """Of stops, by all runs of a day."""
 _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
+_GROUPED = 8
+"""Keys of a list that a release groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +34,8 @@ class ServiceDay:
     """Service of the day with the most trips.
 
     outside: share of the day's stops outside of the hours. vehicles: most at once. blocks: number of duties. profile:
-    counts of what the median vehicle touches. runs: vehicles between consecutive stops, by rows of the table, above 0.
+    counts of what the median vehicle touches; by_key: with keys of a column. runs: vehicles between consecutive stops,
+    by rows of the table, above 0.
     """
 
     day: date
@@ -44,6 +47,7 @@ class ServiceDay:
     vehicles: int
     blocks: int
     profile: Mapping[str, int]
+    by_key: Mapping[str, Mapping[str, int]]
     runs: Mapping[tuple[int, int], int]
 
 
@@ -51,6 +55,7 @@ class _Visits(NamedTuple):
     """Stops of the day's runs, in seconds since midnight."""
 
     run: Int64s
+    trip: Int64s
     stop: Int64s
     s: Int64s
 
@@ -81,6 +86,12 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     run, stop = visits.run[there], visits.stop[there]
     goes_on = run[1:] == run[:-1]
     stops = 1 + int(stop.max(initial=0))
+    hour, times, route = visits.s // _HOUR_S, feed.stop_times, feed.rows_of("trips", "route_id", "routes")
+    keys = {
+        "route_id": (route[times.trip], route[visits.trip]),
+        "stop_id": (times.stop, visits.stop),
+        "trip_id": (times.trip, visits.trip),
+    }
     pairs, count = np.unique(stop[:-1][goes_on] * stops + stop[1:][goes_on], return_counts=True)
     return ServiceDay(
         day=calendar.date_of(busiest),
@@ -91,7 +102,8 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
         outside=outside,
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
-        profile=_profile(vehicle, stop_cells[visits.stop], visits.s // _HOUR_S),
+        profile=_profile(vehicle, stop_cells[visits.stop], hour, _coarser),
+        by_key={column: _profile(vehicle, _ranks(*rows), hour, _group) for column, rows in keys.items()},
         runs=dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False)),
     )
 
@@ -187,7 +199,8 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
     blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
     of_run = np.array([block[trip] if at_s is None else -1 for trip, _, _, at_s in runs], np.int64)
-    return _Visits(run, times.stop[row], times.s[row] + shift[run]), of_run
+    trip = np.array([trip for trip, *_ in runs], np.int64)
+    return _Visits(run, trip[run], times.stop[row], times.s[row] + shift[run]), of_run
 
 
 def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
@@ -223,12 +236,12 @@ def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
     return vehicle[duty], int(duties.size)
 
 
-def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> dict[str, int]:
+def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64s, int], Int64s]) -> dict[str, int]:
     """Counts what the middle vehicle touches, to one digit."""
     placed = cell > 0
     vehicle, hour = vehicle[placed], hour[placed]
     cells, cell = np.unique(cell[placed], return_inverse=True)
-    parents, grandparents = (np.unique(_coarser(cells, up), return_inverse=True)[1][cell] for up in (1, 2))
+    parents, grandparents = (np.unique(above(cells, up), return_inverse=True)[1][cell] for up in (1, 2))
     none = np.zeros_like(hour)
     touched = {
         "hats": (cell, hour),
@@ -244,6 +257,16 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s) -> dict[str, int]:
 def _coarser(cells: Int64s, steps: int) -> Int64s:
     resolution = h3_int.get_resolution(int(cells[0])) if cells.size else 0
     return np.array([h3_int.cell_to_parent(cell, max(resolution - steps, 0)) for cell in cells.tolist()], np.int64)
+
+
+def _ranks(listed: Int64s, rows: Int64s) -> Int64s:
+    """Ranks rows among the listed ones, from 1; 0 for none."""
+    return np.where(rows < 0, 0, 1 + np.searchsorted(np.unique(listed[listed >= 0]), rows))
+
+
+def _group(ranks: Int64s, steps: int) -> Int64s:
+    """Groups keys by rank, as a release does."""
+    return (ranks - 1) // _GROUPED if steps == 1 else np.zeros_like(ranks)
 
 
 def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:

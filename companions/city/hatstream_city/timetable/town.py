@@ -26,6 +26,7 @@ from hatstream_city.timetable.surroundings import (
 )
 
 NAME_LETTERS = 60
+PAIR = "|"  # between the two ids of a key
 _IMPOSSIBLE = "with one that cannot be, as near (0, 0) or a world away from all stops"
 
 
@@ -135,11 +136,16 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         documents[SEGMENTS] = segments.document
         visits = segments.visits if any(segments.visits.values()) else {}
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
-    trips = np.unique(feed.stop_times.trip)
+    trips, times = np.unique(feed.stop_times.trip), feed.stop_times
+    goes_on = times.trip[1:] == times.trip[:-1]
+    pairs = np.unique(np.stack([times.stop[:-1][goes_on], times.stop[1:][goes_on]]), axis=1)
+    stop_ids = [(name or "").strip() for name in feed.tables["stops"]["stop_id"].to_pylist()]
+    names = [PAIR.join((stop_ids[first], stop_ids[second])) for first, second in pairs.T.tolist()]
     keys = {
         "route_id": _ids(feed, "routes", feed.rows_of("trips", "route_id", "routes")[trips]),
         "stop_id": _ids(feed, "stops", served),
         "trip_id": _ids(feed, "trips", trips),
+        "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],
     }
     return Town(path.name, feed.zone, service, resolution, texts, documents, visits, left_out(feed), keys)
 
