@@ -65,7 +65,7 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
 
 
 def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | None, int | None]:
-    """Reads the next stop's id, the id of the stop that follows, and the delay."""
+    """Reads ids of the next stop and its successor, and the delay."""
     now_s, delay_s = _time_of_update(entity, header_s) or 0, _value_of(entity.trip_update, "delay")
     stops, stop_id, following_id = entity.trip_update.stop_time_update, None, None
     for stop, following in zip_longest(stops, stops[1:]):

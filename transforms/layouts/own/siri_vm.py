@@ -187,7 +187,7 @@ class _Feed:
 
 
 def seconds_of(duration: str) -> str:
-    """Converts an ISO 8601 duration to seconds, and other text to none that is a number.
+    """Converts an ISO 8601 duration to seconds; other texts are bad.
 
     >>> seconds_of("PT2M"), seconds_of("-PT1M30S"), seconds_of("PT-30.5S"), seconds_of("120")
     ('120.0', '-90.0', '-30.5', '?')

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from hatstream_city.draft.draft import Draft
 
 
+_NO_SAMPLE = (
+    "--value delay needs --gtfs, for public lists of keys, without --streets and --sample: name layout and columns of "
+    "your feed in [input] of the draft; `hatstream release --check-input` shows whether they fit"
+)
+
+
 @click.command()
 @click.option("--sample", type=click.Path(path_type=Path, exists=True), help="A file of the feed, or a folder of them.")
 @click.option(
@@ -79,13 +85,8 @@ def new(
         raise UsageError("give --output: with --gtfs files of the region and of places lie beside the specification")
     if streets and (gtfs is None or adjacency != "add-remove"):
         raise UsageError("--streets needs --gtfs, whose lines are cut from stop to stop, and --adjacency add-remove")
-    if value == "delay" and (gtfs is None or streets):
-        raise UsageError("--value delay needs --gtfs, for public lists of keys, and goes without --streets")
-    if value == "delay" and sample is not None:
-        raise UsageError(
-            "--value delay is drafted from the timetable alone: leave out --sample, and name layout and columns of "
-            "your feed in [input] of the draft (docs/per-key.md); `hatstream release --check-input` shows if they fit"
-        )
+    if value == "delay" and (gtfs is None or sample is not None or streets):
+        raise UsageError(_NO_SAMPLE)
     result = draft(
         sample,
         adds_and_removes=adjacency == "add-remove",
