@@ -1,6 +1,7 @@
 """Delays by route: from a timetable and TripUpdates to a drafted specification and released rows."""
 
 import csv
+import tomllib
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -44,10 +45,34 @@ def test_public_lists_come_from_the_timetable(drafted):
     assert (float(spec.value.lower), float(spec.value.grid.upper)) == (-5.0, 15.0)
     assert spec.keys.names == tuple(LATE_MIN)
     names = {path.name for path in drafted.parent.glob("delays*")}
-    assert names == {"delays.toml", "delays-routes.txt", "delays-stops.txt", "delays-trips.txt"}
+    assert names == {
+        "delays.toml",
+        "delays-routes.txt",
+        "delays-stops.txt",
+        "delays-trips.txt",
+        "delays-stop-pairs.txt",
+    }
     by_stop = drafted.read_text().replace("route_id", "stop_id").replace("delays-routes", "delays-stops")
     drafted.with_name("by-stop.toml").write_text(by_stop)
     assert len(load(drafted.with_name("by-stop.toml")).keys) > len(spec.keys)
+    paired = by_stop.replace("delays-stops", "delays-stop-pairs").replace(
+        '"stop_id"', '"stop_id"\nwithin = "next_stop_id"', 1
+    )
+    drafted.with_name("pairs.toml").write_text(paired)
+    stops = load(drafted.with_name("by-stop.toml")).keys.names
+    pairs = [name.split("|") for name in load(drafted.with_name("pairs.toml")).keys.names]
+    assert all(first in stops and second in stops for first, second in pairs)
+    assert len(stops) / 2 < len(pairs) < 4 * len(stops)
+
+
+def test_the_profile_is_of_keys_and_by_the_timetable(drafted):
+    lines = [line for line in drafted.read_text().splitlines() if "profile = {" in line]
+    route, stop, trip = (tomllib.loads(line[line.index("profile") :])["profile"] for line in lines)
+    assert (route["hats"], route["cells"]) == (route["hours"], 1)  # its buses stay on their route
+    assert route["hours"] == stop["hours"] == trip["hours"] >= 10
+    assert stop["hats"] > trip["hats"] > route["hats"]
+    assert 1 < trip["parents"] <= trip["cells"]
+    assert load(drafted).fleet.profile.hats == route["hats"]
 
 
 def test_a_day_of_trip_updates_gives_rows_by_route(drafted, hatstream):
@@ -76,4 +101,4 @@ def test_delays_need_a_timetable_alone(tmp_path, hatstream, options):
     options = [str(tmp_path / option) if option == "town.zip" else option for option in options]
     timetable = ["--gtfs", tmp_path / "town.zip"] if options else ["--sample", tmp_path / "town.zip"]
     code, _, err = hatstream("spec", "new", *timetable, *options, "--value", "delay", "--output", tmp_path / "d.toml")
-    assert (code, "--value delay needs --gtfs" in err) == (1, True)
+    assert (code, "--value delay needs --gtfs" in err, "name layout and columns of your feed" in err) == (1, True, True)
