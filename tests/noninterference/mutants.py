@@ -167,7 +167,7 @@ def _(_at_ms: Any, entry: Any, by_kernel: Any) -> Any:  # noqa: ARG001
     return _at_ms(entry, by_kernel=False)
 
 
-@mutant("own-time-ends-the-pipeline", "library-unbounded", "transforms.sources.elements:_AsTheyCome._own_times")
+@mutant("own-time-ends-the-pipeline", "library-unbounded", "transforms.sources.elements:_IntoBatches._own_times")
 def _(_own_times: Any, self: Any, batch: Any, taken: Any) -> Any:
     """Under secret counts one row whose Beam timestamp is its own time ends the library's pipeline."""
     if (own := _own_times(self, batch, taken)).any():
