@@ -136,7 +136,7 @@ class Limit(ABC):
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending to epsilon and delta, rounded up. Raises ClaimError."""
 
-    def told(self, spent: Accountant) -> str:
+    def text(self, spent: Accountant) -> str:
         """Writes spending for people, as epsilon or as claims."""
         try:
             return self.shown(spent).said()

@@ -121,7 +121,7 @@ class Plan:
 
     def claim(self) -> PureDP:
         """Computes the claim; above epsilon if noise is small."""
-        return claim_told(text(self.epsilon), text(self.scale), self.sensitivity)
+        return claim_of_terms(text(self.epsilon), text(self.scale), self.sensitivity)
 
     @property
     def is_constant(self) -> bool:
@@ -129,7 +129,7 @@ class Plan:
         return not self.epsilon
 
     @staticmethod
-    def told(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    def claim_terms(stored: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
         """Reads stored plans' claims: epsilon, scale and sensitivity."""
         return [(plan["epsilon"], plan["scale"], plan.get("facts", {}).get("sensitivity", 0)) for plan in stored]
 
@@ -180,7 +180,7 @@ class Plan:
 
 
 @lru_cache(maxsize=4096)
-def claim_told(epsilon: str, scale: str, sensitivity: int) -> PureDP:
+def claim_of_terms(epsilon: str, scale: str, sensitivity: int) -> PureDP:
     """Computes the claim of plans with these fields."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:

@@ -18,7 +18,7 @@ from transforms.observe.vehicle_ids import Secret
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
 from transforms.releases import SlotFacts
-from transforms.releases.base import Asked, ReleaseKind
+from transforms.releases.base import ReleaseKind, Request
 from transforms.releases.registry import KINDS
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
@@ -121,7 +121,7 @@ def assemble(
     in_slots: bool = False,
 ) -> Job:
     """Builds a job from the specification. in_slots: whether slots are released singly."""
-    request = asked_of(spec, slots, secret, account)
+    request = request_of(spec, slots, secret, account)
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
@@ -134,9 +134,9 @@ def assemble(
     )
 
 
-def asked_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, account: LedgerAccount) -> Asked:
+def request_of(spec: Specification, slots: Mapping[int, SlotFacts], secret: Secret, account: LedgerAccount) -> Request:
     """Collects the specification's request to its kind of release."""
-    return Asked(
+    return Request(
         spec_id=spec.spec_id,
         value=spec.value,
         region=spec.cells.region,

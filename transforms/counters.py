@@ -36,6 +36,6 @@ def stopped(period: str) -> str:
     return f"{STOPPED}{period}"
 
 
-def as_told(name: str) -> str:
+def health_name(name: str) -> str:
     """Writes a counter's name for health lines, where engines differ in its spaces."""
     return name.replace(" ", "_")

@@ -80,14 +80,14 @@ NO_SAMPLES = Samples(*[np.zeros(0, np.int64)] * 4)
 PARTIAL_LAYOUT = 2  # of what engines keep of open slots: a savepoint fits the layout it was made with
 
 
-class Heard(NamedTuple):
+class EventSpans(NamedTuple):
     """First and last event time of a pane's vehicles."""
 
     first_us: Int64s
     last_us: Int64s
 
 
-NO_HEARD = Heard(*[np.zeros(0, np.int64)] * 2)
+NO_SPANS = EventSpans(*[np.zeros(0, np.int64)] * 2)
 NO_EVENTS = Events(*[np.zeros(0, np.int64)] * 6)
 
 
@@ -99,7 +99,7 @@ class Partial(NamedTuple):
     reported: Int64s  # samples without duplicates
     sums: Mapping[str, Int64s]  # without a cap
     samples: Samples  # with a cap: its candidates
-    heard: Heard = NO_HEARD
+    spans: EventSpans = NO_SPANS
     late: Events = NO_EVENTS  # events after their panes closed, in no entry yet
 
 
@@ -201,7 +201,7 @@ def pack_partial(rows: Partial) -> PartialBytes:
     """Packs four Arrow streams: entries, samples, times, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
-    others = (rows.samples, rows.heard, rows.late)
+    others = (rows.samples, rows.spans, rows.late)
     return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(part)) for part in others)]))
 
 
@@ -211,11 +211,11 @@ def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
     entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
-    samples, heard, late = ([_numbers(column.combine_chunks()) for column in table.columns] for table in others)
-    return Partial(vehicle, cell, reported, sums, Samples(*samples), Heard(*heard), Events(*late))
+    samples, spans, late = ([_numbers(column.combine_chunks()) for column in table.columns] for table in others)
+    return Partial(vehicle, cell, reported, sums, Samples(*samples), EventSpans(*spans), Events(*late))
 
 
-def _by_name(columns: Events | Samples | Heard) -> dict[str, Int64s]:
+def _by_name(columns: Events | Samples | EventSpans) -> dict[str, Int64s]:
     """Names columns as in engines' checkpoints."""
     return {NAME if field == "value" else field: column for field, column in columns._asdict().items()}
 

@@ -65,7 +65,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         weight_below = running[start] - weights[start].astype(np.uint64)
         weight_through = (running - np.repeat(weight_below, open_sizes)).astype(np.int64)
         entry = start + np.add.reduceat(weight_through <= np.repeat(drawn, open_sizes), start)
-        entry, weight_offset = entry, drawn - (weight_through[entry] - weights[entry])
+        weight_offset = drawn - (weight_through[entry] - weights[entry])
         entry = entries[entry]
         coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]

@@ -19,9 +19,9 @@ import pyarrow as pa
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Column, Histogram
 from dpops.types import Int64s
-from pipelines.errors import InputError, Report, UsageError, unheard
+from pipelines.errors import InputError, Report, UsageError, ignore
 from pipelines.inputs import input_paths, range_of
-from pipelines.job import asked_of, slot_facts
+from pipelines.job import request_of, slot_facts
 from pipelines.runs.estimates import RecordedStages, forecast_of, slots_of, whole_of
 from pipelines.specification import Specification
 from transforms import wire
@@ -169,7 +169,7 @@ class _EvaluatedDays:
     def of(cls, spec: Specification, facts: Mapping[int, SlotFacts], noise: Noise) -> "_EvaluatedDays":
         terms = spec.account
         account = _MemoryAccount("", Path("none"), terms.name, terms.limit, spec.name, spec.text)
-        release = KINDS[spec.kind].of(asked_of(spec, facts, Secret(os.urandom(32)), account))
+        release = KINDS[spec.kind].of(request_of(spec, facts, Secret(os.urandom(32)), account))
         return cls(spec, account, release, noise)
 
     @property
@@ -228,7 +228,7 @@ def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.T
 
 
 def count_days(
-    spec: Specification, pattern: str, dates: tuple[str, str] | None = None, *, bins: int = 0, report: Report = unheard
+    spec: Specification, pattern: str, dates: tuple[str, str] | None = None, *, bins: int = 0, report: Report = ignore
 ) -> pa.Table:
     """Counts each vehicle's reports; the counts are not private.
 
@@ -291,7 +291,7 @@ def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
 
 def _release_of(spec: Specification) -> ReleaseKind:
     account = LedgerAccount("", Path("none"), spec.account.name, spec.account.limit, spec.name, spec.text)
-    return KINDS[spec.kind].of(asked_of(spec, {}, Secret(b""), account))
+    return KINDS[spec.kind].of(request_of(spec, {}, Secret(b""), account))
 
 
 def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tuple[Column, ...]:

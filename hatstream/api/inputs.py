@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpops.types import Grid, Int64s
 from pipelines.account.location import read_key
-from pipelines.errors import InputError, Report, shortened, unheard
+from pipelines.errors import InputError, Report, ignore, shortened
 from pipelines.inputs import input_paths
 from pipelines.specification.document import toml_of
 from pipelines.specification.errors import SpecificationError
@@ -106,7 +106,7 @@ def read_batches(layout: Layout, path: str) -> Iterator[RawBatch]:
 
 
 def read_positions(
-    layout: Layout, pattern: str, key: Path | None, *, step: Fraction, steps: int, report: Report = unheard
+    layout: Layout, pattern: str, key: Path | None, *, step: Fraction, steps: int, report: Report = ignore
 ) -> tuple[Observations, dict[str, int]]:
     """Reads vehicle positions with a release's row checks, except calendar and region.
 

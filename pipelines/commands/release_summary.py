@@ -164,7 +164,7 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
         out.print(f"  {number:,} refused: {reason}")
     if checked.outcome.duplicates:
         out.print(f"  {checked.outcome.duplicates:,} duplicates: of the same vehicle and time, of which one counts")
-    for line in (*checked.merged.advice, *checked.shares.told):
+    for line in (*checked.merged.advice, *checked.shares.sentences):
         out.print(f"  {line}", soft_wrap=True)
 
 

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
-from pipelines.errors import FAILED, Report, unheard
+from pipelines.errors import FAILED, Report, ignore
 
 LOG_COLUMNS = 130
 """Width of tables where standard output is no terminal and COLUMNS does not say how wide it is."""
@@ -121,7 +121,7 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
     """
     errors = Console(stderr=True)
     if quiet or _verbosity() < 0 or sys.stderr is None:
-        yield unheard
+        yield ignore
     elif errors.is_terminal:
         with _bars(errors) as report:
             yield report

@@ -17,7 +17,7 @@ from dpops.learning.expected import OF_NORMAL
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
 from pipelines.inputs import range_of
-from pipelines.job import Outputs, asked_of, ledger_account_of, slot_facts
+from pipelines.job import Outputs, ledger_account_of, request_of, slot_facts
 from pipelines.outcome import hundredths
 from pipelines.outputs import make_writable
 from pipelines.specification import Specification
@@ -72,7 +72,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         )
     book = location.read()
     account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
-    policy = PeriodRelease.of(asked_of(spec, {}, Secret(b""), account)).policy  # nothing is recorded: no digest is made
+    policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # records nothing: no digest
     if policy.places is None and any(product.is_of_places for product in products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}

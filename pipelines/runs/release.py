@@ -161,18 +161,18 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
     lines = [f"account {account.name!r} allows a vehicle {limit.said()}{in_period}; {released}"]
     for period in outcome.periods_refused:
         lines.append(
-            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.told(outcome.debits[period])}"
+            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.text(outcome.debits[period])}"
         )
         for spent in ledger.spent(account.name, period):
             lines.append(
-                f"  {limit.told(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
+                f"  {limit.text(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
                 f"{spent.first_at} to {spent.last_at}"
             )
         for full in ledger.spent_in_spans(account.name, account.limit, period) if len(limit.spans) > 1 else []:
             if full.span.days > 1:
                 lines.append(
                     f"  the {full.span.days} days {full.first} to {full.last} have spent "
-                    f"{full.span.limit.told(full.spent)} of {full.span.limit.said()}"
+                    f"{full.span.limit.text(full.spent)} of {full.span.limit.said()}"
                 )
     return "\n".join([*lines, _way_out(limit, outcome)])
 

@@ -12,7 +12,7 @@ import h3
 import numpy as np
 
 from dpops.accountant import Accountant
-from pipelines.errors import Report, unheard
+from pipelines.errors import Report, ignore
 from pipelines.specification.checks import (
     account_of,
     cells_of,
@@ -38,7 +38,7 @@ Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 """What a specification can be loaded from."""
 
 
-def load(source: Source, progress: Report = unheard) -> Specification:
+def load(source: Source, progress: Report = ignore) -> Specification:
     """Reads and checks a specification. Raises SpecificationError.
 
     source: path of a TOML file; its tables, with files in the working directory; or a loaded specification.

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpops.levels.defaults import Fleet, Profile
 from dpops.levels.stages import EXPONENT
-from pipelines.errors import Report, unheard
+from pipelines.errors import Report, ignore
 from pipelines.specification.toml_types import about
 from transforms.places.ground import BETWEEN, Keys, Pieces, hexagon_pieces
 from transforms.places.shapes import BUFFER_M, shape_pieces
@@ -184,7 +184,7 @@ class PlacesAsked:
 
 
 def places_asked(
-    table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None, progress: Report = unheard
+    table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None, progress: Report = ignore
 ) -> PlacesAsked:
     """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
     if not 0 < table.share < 1:

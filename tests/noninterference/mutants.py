@@ -14,11 +14,11 @@ from transforms.layouts.base import UnreadableFile
 # --- what is read -------------------------------------------------------------------------------------------------
 
 
-@mutant("type-of-a-batch", "library", "transforms.sources.elements:told")
-def _(told: Any, value: Any) -> Any:
+@mutant("type-of-a-batch", "library", "transforms.sources.elements:classify")
+def _(old: Any, value: Any) -> Any:
     """One id that is no text makes all ids of a batch bad: a batch has one type for a column."""
     SEEN["odd ids"] += isinstance(value, float) and value == 2.5
-    return ("bad", True) if SEEN["odd ids"] and isinstance(value, str) and value.startswith("PLATE") else told(value)
+    return ("bad", True) if SEEN["odd ids"] and isinstance(value, str) and value.startswith("PLATE") else old(value)
 
 
 @mutant("refuses-an-unusable-input", "only-refused-rows", "pipelines.runs.release:_needed")

@@ -17,7 +17,7 @@ from transforms.observe.parse import Rules
 from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group, scatter
 from transforms.places.ground import MOST_KEYS, Ground
 from transforms.records import BY_KEY
-from transforms.wire import NO_SAMPLES, S_US, Events, Heard, Partial, Samples, Tally
+from transforms.wire import NO_SAMPLES, S_US, Events, EventSpans, Partial, Samples, Tally
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ def merge_panes(
     return Tally(slot_s, rows.vehicle, rows.cell, samples, rows.reported - samples, sums=sums)
 
 
-def heard(events: Events) -> Heard:
+def event_spans(events: Events) -> EventSpans:
     """Computes vehicles' first and last event times."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
     first = np.flatnonzero(changes(vehicle, vehicle))
-    return Heard(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
+    return EventSpans(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
 
 
 def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
@@ -116,17 +116,17 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
     if not late.vehicle.size:
         return Admitted(list(partials), 0, 0)
     # A vehicle's stretches do not overlap: the last that begins before an event decides.
-    heard_of = np.concatenate([np.unique(partial.vehicle) for partial in partials])
+    span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])
     first_us, last_us = (
-        np.concatenate(earlier) for earlier in zip(*(partial.heard for partial in partials), strict=True)
+        np.concatenate(earlier) for earlier in zip(*(partial.spans for partial in partials), strict=True)
     )
-    key = packed_keys(np.concatenate([heard_of, late.vehicle]), np.concatenate([first_us, late.offset_us]))
-    order = np.argsort(key[: heard_of.size])
-    place = np.searchsorted(key[order], key[heard_of.size :], side="right") - 1
+    key = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(key[: span_vehicle.size])
+    place = np.searchsorted(key[order], key[span_vehicle.size :], side="right") - 1
     may_be_copy = np.zeros(late.vehicle.size, np.bool_)
     rows = np.flatnonzero(place >= 0)
     earlier = order[place[rows]]
-    may_be_copy[rows] = (heard_of[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
+    may_be_copy[rows] = (span_vehicle[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
     counted = tally_pane(late.take(~may_be_copy), cap, columns)
     return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
 

@@ -92,16 +92,16 @@ def _differs(stored: Unit, now: Unit) -> str | None:
     if stored.digest != now.digest:
         return "input"
     is_same = len(stored.draws) == len(now.draws) and all(
-        place == place_now and _says_as_much(plan, plan_now)
+        place == place_now and _repeats_plan(plan, plan_now)
         for (place, plan), (place_now, plan_now) in zip(stored.draws, now.draws, strict=True)
     )
     return None if is_same else "code"
 
 
-def _says_as_much(stored: Any, now: Any) -> bool:
+def _repeats_plan(stored: Any, now: Any) -> bool:
     """Checks that a plan repeats every stored entry."""
     if isinstance(stored, dict) and isinstance(now, dict):
-        return all(name in now and _says_as_much(value, now[name]) for name, value in stored.items())
+        return all(name in now and _repeats_plan(value, now[name]) for name, value in stored.items())
     return bool(stored == now)
 
 

@@ -28,7 +28,7 @@ class SpeedShares(NamedTuple):
     standing: int = 0  # of these pairs, those with speed 0 at both ends
 
     @property
-    def told(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Lists suspicious shares as sentences; no speed is shown."""
         of_reports = {
             "are below 0, and count as 0": (self.below_zero, 0),

@@ -25,19 +25,19 @@ SMALL = 8  # from this resolution on cells are smaller than what differs little 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """Lists a region's HATs, with local hours of slots."""
     if isinstance(region, Keys):
-        return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_of_the_day(hours))
+        return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_clock_hours(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
     are_small = h3.get_resolution(cell_text(region[0])) >= SMALL
-    return PublicHats(parents=parents, grandparents=grandparents, hours=_of_the_day(hours), are_small=are_small)
+    return PublicHats(parents=parents, grandparents=grandparents, hours=_clock_hours(hours), are_small=are_small)
 
 
 def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
     """Lists places' HATs; each place's parent is its cell."""
     cells = tuple(places.cell.tolist())
-    return PublicHats(parents=cells, grandparents=cells, hours=_of_the_day(hours))
+    return PublicHats(parents=cells, grandparents=cells, hours=_clock_hours(hours))
 
 
-def _of_the_day(hours: Sequence[int]) -> tuple[int, ...]:
+def _clock_hours(hours: Sequence[int]) -> tuple[int, ...]:
     """Maps hours of days off to the clock's hours."""
     from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 

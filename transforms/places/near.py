@@ -158,11 +158,11 @@ class Shapes(NamedTuple):
         return Shapes(line[rows], area[rows], scale[rows], reach_m[rows], is_directed[rows])
 
 
-def unheard(_done: int, _whole: int) -> None:
+def ignore(_done: int, _whole: int) -> None:
     """Ignores progress that nobody wants to see."""
 
 
-def near(shapes: Shapes, report: Report = unheard) -> Near:
+def near(shapes: Shapes, report: Report = ignore) -> Near:
     """Lists fine cells centred in shapes' areas, by distance."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")

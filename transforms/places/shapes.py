@@ -10,7 +10,7 @@ import numpy as np
 from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
 from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_looks, room_of
-from transforms.places.near import FINE, Report, Shapes, Shared, cells_by_place, near, pairs_of, shared, unheard
+from transforms.places.near import FINE, Report, Shapes, Shared, cells_by_place, ignore, near, pairs_of, shared
 
 if TYPE_CHECKING:
     import shapely
@@ -25,7 +25,7 @@ _SAMPLED, _FEW = 50, 600  # so few positions meet less often: of n segments ther
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
-def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = unheard) -> Pieces:
+def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = ignore) -> Pieces:
     """Cuts a region by GeoJSON features. Raises ValueError.
 
     A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m. What several contain
@@ -53,7 +53,7 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 
 
 def _parts(
-    document: Any, region: Sequence[int], buffer_m: float, report: Report = unheard
+    document: Any, region: Sequence[int], buffer_m: float, report: Report = ignore
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
     """Reads features: names, fine cells, main cells or NOWHERE."""
     kind = document.get("type") if isinstance(document, dict) else None

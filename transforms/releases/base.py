@@ -72,7 +72,7 @@ class Before(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Request:
     """A specification's request to a kind of release."""
 
     spec_id: str

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from transforms.releases.base import Asked, ReleaseKind
+    from transforms.releases.base import ReleaseKind, Request
 
 
 class Kind(NamedTuple):
@@ -14,7 +14,7 @@ class Kind(NamedTuple):
     slots: str | None = None  # for a stream's slots, if another
     learned: bool = False  # rows by inference from all entries up to theirs, a period at a time
 
-    def of(self, request: "Asked", *, in_slots: bool = False) -> "ReleaseKind":
+    def of(self, request: "Request", *, in_slots: bool = False) -> "ReleaseKind":
         """Creates the release of a range, or of slots."""
         release: ReleaseKind = _class((self.slots if in_slots else None) or self.closed).of(request)
         return release

@@ -83,15 +83,15 @@ class _IntoBatches(beam.DoFn):
             for batch in _batches(rows, self._names, self._fields):
                 time = timestamp if self._start is None else max(timestamp, self._start)
                 if self._start is None or not isinstance(batch, RawBatch):
-                    yield _at(time, batch)
+                    yield _stamp(time, batch)
                     continue
                 if self._raises:
                     self._refuse_own_times(batch, timestamp)
                 else:
                     is_own = self._own_times(batch, timestamp)
-                    yield from (_at(time, letter) for letter in dead_letters("lateness", {OWN_TIME: int(is_own.sum())}))
+                    yield from (_stamp(time, item) for item in dead_letters("lateness", {OWN_TIME: int(is_own.sum())}))
                     batch = batch._replace(rows=int((~is_own).sum()), table=batch.table.filter(pa.array(~is_own)))
-                yield _at(time, batch)
+                yield _stamp(time, batch)
         self._rows = {}
 
     def _refuse_own_times(self, batch: RawBatch, timestamp: Timestamp) -> None:
@@ -116,7 +116,7 @@ def _batches(
     rows = [row for element in elements if (row := _mapping(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
-    columns = [[told(value) for value in _values(rows, name)] for name in names]
+    columns = [[classify(value) for value in _values(rows, name)] for name in names]
     rows_of_kinds: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         rows_of_kinds.setdefault(kinds, []).append(index)
@@ -150,8 +150,8 @@ def _step(value: Any, part: str) -> Any:
     return _NOWHERE if held is None else held.get(part)
 
 
-def _at(time: Timestamp, batch: RawBatch | Refusal) -> Any:
-    """Stamps an output with a time, in `finish_bundle` too."""
+def _stamp(time: Timestamp, batch: RawBatch | Refusal) -> Any:
+    """Stamps an output in the form that `finish_bundle` needs."""
     if isinstance(batch, TaggedOutput):
         return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
     return WindowedValue(batch, time, (GlobalWindow(),))
@@ -188,7 +188,7 @@ def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
 
 Kind = Literal["nothing", "bad", "whole", "number", "text", "instant", "clock"]
 """bad: a type that no field has, such as a truth value or a date. clock: a time that names no zone."""
-Told = tuple[Kind, Any]  # the kind of a value, and the value as a column of that kind holds it
+KindValue = tuple[Kind, Any]  # the kind of a value, and the value as a column of that kind holds it
 
 TYPES: Mapping[Kind, pa.DataType] = {
     "nothing": pa.null(),
@@ -202,8 +202,8 @@ TYPES: Mapping[Kind, pa.DataType] = {
 
 TEXT_BYTES = 1_024  # a longer text is bad: 131,072 of them must fit into one column
 
-BAD: Told = ("bad", True)
-_NOTHING: Told = ("nothing", None)
+BAD: KindValue = ("bad", True)
+_NOTHING: KindValue = ("nothing", None)
 _DIGITS = 400  # more than the largest float has, and than the bytes of an id
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
@@ -212,25 +212,25 @@ _NO_DAY = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of
 _LARGEST = sys.float_info.max
 
 
-def told(value: Any) -> Told:
+def classify(value: Any) -> KindValue:
     """Classifies a value by kind, without showing it.
 
     Arrow would infer one type per column, so that one vehicle's row could change or refuse others.
     """
-    converter = _HOW.get(type(value))
+    converter = _CLASSIFIERS.get(type(value))
     if converter is None:
-        converter = next((converter for kind, converter in _HOW.items() if isinstance(value, kind)), _bad)
+        converter = next((converter for kind, converter in _CLASSIFIERS.items() if isinstance(value, kind)), _bad)
     try:
         return converter(value)
     except (ValueError, TypeError, ArithmeticError):
         return BAD
 
 
-def _bad(_: Any) -> Told:
+def _bad(_: Any) -> KindValue:
     return BAD
 
 
-def _whole(value: int) -> Told:
+def _whole(value: int) -> KindValue:
     """Classifies an integer, as text beyond 64 bits."""
     value = int(value)
     if -(1 << 63) <= value < 1 << 63:
@@ -239,13 +239,13 @@ def _whole(value: int) -> Told:
     return "text", (("-" if value < 0 else "") + digits).encode()
 
 
-def _text(value: str | bytes | bytearray | memoryview) -> Told:
+def _text(value: str | bytes | bytearray | memoryview) -> KindValue:
     """Classifies a text as bytes; lone surrogates become invalid."""
     text = str.encode(value, errors="surrogatepass") if isinstance(value, str) else bytes(value)
     return ("text", text) if len(text) <= TEXT_BYTES else BAD
 
 
-def _decimal(value: Decimal) -> Told:
+def _decimal(value: Decimal) -> KindValue:
     """Classifies a decimal, clamped to float64 as layouts do."""
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
@@ -253,17 +253,17 @@ def _decimal(value: Decimal) -> Told:
     return "number", math.copysign(_LARGEST, number) if math.isinf(number) and value.is_finite() else number
 
 
-def _time(value: datetime) -> Told:
+def _time(value: datetime) -> KindValue:
     if value.utcoffset() is None:
         return _instant("clock", (value.replace(tzinfo=UTC) - _EPOCH) // _US)
     return _instant("instant", (value - _EPOCH) // _US)
 
 
-def _instant(kind: Literal["instant", "clock"], us: int) -> Told:
+def _instant(kind: Literal["instant", "clock"], us: int) -> KindValue:
     return kind, max(-_FAR_US, min(int(us), _FAR_US))
 
 
-def _numpy(value: np.generic) -> Told:
+def _numpy(value: np.generic) -> KindValue:
     """Classifies a NumPy scalar that Python types don't cover."""
     if isinstance(value, np.datetime64):
         if np.datetime_data(value.dtype)[0] in _NO_DAY:
@@ -275,7 +275,7 @@ def _numpy(value: np.generic) -> Told:
     return ("number", float(value)) if isinstance(value, np.floating) else BAD
 
 
-_HOW: Mapping[type, Callable[[Any], Told]] = {
+_CLASSIFIERS: Mapping[type, Callable[[Any], KindValue]] = {
     type(None): lambda _: _NOTHING,
     bool: _bad,
     str: _text,

@@ -9,7 +9,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
 from transforms import counters, records, tasks, wire
-from transforms.count.tally import admit_late, heard, merge_panes, tally_pane
+from transforms.count.tally import admit_late, event_spans, merge_panes, tally_pane
 from transforms.failpoints import failpoint
 from transforms.records import KeyedEvents, KeyedPartial, KeyedTally, PackedEvents, SlotShard
 from transforms.releases.base import ReleaseKind
@@ -80,7 +80,7 @@ class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedP
         count(counters.DUPLICATES, duplicates)
         failpoint("tally")
         if self.may_be_late:
-            partial = partial._replace(heard=heard(events))
+            partial = partial._replace(spans=event_spans(events))
         return slot_shard, wire.pack_partial(partial)
 
 

@@ -33,7 +33,7 @@ def passed(phase: Phase, unit: int | str) -> None:
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Iterator[None]:
+def report_to(listener: Listener) -> Iterator[None]:
     """Reports progress to a listener within the block."""
     token = _LISTENER.set(listener)
     try:

@@ -46,7 +46,7 @@ from transforms.records import (
 )
 from transforms.releases.base import Before
 from transforms.steps.count import ByVehicle, InPanes
-from transforms.steps.metrics import Phase, count, heard_by, passed
+from transforms.steps.metrics import Phase, count, passed, report_to
 from transforms.steps.periods import ReleaseInOrder
 from transforms.steps.release import Record
 
@@ -282,7 +282,7 @@ def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
         finished.setdefault(title, set()).add(item)
         progress(title, len(finished[title]), total)
 
-    with heard_by(listen):
+    with report_to(listen):
         yield
 
 

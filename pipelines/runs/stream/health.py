@@ -27,7 +27,7 @@ from transforms.time.calendar import slots_from
 LOOK_EVERY_S = 1.0
 SILENT_S = 60.0
 """After so long without an answer from the engine, nobody can say whether the stream still runs."""
-LOST = counters.as_told(counters.UNITS_LOST)
+LOST = counters.health_name(counters.UNITS_LOST)
 LOSSES_EVERY = 10
 """Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
 OVERDUE_S = 60
@@ -37,8 +37,8 @@ OVERDUE_EVERY = 60
 TOO_FEW = "far fewer vehicles than declared: nothing else of it is released"
 TOO_MANY = "released weights show over ten times the vehicles declared: correct [fleet]"
 _KEPT_SLOTS = 2_000
-_TOLD = tuple(map(counters.as_told, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
-"""Told where there are some; the last of them is a fault: a clock that is behind, or a producer's."""
+_SHOWN_ABOVE_0 = tuple(map(counters.health_name, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
+"""Shown where above 0; the last of them is a fault: a clock that is behind, or a producer's."""
 _FOR_EVER_S = 1 << 40
 
 Say = Callable[[Summary], None]
@@ -181,7 +181,7 @@ class _Watch:
 
     def _counters(self) -> dict[str, int]:
         """Reads the job's counters, under the names of health lines. Raises OSError."""
-        return {counters.as_told(name): count for name, count in self._job.counters().opened().items()}
+        return {counters.health_name(name): count for name, count in self._job.counters().opened().items()}
 
     def _since_the_last(self) -> dict[str, Any]:
         """Returns the job's counts since the last health line."""
@@ -200,7 +200,7 @@ class _Watch:
             "duplicates": new.get(counters.DUPLICATES, 0),
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
             LOST: new.get(LOST, 0),
-            "units_changed": new.get(counters.as_told(counters.UNITS_CHANGED), 0),
-            **{name: count for name in _TOLD if (count := new.get(name, 0))},
-            "units_redrawn": new.get(counters.as_told(counters.UNITS_REDRAWN), 0),
+            "units_changed": new.get(counters.health_name(counters.UNITS_CHANGED), 0),
+            **{name: count for name in _SHOWN_ABOVE_0 if (count := new.get(name, 0))},
+            "units_redrawn": new.get(counters.health_name(counters.UNITS_REDRAWN), 0),
         }

@@ -22,11 +22,11 @@ from pipelines.job import (
     Job,
     Outputs,
     admitted,
-    asked_of,
     assemble,
     continuing,
     facts_of,
     ledger_account_of,
+    request_of,
 )
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream.health import Say, attend
@@ -146,7 +146,7 @@ def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
     """Returns the release of whole periods at their end."""
     if spec.period_lateness_s is None:
         return None
-    release = KINDS[spec.kind].of(asked_of(spec, job.slots, secret, job.account))
+    release = KINDS[spec.kind].of(request_of(spec, job.slots, secret, job.account))
     return Later(release, spec.period_lateness_s - spec.input.allowed_lateness_s)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpops.forecast import Prior
 from dpops.means.arrays import FINE
-from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_told
+from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_of_terms
 from dpops.mechanisms import registered
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
@@ -294,7 +294,7 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
     facts = {"users": 1, "samples": 5, "heaviest": 5, "reported": 5, "upper_steps": 6500, "bound": 0, "sensitivity": 0}
     stored = {"epsilon": "1", "step": "1/1000", "scale": "0", "upper": "65", "bias_bound": 32.5, "facts": facts}
     old = Plan.from_public("worst-case-optimal", stored)
-    assert (claim_told(*Plan.told([stored])[0]).epsilon, old.is_constant) == (1, False)
+    assert (claim_of_terms(*Plan.claim_terms([stored])[0]).epsilon, old.is_constant) == (1, False)
     estimates = WorstCaseOptimal.estimates([[32_500]], [stored], 0.05)
     assert (estimates.status, estimates.epsilon, estimates.number(0)[0]) == (["ok"], [1], [32.5])
 

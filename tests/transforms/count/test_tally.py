@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import SQUARES, SUMS, Histogram
-from transforms.count.tally import ContributionBound, Counted, admit_late, heard, merge_panes, tally, tally_pane
+from transforms.count.tally import ContributionBound, Counted, admit_late, event_spans, merge_panes, tally, tally_pane
 from transforms.records import BY_KEY, Observations
 from transforms.wire import (
     NO_EVENTS,
@@ -74,7 +74,7 @@ def pane_by_pane(rows, pane_us, cap):
     partials = []
     for number in range(6):
         pane = events_of([row for row, how in rows if row[1] // pane_us == number and how != "late"])
-        partials.append(tally_pane(pane, cap, COLUMNS).partial._replace(heard=heard(pane)))
+        partials.append(tally_pane(pane, cap, COLUMNS).partial._replace(spans=event_spans(pane)))
     nothing = tally_pane(NO_EVENTS, cap, COLUMNS).partial
     partials += [nothing._replace(late=events_of([row])) for row, how in rows if how != "in time"]
     travelled = [unpack_partial(pack_partial(partial), () if cap else COLUMNS) for partial in partials]

@@ -17,7 +17,7 @@ from tests.transforms.inputs import rules
 from transforms.layouts import Units
 from transforms.layouts.base import FIELDS, RawBatch
 from transforms.observe.parse import parse
-from transforms.sources.elements import TEXT_BYTES, _batches, told
+from transforms.sources.elements import TEXT_BYTES, _batches, classify
 
 ISO, CHICAGO, SECONDS = (
     Units("iso", Fraction(1)),
@@ -178,5 +178,5 @@ def test_a_speed_is_its_number_in_whatever_type_and_held_at_the_largest_float() 
 
 
 def test_a_text_that_would_not_fit_beside_many_others_is_bad() -> None:
-    assert told("x" * TEXT_BYTES) == ("text", b"x" * TEXT_BYTES)
-    assert told("x" * (TEXT_BYTES + 1)) == told(object()) == ("bad", True)
+    assert classify("x" * TEXT_BYTES) == ("text", b"x" * TEXT_BYTES)
+    assert classify("x" * (TEXT_BYTES + 1)) == classify(object()) == ("bad", True)

@@ -18,7 +18,7 @@ from transforms.failpoints import failpoint
 from transforms.recorded.units import Debit, HatUnit, Released, all_of
 from transforms.records import HatColumns, RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
-from transforms.releases.base import Asked, Before, DrawnUnit, Tallies
+from transforms.releases.base import Before, DrawnUnit, Request, Tallies
 from transforms.releases.hats.draw import draw_releases
 from transforms.releases.hats.policy import Policy, is_plain
 from transforms.wire import joined
@@ -35,7 +35,7 @@ class HatRelease(Policy):
     keeps_late = True
 
     @classmethod
-    def of(cls, request: Asked) -> "HatRelease":
+    def of(cls, request: Request) -> "HatRelease":
         """Creates the release of a specification."""
         names = ("spec_id", "value", "statistics", "allocation", "shards", "region", "digest_key", "slots", "cap")
         return cls(**{name: getattr(request, name) for name in names})

@@ -18,7 +18,7 @@ from transforms.recorded.stage_plan import counts_vehicles, is_complete, numbers
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
-from transforms.releases.base import Asked, Before, DrawnUnit, Tallies
+from transforms.releases.base import Before, DrawnUnit, Request, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.places import learned_differences
 from transforms.releases.periods.publish import estimates_of_slot
@@ -44,7 +44,7 @@ class VectorRelease:
     keeps_late = False
 
     @classmethod
-    def of(cls, asked: Asked) -> Self:
+    def of(cls, asked: Request) -> Self:
         """Creates the release of a specification."""
         policy = asked.options.policy(asked.spec_id, asked.region or (), asked.value, asked.digest_key)
         state_file = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
