@@ -87,11 +87,11 @@ def feed_of(
     account = hatstream.UserAccount(limit=TOTAL, timezone=zone)
     user, when, key, value = (columns[field] for field in ("user", "time", "key", "value"))
     transform = hatstream.MeanPerKey(
-        user=user, key=key, value=value, keys=keys, total=TOTAL, fleet=fleet, account=account, bounds=of["bounds"]
+        user=user, time=when, key=key, value=value, keys=keys, total=TOTAL, fleet=fleet, account=account,
+        bounds=of["bounds"],
     )  # fmt: skip
     tables = transform.tables(3_600)
-    tables["places"]["column"] = key
-    tables["input"] = {"layout": "csv", "columns": {"vehicle": user, "time": when, "reading": value}}
+    tables["input"]["layout"] = "csv"
     return KeyedFeed(name, tables, count_days(load(tables), pattern), keys, **of)
 
 

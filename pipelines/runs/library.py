@@ -202,7 +202,7 @@ class ClosedHats(NamedTuple):
     ...     account=account(50, hides="values"),
     ... )
     >>> hats = ClosedHats.of(mean.tables(86_400), "2026-05-14", "2026-05-14", mean.account.ledger)
-    >>> rows = [{"user": f"bus {i}", "time": "2026-05-14T08:00:00Z", "key": "A", "reading": 3} for i in range(50)]
+    >>> rows = [{"bus": f"bus {i}", "time": "2026-05-14T08:00:00Z", "route": "A", "late": 3} for i in range(50)]
     >>> with beam.Pipeline(runner="FnApiRunner") as p:
     ...     units = p | beam.Create(rows) | AssignHats(hats) | ContributionsPerUser(hats) | ReleaseMeans(hats)
     ...     means = units | hatstream.Record(hats.job.account) | hatstream.Estimate(hats.job.release, hats.job.account)

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -24,7 +25,7 @@ from transforms.places.ground import BETWEEN
 from transforms.records import ABOUT, Refused
 from transforms.sinks.rows import SCHEMA, Shape, schema_of
 from transforms.sinks.steps import ToRows
-from transforms.sources.elements import value_in
+from transforms.sources.elements import plain, value_in
 
 Extractor = str | Callable[[Any], Any]
 """The name of an element's field, or a function of the element. What raises an error counts as missing."""
@@ -101,12 +102,15 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
     [fleet] of a specification: public, never counted.
 
     Input windows are kept: `FixedWindows` that divide a day; without windows, days. An element's time is its Beam
-    timestamp, or the result of `time`. start, end: first and last local date of the release (end: start); elements
-    without a timestamp belong to start. Unbounded input needs `time`, and follows `hatstream.Release`.
+    timestamp, or the result of `time`: a Beam timestamp, seconds since 1970, a datetime with a zone or ISO text.
+    Elements of equal user, key and time are copies: they count once. start, end: first and last local date of the
+    release (end: start); without windows, elements without a timestamp belong to start. Unbounded input needs `time`,
+    and follows `hatstream.Release`.
 
     Output: a row per key and window, in its window: a NamedTuple with a Beam schema; beside the value the columns of
     `hatstream release --columns counts`. with_refused: outputs `rows` and `refused`. The ledger records each result
-    once, before its output: a retry gives the same rows.
+    once, before its output: a retry gives the same rows. Releases are told apart by their parameters, among them the
+    names of fields and functions; a lambda has none.
     """
 
     user: Extractor
@@ -143,7 +147,11 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             raise UsageError(
                 f"windows must begin with those of {spec.timetable.zone}: FixedWindows({size_s}, {offset_s})"
             )
-        reports = elements | "reports" >> beam.ParDo(_Reports(self, first_s)).with_output_types(dict[str, Any])
+        step = f"reports of {spec.spec_id} from {self.start}"
+        if any(label.endswith(f"/{step}") for label in elements.pipeline.applied_labels):
+            raise UsageError("the pipeline has this release already: use functions of other names, in place of lambdas")
+        read = beam.ParDo(_Reports(self, first_s if isinstance(windows, GlobalWindows) else None))
+        reports = elements | step >> read.with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, place.url, place.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)
@@ -158,13 +166,15 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         presence = self.account.hides == "presence"
         if isinstance(self.total, tuple) and not presence:
             raise UsageError("total is an epsilon alone where the account hides values: its noise needs no delta")
-        if (self.keys is None) == (self.axes is None):
+        axes = [keys for keys in (self.keys, *(self.axes or ())) if keys is not None]
+        if len(axes) != (1 if self.axes is None else 2):
             raise UsageError("name the public keys: keys=[..], or axes=([..], [..])")
         epsilon, *delta = self.total if isinstance(self.total, tuple) else (self.total,)
-        outer, *inner = (self.keys or (),) if self.axes is None else self.axes
-        places: dict[str, Any] = {"column": "key", "keys": [_text(key) for key in outer]}
+        columns = self.columns
+        outer, *inner = ([_text(key) for key in keys] for keys in axes)
+        places: dict[str, Any] = {"column": columns.pop("key"), "keys": outer}
         if inner:
-            places |= {"within": "key_within", "keys_within": [_text(key) for key in inner[0]]}
+            places |= {"within": f"{places['column']}_within", "keys_within": inner[0]}
         fleet = {"vehicles": self.fleet} if isinstance(self.fleet, int) else dict(self.fleet or {})
         return {
             "name": f"{self.name} by key",
@@ -175,8 +185,19 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             "privacy": {"epsilon": epsilon, "per": "period", "scope": "period" if presence else "slot"}
             | ({"delta": delta[0]} if delta else {}),
             "statistic": [{"name": self.name} | self._options(presence=presence)],
-            "input": {"layout": "jsonl", "columns": {"vehicle": "user", "time": "time", "reading": "reading"}},
+            "input": {"layout": "jsonl", "columns": columns},
         } | ({"fleet": fleet} if fleet else {})
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names of user, time, key and value, by the specification's fields; those of functions, or else the field."""
+        parts = {"vehicle": self.user, "time": self.time, "key": self.key, "reading": getattr(self, "value", None)}
+        names: dict[str, str] = {}
+        for field_name, part in parts.items():
+            name = part if isinstance(part, str) else getattr(part, "__name__", field_name)
+            name = field_name if name == "<lambda>" else name
+            names[field_name] = f"{field_name} {name}" if name in names.values() else name
+        return names
 
     def _value(self) -> dict[str, Any]:
         return {"name": "reading", "unit": "1", "lower": 0, "upper": 1}
@@ -291,7 +312,7 @@ class _Reports(beam.DoFn):
     """
 
     def __init__(self, transform: PerKey, first_s: int | None) -> None:
-        self._transform, self._first_s, self._next_us = transform, first_s, 0
+        self._transform, self._names, self._first_s, self._next_us = transform, transform.columns, first_s, 0
 
     def start_bundle(self) -> None:
         self._next_us = secrets.randbelow(_SPREAD_US)
@@ -300,15 +321,21 @@ class _Reports(beam.DoFn):
         transform = self._transform
         key, value = part_of(transform.key, element), getattr(transform, "value", None)
         parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
-        names = ("key", "key_within")[: 1 if transform.axes is None else 2]
-        yield {
-            "user": part_of(transform.user, element),
-            "time": self._time(taken_at) if transform.time is None else part_of(transform.time, element),
-            **{name: None if part is None else _text(part) for name, part in zip_longest(names, parts[: len(names)])},
-            "reading": 0 if value is None else part_of(value, element),
+        names = self._names
+        keys = (names["key"], f"{names['key']}_within")[: 1 if transform.axes is None else 2]
+        report = {
+            names["vehicle"]: part_of(transform.user, element),
+            names["time"]: self._time(element, taken_at),
+            names["reading"]: 0 if value is None else part_of(value, element),
         }
+        for name, part in zip_longest(keys, parts[: len(keys)]):
+            report[name] = None if part is None else part_of(_text, part)
+        yield {name: plain(part) for name, part in report.items()}
 
-    def _time(self, taken_at: Timestamp) -> Timestamp | None:
+    def _time(self, element: Any, taken_at: Timestamp) -> Any:
+        if (extractor := self._transform.time) is not None:
+            time = part_of(extractor, element)
+            return part_of(_seconds, time) if isinstance(time, Real) else time
         if taken_at > MIN_TIMESTAMP:
             return taken_at
         if self._first_s is None:
@@ -319,10 +346,8 @@ class _Reports(beam.DoFn):
 
 def part_of(extractor: Extractor, element: Any) -> Any:
     """Extracts a part of an element; None on failure."""
-    if isinstance(extractor, str):
-        return value_in(element, extractor)
     try:
-        return extractor(element)
+        return value_in(element, extractor) if isinstance(extractor, str) else extractor(element)
     except Exception:  # noqa: BLE001 - it may hold data, so it is not shown: the row is refused, and counted
         return None
 
@@ -334,6 +359,11 @@ def schema_by_key(name: str, shape: Shape) -> pa.Schema:
     extras = [field for field in schema if field.name not in SCHEMA.names]
     fields = [schema.field(column) for column in ("value", "lower95", "upper95", "status")]
     return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *fields, *extras])
+
+
+def _seconds(time: Any) -> Timestamp:
+    """Reads seconds since 1970 UTC."""
+    return Timestamp(micros=round(1e6 * time))
 
 
 def _text(key: Hashable) -> str:

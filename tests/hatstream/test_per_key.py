@@ -1,6 +1,7 @@
 """Private statistics by any public key: the keys alone decide which rows there are; windows are kept; retries free."""
 
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import apache_beam as beam
@@ -12,8 +13,10 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import hatstream
 from hatstream.testing import account
+from pipelines.runs.per_key import part_of
 from pipelines.specification import load
 from tests.hatstream.pipelines import append, kept_of
+from transforms.errors import StepError
 
 DAY, MIDNIGHT_S = "2022-01-01", 1_640_995_200
 TOTAL = (8.0, 1e-6)
@@ -56,7 +59,7 @@ def mean(of, **changed):
         "bounds": (-5, 10),
         "unit": "min",
         "keys": list("ABC"),
-        "time": lambda row: datetime.fromtimestamp(row["at"], UTC),
+        "time": "at",
         "start": DAY,
         "total": TOTAL if of.hides == "presence" else 24.0,
         "account": of,
@@ -97,12 +100,9 @@ def test_a_specification_of_the_same_tables_gives_the_same_numbers(tmp_path):
     of = account(24.0, hides="values")
     made, rows = mean(of), late(hours=range(3))
     first = run(rows, made, tmp_path)
-    reports = [{"user": row["bus"], "time": row["at"], "key": row["route"], "reading": row["late"]} for row in rows]
-    tables = made.tables(86_400)
-    tables["input"] |= {"time_unit": "s"}
     with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
         release = hatstream.Release(load(made.tables(86_400)), DAY, DAY, ledger=of.ledger)
-        timed = [row | {"time": datetime.fromtimestamp(row["time"], UTC)} for row in reports]
+        timed = [row | {"at": datetime.fromtimestamp(row["at"], UTC)} for row in rows]
         _ = p | beam.Create(timed) | release | beam.Map(lambda row: append(tmp_path / "kept.jsonl", row))
     assert {row["cell"]: row["value"] for row in kept_of(tmp_path)} == {row["key"]: row["value"] for row in first}
 
@@ -113,13 +113,56 @@ def test_the_public_keys_alone_decide_which_rows_there_are(tmp_path):
     assert [row["key"] for row in rows] == ["A", "C", "Z"]
 
 
+def odd_keys(row):
+    """Keys that have no text, or none that Arrow or Beam's coders take."""
+    odd = {"surrogate": "\ud800", "digits": 10**5_000, "Q": "Q"}
+    return (odd.get(row["route"], row["route"]) if row["route"] != "none" else [][0]), "x"
+
+
 def test_rows_that_name_no_key_are_refused_by_reason(tmp_path):
-    rows = [*late(hours=range(2)), {"bus": "x"}, {"bus": "b1", "route": "Q", "at": MIDNIGHT_S, "late": 1}, 7]
+    odd = [{"bus": "b1", "route": key, "at": MIDNIGHT_S, "late": 1} for key in ("Q", "surrogate", "digits", "none")]
+    strange = [{"bus": "x", "route": "A"}, {"bus": "x", "route": "A", "at": float("inf")}, 7]
+    made = mean(account(24.0, hides="values"), keys=None, axes=(list("ABC"), ["x"]), key=odd_keys, with_refused=True)
     with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        out = p | beam.Create(rows) | mean(account(24.0, hides="values"), with_refused=True)
+        out = p | beam.Create([*late(hours=range(2)), *odd, *strange]) | made
         _ = out.refused | beam.Map(lambda letter: append(tmp_path / "kept.jsonl", letter._asdict()))
-    letters = {(letter["stage"], letter["reason"]): letter["rows"] for letter in kept_of(tmp_path)}
-    assert letters == {("parse", "unknown-key"): 1, ("parse", "missing-time"): 1, ("parse", "missing-vehicle"): 1}
+    letters = Counter()
+    for letter in kept_of(tmp_path):
+        letters[letter["reason"]] += letter["rows"]
+    assert letters == {"unknown-key": 2, "missing-key": 2, "missing-time": 2, "missing-vehicle": 1}
+
+
+class Guarded(dict):
+    def get(self, *_):
+        raise ValueError("b1")
+
+
+def test_elements_that_cannot_be_read_do_not_end_the_pipeline():
+    assert part_of("bus", Guarded()) is part_of("bus", 7) is part_of(lambda row: row["bus"], {}) is None
+
+
+def test_releases_of_other_fields_are_apart_and_those_of_two_lambdas_refused(tmp_path):
+    of, row = account(10**6, hides="values"), {"route": "A", "back": "B", "late": 0, "early": 8}
+    rows = [row | {"bus": f"b{i % 40}", "at": MIDNIGHT_S + i} for i in range(800)]
+    for changed, means in (({}, (0, None)), ({"value": "early"}, (8, None)), ({"key": "back"}, (None, 0))):
+        released = run(rows, mean(of, keys=["A", "B"], total=10**4, **changed), tmp_path)
+        expected = [value if value is None else pytest.approx(value, abs=0.5) for value in means]
+        assert [row["value"] for row in released] == expected
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    given = p | beam.Create(rows)
+    _ = given | mean(of, value=lambda row: row["late"])
+    with pytest.raises(hatstream.UsageError, match="in place of lambdas"):
+        _ = given | "early" >> mean(of, value=lambda row: row["early"])
+
+
+def test_rows_without_a_timestamp_are_of_no_hour(tmp_path):
+    with pytest.raises(StepError, match="the input has no row"):
+        run(
+            [{"bus": "b1", "route": "A", "late": 1}],
+            mean(account(24.0, hides="values"), time=None),
+            tmp_path,
+            lambda given: given | beam.WindowInto(FixedWindows(3_600)),
+        )
 
 
 def test_pairs_of_two_lists_are_keys(tmp_path):
@@ -189,8 +232,8 @@ def test_counts_of_a_heavy_user_are_bounded_over_all_keys(tmp_path):
 
 def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
     clock = Clock().advance_watermark_to(MIDNIGHT_S)
-    for hour in range(3):
-        rows = late(hours=[hour])
+    for hour in range(4):
+        rows = late(hours=[hour] if hour != 1 else [])  # one in which nobody drives
         clock = clock.add_elements([TimestampedValue(row, row["at"] + 1) for row in rows])
         clock = clock.advance_watermark_to(MIDNIGHT_S + 3_600 * (hour + 1))
     p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
@@ -199,7 +242,7 @@ def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
     _ = given | made | beam.Map(plain) | beam.Map(lambda row: append(tmp_path / "kept.jsonl", row))
     p.run().wait_until_finish()
     rows = [row for row in kept_of(tmp_path) if row["value"] is not None]
-    assert {(row["start"] - MIDNIGHT_S) // 3_600 for row in rows} == {0, 1, 2}
+    assert {(row["start"] - MIDNIGHT_S) // 3_600 for row in rows} == {0, 2, 3}
     assert len(rows) == 9
 
 

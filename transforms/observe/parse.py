@@ -10,13 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.types import Grid, Int64s
-from transforms import arrow_compute as pc
 from transforms import wire
 from transforms.layouts.base import HEADING, KEY, Units
 from transforms.layouts.columns import Bools, Floats
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.hexagons import cells_at
-from transforms.observe.vehicle_ids import VehicleForm, vehicle_hashes, vehicle_ids
+from transforms.observe.vehicle_ids import VehicleForm, join_ids, vehicle_hashes, vehicle_ids
 from transforms.order import places
 from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
 from transforms.records import BY_KEY, NO_HEADING, Observations
@@ -143,10 +142,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
-    columns = [table.column(name) for name in table.schema.names if name.startswith(KEY)]
-    if len(columns) > 1:
-        columns = [pc.binary_join_element_wise(*(column.cast(pa.string()) for column in columns), BETWEEN)]
-    code, ids, missing, bad = vehicle_ids(columns[0])
+    parts = [vehicle_ids(table.column(name)) for name in table.schema.names if name.startswith(KEY)]
+    code, ids, missing, bad = parts[0] if len(parts) == 1 else join_ids(parts, BETWEEN.encode())
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
     refuse("missing-key", missing)

@@ -57,7 +57,6 @@ _WHITE_SPACE = "".join(
 )
 """Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of."""
 _ZERO, _WHOLE = r"^[+-]?0+(\.0*)?$", r"^\+?(-?)0*([1-9][0-9]*)(\.0*)?$"
-_BETWEEN = b"\x1f"
 
 
 class VehicleIds(NamedTuple):
@@ -105,7 +104,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     floats from 2^53 on, invalid UTF-8, and texts over VEHICLE_BYTES. The parts of a struct make one id together.
     """
     if columns.are_parts(column.type):
-        return _together([vehicle_ids(part, form) for part in column.flatten()])
+        return join_ids([vehicle_ids(part, form) for part in column.flatten()])
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     rows = len(column)
     if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
@@ -129,14 +128,14 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     return VehicleIds(code, ids, missing, bad)
 
 
-def _together(parts: Sequence[VehicleIds]) -> VehicleIds:
+def join_ids(parts: Sequence[VehicleIds], between: bytes = b"\x1f") -> VehicleIds:
     """Joins several ids into one by a separator."""
     first, *others = parts
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for part in others:
         pairs, code = np.unique(code * max(len(part.ids), 1) + part.code, return_inverse=True)
         size = max(len(part.ids), 1)
-        both = ((ids or [b""])[pair // size] + _BETWEEN + (part.ids or [b""])[pair % size] for pair in pairs.tolist())
+        both = ((ids or [b""])[pair // size] + between + (part.ids or [b""])[pair % size] for pair in pairs.tolist())
         ids, missing, bad = list(both), missing | part.missing, bad | part.bad
     return VehicleIds(code, ids, missing, bad & ~missing)
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -31,6 +32,14 @@ def test_rows_of_hats_are_in_the_unit_of_the_value() -> None:
     rows = rows_of(estimates_of([unit], ("mean", "variance")))
     assert unit.unit == "kg"
     assert [row["unit"] for row in rows] == ["kg", "(kg)^2"]
+
+
+def test_a_slot_of_which_a_statistic_has_no_data_has_rows_above_any_lower_bound() -> None:
+    unit = drawn_unit(tally_of((1, 0, 4, 12, 0)), value=LOAD, statistics=BOTH)
+    without_data = [msgspec.structs.replace(released, plan=None, integers=None) for released in unit.released]
+    for released in ([], without_data, [without_data[0], unit.released[1]]):
+        slot = estimates_of([msgspec.structs.replace(unit, released=released)], ("mean", "variance"), Fraction(-5))
+        assert [row["value"] for row in rows_of(slot)][:1] == [None][: len(released)]
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,8 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
         numbers = estimates.numbers.copy()
         for hat, release in enumerate(released):
             outputs = [output for output in named(release.statistic).outputs if not output.is_list]
-            numbers[[place for place, output in enumerate(outputs) if output.unit == VALUE], :, hat] += float(lower)
+            places = [place for place, output in enumerate(outputs[: len(numbers)]) if output.unit == VALUE]
+            numbers[places, :, hat] += float(lower)  # no rows stand for outputs of which no HAT has data
         estimates = replace(estimates, numbers=numbers)
     hats = HatColumns(
         cell=[release.cell for release in released],
