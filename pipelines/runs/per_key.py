@@ -190,7 +190,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
 
     @property
     def columns(self) -> dict[str, str]:
-        """Names of user, time, key and value, by the specification's fields; those of functions, or else the field."""
+        """Names of the extractors' fields or functions, by the specification's fields."""
         parts = {"vehicle": self.user, "time": self.time, "key": self.key, "reading": getattr(self, "value", None)}
         names: dict[str, str] = {}
         for field_name, part in parts.items():
