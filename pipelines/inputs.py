@@ -106,7 +106,7 @@ def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> C
     if calendar.to_s > now.timestamp():
         raise UsageError(
             f"the range ends at {timetable.text(calendar.to_s)}, which is still to come (it is "
-            f"{timetable.text(int(now.timestamp()))}): only what is over is released, for it is sealed for ever"
+            f"{timetable.text(int(now.timestamp()))}): only past slots are released, as nothing is added to them later"
         )
     return calendar
 

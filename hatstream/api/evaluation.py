@@ -175,7 +175,7 @@ class _EvaluatedDays:
     @property
     def recorded(self) -> RecordedStages:
         if not self.spec.is_learned:
-            raise UsageError("forecasts, and estimates by all that is known, are of means by 'levels'")
+            raise UsageError("forecasts=True and whole=True need a mean by mechanism 'levels'")
         return RecordedStages(self.spec, cast("PeriodRelease", self.release).policy, self.account.stages("", ""))
 
     def show(self, name: str, estimates: Iterable[SlotEstimates]) -> None:

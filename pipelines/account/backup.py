@@ -176,7 +176,7 @@ def _check_nothing_since(
         raise AccountRefusal(
             f"the backup is of {backup.header.made}, its newest release {backup.newest_said}, and no head file says "
             "that nothing was released since: that would be released again with fresh noise, a second look. Name all "
-            "folders that results went to (--results DIR), or answer for it yourself (--nothing-since)"
+            "folders that results went to (--results DIR), or confirm it yourself (--nothing-since)"
         )
 
 

@@ -40,7 +40,7 @@ class FlinkStarter:
         if self.local == any(addresses) or any(addresses) != all(addresses):
             raise UsageError("give either --local, or --job-server, --worker-pool and --rest")
         if self.local and self.savepoint:
-            raise UsageError("--savepoint goes with a cluster of your own: the one of --local begins anew")
+            raise UsageError("--savepoint needs a cluster of your own: --local starts a new one")
 
     def start(self, stack: ExitStack) -> "Flink":
         """Starts the engine; the stack closes its servers. Raises MissingTool or ServerError."""

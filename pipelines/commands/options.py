@@ -195,7 +195,7 @@ def _outputs_for(
         from pipelines.outputs import shape_with
 
         if by_date and len(formats) > 1:
-            raise UsageError("--by-date makes one dataset, which has one format: give --formats one")
+            raise UsageError("--by-date makes one dataset of one format: name a single one in --formats")
         if output is None:
             raise UsageError("give --output, a folder for the results")
         return Outputs(output, formats, kafka_output, shape_with(columns, spec, by_date=by_date))

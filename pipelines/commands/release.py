@@ -141,7 +141,7 @@ def release(
     from pipelines.runs import release as scheduled
 
     if engine is not None and check_input:
-        raise UsageError("--check-input is of this machine: give it with --runner local")
+        raise UsageError("--check-input runs on this machine alone: give it with --runner local")
     outputs = None if check_input else outputs_for(spec)
     calendar = slots_of(spec.timetable, datetime.now(UTC))
     detail(f"{spec.name} ({spec.spec_id}): {len(calendar.slots):,} slots of {len(calendar.periods):,} periods")

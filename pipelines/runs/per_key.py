@@ -301,7 +301,7 @@ class CountPerKey(PerKey):
 
     def _options(self, *, presence: bool) -> dict[str, Any]:
         if not presence:
-            raise UsageError("counts are public on an account that hides values: count them as you like")
+            raise UsageError("counts are public where an account hides values: count them without hatstream")
         return {"of": {"elements": "reports", "users": "vehicles"}[self.of], "bound": self.bound}
 
 

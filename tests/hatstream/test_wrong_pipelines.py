@@ -64,7 +64,7 @@ def test_beams_checks_of_types_while_it_runs_are_refused_for_they_know_one_outpu
     folder = town()
     p = beam.Pipeline(options=PipelineOptions([f"--{option}"]))
     made = library.Release(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
-    with pytest.raises(library.UsageError, match=f"--{option} goes with steps of one output"):
+    with pytest.raises(library.UsageError, match=f"--{option} breaks steps of several outputs"):
         _ = p | beam.Create(REPORTS) | made
 
 

@@ -124,7 +124,7 @@ def test_a_savepoint_is_for_a_cluster_that_goes_on_from_it(run):
     """Beam hands none to the cluster inside of its job server."""
     code, said = run("--savepoint", "file:///srv/savepoint-1", engine=["--local"])
     assert code == 1
-    assert "--local begins anew" in said
+    assert "--local starts a new one" in said
 
 
 def test_without_an_account_nothing_starts(run):

@@ -38,7 +38,7 @@ def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], sig
     accounts = chain.own_accounts(of_accounts, signature) if signature else set()
     if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *accounts}):
         raise LedgerError(
-            f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or from before. {_RESTORE}"
+            f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or an older copy. {_RESTORE}"
         )
 
 

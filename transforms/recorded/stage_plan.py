@@ -49,7 +49,7 @@ class _Kept(msgspec.Struct, frozen=True):
 def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage laid on HATs; numbers become text."""
     around = stage.laid
-    counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # plans of before say nothing of it
+    counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # older plans lack it
     least_norm = {"least_norm": stage.least_norm} if stage.least_norm else {}
     classes = {"classes": list(stage.classes)} if stage.classes else {}
     accounting = {"accounting": stage.accounting} if stage.accounting != "zcdp" else {}

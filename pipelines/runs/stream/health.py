@@ -79,8 +79,8 @@ class _Watch:
         self._idle = self._overdue_looks = 0
         self._overdue = 0
         self._is_away = False
-        self._ended: set[int] = set()  # first slots of periods of which it was said what became of them
-        with suppress(LedgerError):  # then what was recorded before is said again, when it is back
+        self._ended: set[int] = set()  # first slots of periods whose end was reported
+        with suppress(LedgerError):  # without an answer, slots recorded earlier are reported again later
             self._said = set(self._whole())
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 

@@ -190,7 +190,7 @@ def test_a_range_that_is_not_over_and_options_that_do_not_fit_are_wrong_use(tmp_
     for more, words in (
         (["--runner", "flink"], "needs --job-server, --worker-pool and --rest"),
         (["--parallelism", "2"], "go with --runner flink"),
-        ([*OPTIONS, "--check-input"], "--check-input is of this machine"),
+        ([*OPTIONS, "--check-input"], "--check-input runs on this machine alone"),
     ):
         code, _, err = hatstream(*city.release(tmp_path, *more))
         assert (code, words in err) == (1, True)

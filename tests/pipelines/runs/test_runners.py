@@ -91,7 +91,7 @@ def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(to
         (["--runner", "DirectRunner", "--", "--runner", "DataflowRunner"], "name the runner once, before --"),
         (["--runner", "DirectRunner", "--", "--direct_running_mode", "multi_processing"], "waits for ever"),
         (["--runner", "FnApiRunner", "--", "--help"], "FnApiRunner: its options are in the documentation"),
-        (["--runner", "FnApiRunner", "--", "--runtime_type_check"], "--runtime_type_check goes with steps of one"),
+        (["--runner", "FnApiRunner", "--", "--runtime_type_check"], "--runtime_type_check breaks steps of several"),
         (["--runner", "SparkRunner", "--check-input"], "with --runner local"),
         (["--runner", "FnApiRunner", "--", "--direct_num_workers", "many"], "invalid int value: 'many'"),
         (["--runner", "DirectRunner", "--", "--direct_num_worker", "2"], "has no option --direct_num_worker"),

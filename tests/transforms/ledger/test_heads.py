@@ -187,7 +187,7 @@ def test_a_head_of_an_older_version_is_taken_once_and_replaced(tmp_path):
     assert "was compared with the key" in world.ledger.head_said()
     world.head.write_bytes(unsigned)
     for attempt in (world.ledger.verify, lambda: record(world.ledger, unit(3600)), world.ledger.head_said):
-        with pytest.raises(LedgerError, match="forged, or from before"):
+        with pytest.raises(LedgerError, match="forged, or an older copy"):
             attempt()
 
 

@@ -25,8 +25,8 @@ Say = Callable[[str], None]
 def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
     """Updates a site on changes, and at the stop.
 
-    Whatever keeps an update from being made is said, once until it changes: the folder stays as it was, and the next
-    look tries again. A file that cannot be used is named once, when two looks find the same.
+    A fault of an update is reported once until it changes: the folder stays unchanged, and the next look tries again.
+    An unusable file is named once, when two looks find the same.
     """
     fault, is_last = "", False
     skipped, named = dict[str, str](), set[str]()

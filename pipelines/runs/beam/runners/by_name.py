@@ -166,4 +166,4 @@ def refuse_type_checks(options: PipelineOptions) -> None:
     types = options.view_as(TypeOptions)
     for name in ("runtime_type_check", "performance_runtime_type_check"):
         if getattr(types, name):
-            raise UsageError(f"--{name} goes with steps of one output alone, as Beam has it: leave it out")
+            raise UsageError(f"--{name} breaks steps of several outputs, in Beam: leave it out")
