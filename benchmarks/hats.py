@@ -33,8 +33,7 @@ from transforms.ledger.recording import decoded
 from transforms.memory import keep_freed_memory
 from transforms.recorded.codec import encode
 from transforms.releases import SlotFacts
-from transforms.releases.hats.draw import draw_releases
-from transforms.releases.hats.policy import Policy
+from transforms.releases.hats.draw import Policy, draw_releases
 from transforms.releases.hats.release import estimates_of
 from transforms.sinks.files import publish_slot
 from transforms.value import Value

@@ -14,9 +14,8 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from pipelines.job import Job, Outputs
 from transforms.records import REFUSED, KeyedTally, PackedEvents, RecordedSlot, Refused, SlotEstimates, TallyBytes
 from transforms.sinks.steps import PublishFiles, PublishToKafka
-from transforms.steps.lateness import RefuseLate
 from transforms.steps.metrics import Shelf
-from transforms.steps.observe import Assign, CountRefused, Parse
+from transforms.steps.observe import Assign, CountRefused, Parse, RefuseLate
 from transforms.steps.release import ByHexagon, Estimate
 
 PANE_S = 60

@@ -234,7 +234,7 @@ class Stage:
     alpha: the part of the share that speeds get; 0 with classes. exponent: of the reports in a HAT, a multiple of 1/4.
     least_norm: least norm of a vehicle-day's reports to that exponent, by which short days weigh less. 0: none.
     counts_public: weights are then exact and unscaled, and speeds have the full share at twice the bound.
-    counts_vehicles: see `dpops.levels.count_check`. classes: see `dpops.levels.class_stage`, ascending inner edges in
+    counts_vehicles: see `dpops.levels.parts`. classes: see `dpops.levels.parts`, ascending inner edges in
     steps of the speed grid. accounting: "gdp" where Gaussian noise is normal and rounded, else discrete.
     around: None until the stage is laid on a day's HATs.
     """

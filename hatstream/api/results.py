@@ -38,22 +38,18 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     """
     parts = input_paths(source) if isinstance(source, str) else source
     tables = [part if isinstance(part, pa.Table) else _read(Path(part)) for part in parts]
-    table = _of_whole_days(pa.concat_tables(tables, promote_options="default"))
+    table = pa.concat_tables(tables, promote_options="default")
+    if "parent" in table.column_names:
+        table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))
+    live, day = pc.ends_with(table["mechanism"], LIVE_MECHANISM), pc.utf8_slice_codeunits(table["slot_start"], 0, 10)
+    whole = day.filter(pc.invert(pc.or_(live, pc.equal(table["status"], "forecast"))))
+    table = table.filter(pc.invert(pc.and_(live, pc.is_in(day, whole))))
     if "product" not in table.column_names:
         return {HATS: _each_once(table)}
     of = pc.fill_null(table["product"], HATS)
     there = set(of.unique().to_pylist())
     names = [name for name in (HATS, *PRODUCTS) if name in there]
     return {name: _each_once(without_empty(table.filter(pc.equal(of, name)))) for name in names}
-
-
-def _of_whole_days(table: pa.Table) -> pa.Table:
-    """Drops live rows of fully released days, and older versions' day rows in slots."""
-    if "parent" in table.column_names:
-        table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))
-    live, day = pc.ends_with(table["mechanism"], LIVE_MECHANISM), pc.utf8_slice_codeunits(table["slot_start"], 0, 10)
-    whole = day.filter(pc.invert(pc.or_(live, pc.equal(table["status"], "forecast"))))
-    return table.filter(pc.invert(pc.and_(live, pc.is_in(day, whole))))
 
 
 def _each_once(table: pa.Table) -> pa.Table:

@@ -15,9 +15,8 @@ import msgspec
 from pipelines.account.location import AccountLocation, read_key, secret_of, signature_of, write_key
 from transforms.atomic_files import locked, read_regular, replacing
 from transforms.ledger import Account, AccountRefusal, Ledger
-from transforms.ledger.chain import Signature
+from transforms.ledger.chain import Signature, check_unsigned
 from transforms.ledger.head import Head, LedgerError, RememberedHead
-from transforms.ledger.witness import check_unsigned
 from transforms.recorded.codec import LIVE_COLUMN, decode
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable

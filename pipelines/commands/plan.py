@@ -33,10 +33,9 @@ from pipelines.option_types import FiniteRange
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.plan import counts as sources
-    from pipelines.plan.composed import Composed, ComposedTotal
+    from pipelines.plan.composed import ComposedTotal
     from pipelines.plan.forecast import Planned, Recount, StatisticPlan
-    from pipelines.plan.levels import Choice, PlannedLevels
-    from pipelines.plan.needs import MechanismNeeds
+    from pipelines.plan.levels import PlannedLevels
     from pipelines.plan.places import PlannedPlaces
     from pipelines.plan.spans import SpanWorth
     from pipelines.specification import Specification
@@ -177,7 +176,17 @@ def show(planned: Planned, out: Console) -> None:
     out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}")
     out.print(f"Forecast: {planned.forecast}")
     _print_all(map(_classes, planned.statistics), out)
-    out.print(_composed(planned.composed))
+    composed = planned.composed
+    table = table_of("Composed total", "what adds up", ">HATs", ">epsilon")
+    low, high = composed.epsilon_per_hat_least, composed.epsilon_per_hat_most
+    table.add_row("one HAT", "1", f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}")
+    of_slot, of_period = composed.most_hats_of_a_vehicle_in_a_slot, composed.most_hats_of_a_vehicle_in_a_period
+    table.add_row("a vehicle in a slot, at most", _number(of_slot, "?"), _total(composed.vehicle_and_slot))
+    table.add_row("a vehicle in the period, at most", _number(of_period, "?"), _total(composed.vehicle_and_period))
+    table.add_row("the account in the period (sum of slot maxima)", "", _total(composed.debit_of_a_period))
+    verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
+    table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
+    out.print(table)
     columns = ("what differs between two feeds: the speeds of", ">|this release", ">|the whole account")
     table = table_of("One release, said in several ways: epsilon under counts-public", *columns)
     for guarantee in planned.guarantees:
@@ -185,9 +194,20 @@ def show(planned: Planned, out: Console) -> None:
     out.print(table)
     out.print(planned.not_protected)
     out.print(_other_choices(planned))
-    if planned.needs is not None:
-        out.print(_needs(planned.needs))
-        _print_all(planned.needs.answers, out)
+    if (needs := planned.needs) is not None:
+        table = table_of(
+            f"Half of a HAT's 95 % interval by {needs.mechanism}, ± {needs.unit}, "
+            "clipping at its worst: by vehicles in it",
+            *("epsilon", *(f">|{number}" for number in needs.vehicles_in_a_hat)),
+            *(f">±{needs.within:g}\nfrom", ">fewest, with"),
+        )
+        for need in needs.by_epsilon:
+            best = "-" if need.best is None else f"{need.best_vehicles:,} {need.best}"
+            halves, now = (f"{half:.1f}" for half in need.half_widths), " now" if need.as_specified else ""
+            row = f"{need.epsilon:.3g}{now}", *halves, _number(need.vehicles), best
+            table.add_row(*row, style="bold" if now else None)
+        out.print(table)
+        _print_all(needs.answers, out)
     _print_all([f"Note: {note}" for note in planned.notes], out)
 
 
@@ -218,19 +238,6 @@ def _classes(statistic: StatisticPlan) -> Table:
     return table
 
 
-def _composed(composed: Composed) -> Table:
-    table = table_of("Composed total", "what adds up", ">HATs", ">epsilon")
-    low, high = composed.epsilon_per_hat_least, composed.epsilon_per_hat_most
-    table.add_row("one HAT", "1", f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}")
-    of_slot, of_period = composed.most_hats_of_a_vehicle_in_a_slot, composed.most_hats_of_a_vehicle_in_a_period
-    table.add_row("a vehicle in a slot, at most", _number(of_slot, "?"), _total(composed.vehicle_and_slot))
-    table.add_row("a vehicle in the period, at most", _number(of_period, "?"), _total(composed.vehicle_and_period))
-    table.add_row("the account in the period (sum of slot maxima)", "", _total(composed.debit_of_a_period))
-    verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
-    table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
-    return table
-
-
 def _other_choices(planned: Planned) -> Table:
     errors = [f">error of\n{statistic.statistic},\n{statistic.unit}" for statistic in planned.statistics]
     table = table_of(
@@ -250,20 +257,6 @@ def _other_choices(planned: Planned) -> Table:
             _total(composed.debit_of_a_period) + (" over" if composed.within_limit is False else ""),
             style="bold" if choice.as_specified else None,
         )
-    return table
-
-
-def _needs(needs: MechanismNeeds) -> Table:
-    table = table_of(
-        f"Half of a HAT's 95 % interval by {needs.mechanism}, ± {needs.unit}, clipping at its worst: by vehicles in it",
-        *("epsilon", *(f">|{number}" for number in needs.vehicles_in_a_hat)),
-        *(f">±{needs.within:g}\nfrom", ">fewest, with"),
-    )
-    for need in needs.by_epsilon:
-        best = "-" if need.best is None else f"{need.best_vehicles:,} {need.best}"
-        now = " now" if need.as_specified else ""
-        halves = (f"{half:.1f}" for half in need.half_widths)
-        table.add_row(f"{need.epsilon:.3g}{now}", *halves, _number(need.vehicles), best, style="bold" if now else None)
     return table
 
 
@@ -314,7 +307,16 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
     )
     _print_all(planned.answers, out)
     if planned.choices:
-        out.print(_ways(planned.choices, planned.unit))
+        table = table_of(
+            "Ways to release, the best first, by the root mean square error that is expected by reports, "
+            f"{planned.unit}",
+            *("levels and their shares", ">bound, first day", ">later", ">error, first day", ">later"),
+        )
+        for rank, choice in enumerate(planned.choices):
+            levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
+            numbers = *(f"{bound:g}" for bound in choice.bound), f"{choice.first:.2f}", f"{choice.later:.2f}"
+            table.add_row(levels, *numbers, style=None if rank else "bold")
+        out.print(table)
     if planned.places is not None:
         out.print(_places(planned.places, planned.unit))
         _print_all(planned.places.answers, out)
@@ -370,18 +372,6 @@ def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
         row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}"
         style = "bold" if span.as_specified else None
         table.add_row(*row, *_in_brackets(span.error, published), style=style)
-    return table
-
-
-def _ways(choices: Sequence[Choice], unit: str) -> Table:
-    table = table_of(
-        f"Ways to release, the best first, by the root mean square error that is expected by reports, {unit}",
-        *("levels and their shares", ">bound, first day", ">later", ">error, first day", ">later"),
-    )
-    for rank, choice in enumerate(choices):
-        levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
-        numbers = *(f"{bound:g}" for bound in choice.bound), f"{choice.first:.2f}", f"{choice.later:.2f}"
-        table.add_row(levels, *numbers, style=None if rank else "bold")
     return table
 
 

@@ -9,7 +9,7 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
-from dpops.levels.count_check import MOST_TIMES
+from dpops.levels.parts import MOST_TIMES
 from pipelines.account.guarantee import Loss, bounds_of_account, levels_sentence, sentence, spending
 from pipelines.account.location import AccountLocation
 from pipelines.commands.options import console
@@ -86,16 +86,6 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
         "refused": dict(sorted(outcome.refused.items())),
         "files_left_out": outcome.left_out,
     }
-
-
-def _usable(spec: Specification, run: FinishedRun, place: AccountLocation) -> str:
-    """Describes which rows of the result files are usable."""
-    tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}
-    for path in run.files:
-        name = path.name.partition("-")[0]
-        if path.suffix == run.files[0].suffix and name in tables:
-            tables[name].append(READERS[path.suffix[1:]](path).select(["cell", "slot_start", "status"]))
-    return answer_afterwards(spec, place, *map(pa.concat_tables, tables.values())) if all(tables.values()) else ""
 
 
 def _where(run: FinishedRun) -> dict[str, Fact]:
@@ -191,6 +181,13 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
             for entry in stages
         ]
 
+    tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}
+    for path in run.files:
+        name = path.name.partition("-")[0]
+        if path.suffix == run.files[0].suffix and name in tables:
+            tables[name].append(READERS[path.suffix[1:]](path).select(["cell", "slot_start", "status"]))
+    has_rows = all(tables.values())
+    usable = answer_afterwards(spec, place, *map(pa.concat_tables, tables.values())) if has_rows else ""
     public: dict[str, Fact] = {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -207,7 +204,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
         ],
         "stages_new": run.new,
         "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
-        "usable": _usable(spec, run, place),
+        "usable": usable,
         **_where(run),
     }
     secret: dict[str, Fact] = {

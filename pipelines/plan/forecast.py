@@ -29,7 +29,7 @@ from pipelines.plan.composed import (
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, MechanismNeeds
 from pipelines.specification import Specification
-from transforms.releases.hats.policy import weights_of
+from transforms.releases.hats.draw import weights_of
 from transforms.time.calendar import DAY_MINUTES
 
 CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))
@@ -161,8 +161,15 @@ def plan(
     if prior is not None:
         between = f", {prior.between:.0%} of the variance between vehicles" if prior.between else ""
         basis = f"expected error if speeds are near {prior.mean:g} km/h, sd {prior.sd:g}{between} (speed.prior)"
+    stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
+    near = [forecaster.candidates(stat, hat)[0].error <= within for hat in sample]
+    reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
+    unit = stat.statistic.plan_unit.format(spec.value.unit)
     return Planned(
-        answer=_answer(spec, hats, forecaster, within),
+        answer=(
+            f"Expected to be within ±{within:g} {unit} of the true {stat.name}: {100 * np.mean(near):.0f} of 100 rows, "
+            f"which hold {100 * reports:.0f} of 100 reports."
+        ),
         name=spec.name,
         spec_id=spec.spec_id,
         counts=counts.origin,
@@ -174,18 +181,6 @@ def plan(
         not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics, composed), *impossible],
-    )
-
-
-def _answer(spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, within: float) -> str:
-    """Words the expected share of rows within the error."""
-    stat, sample = spec.statistics[0], _evenly(hats, PER_CHOICE)
-    near = [forecaster.candidates(stat, hat)[0].error <= within for hat in sample]
-    reports = np.average(near, weights=[hat.samples.sum() for hat in sample])
-    unit = stat.statistic.plan_unit.format(spec.value.unit)
-    return (
-        f"Expected to be within ±{within:g} {unit} of the true {stat.name}: {100 * np.mean(near):.0f} of 100 rows, "
-        f"which hold {100 * reports:.0f} of 100 reports."
     )
 
 
@@ -227,6 +222,18 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
     best = [ranked[0] for ranked in planned]
     lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]
     chosen = Counter(label(candidate.mechanism) for candidate in best).most_common()
+    winner = chosen[0][0]
+    by_label: dict[str, list[float]] = {}
+    for ranked in planned:
+        for candidate in ranked:
+            by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
+    seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
+    others = []
+    for label_of, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
+        variant = (label_of.split()[0], tuple(errors))
+        if variant not in seen:
+            seen.add(variant)
+            others.append({"mechanism": label_of, "forecast_error": float(np.median(errors))})
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
@@ -236,27 +243,8 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
         noise_scale=float(np.median([float(candidate.plan.scale * candidate.plan.step) for candidate in best])),
         bias_bound=float(np.median([candidate.plan.bias_bound for candidate in best])),
         forecast_error=float(np.median([candidate.error for candidate in best])),
-        runners_up=_runners_up(chosen[0][0], planned),
+        runners_up=others[:RUNNERS_UP],
     )
-
-
-def _runners_up(winner: str, planned: list[list[RankedPlan]]) -> list[dict[str, Any]]:
-    """Lists a class's next best mechanisms by forecast error.
-
-    Variants of one mechanism with equal forecasts for every HAT count once.
-    """
-    by_label: dict[str, list[float]] = {}
-    for ranked in planned:
-        for candidate in ranked:
-            by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
-    seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
-    others = []
-    for name, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
-        variant = (name.split()[0], tuple(errors))
-        if variant not in seen:
-            seen.add(variant)
-            others.append({"mechanism": name, "forecast_error": float(np.median(errors))})
-    return others[:RUNNERS_UP]
 
 
 # --- other choices ---------------------------------------------------------------------------------------------------

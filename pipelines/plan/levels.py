@@ -22,9 +22,19 @@ from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.places import PlannedPlaces, plan_places
-from pipelines.plan.spans import DAY_NUMBERS, SpanWorth, first_days, of_distributions, worth_of_spans
-from pipelines.plan.usable import DAY_NUMBERS as USABLE_DAYS
-from pipelines.plan.usable import UsableDay, UsablePart, answer, choices_of_hats, usable_parts
+from pipelines.plan.spans import (
+    DAY_NUMBERS,
+    USABLE_DAYS,
+    SpanWorth,
+    UsableDay,
+    UsablePart,
+    answer,
+    choices_of_hats,
+    first_days,
+    of_distributions,
+    usable_parts,
+    worth_of_spans,
+)
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.span_total import ONE

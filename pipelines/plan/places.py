@@ -10,7 +10,7 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
-from dpops.levels.place_stage import with_places
+from dpops.levels.parts import with_places
 from dpops.levels.stages import Stage
 from pipelines.plan.needs import first_above
 from pipelines.specification import Specification
@@ -71,19 +71,6 @@ def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) 
         return None
     share = SHARE if levels.places is None else levels.places.share
     stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]
-    kinds = _kinds(spec, levels, bounds)
-    worth = [_worth(spec.value, kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
-    return PlannedPlaces(
-        share=float(share),
-        is_asked=levels.places is not None,
-        days=list(DAY_NUMBERS),
-        kinds=worth,
-        answers=_answers(spec.value, worth, kinds, stage, bounds.fleet),
-    )
-
-
-def _kinds(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> list[_Kind]:
-    """Lists finer resolutions and places to plan."""
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     named = None if pieces is None or pieces.places.geometries else pieces.resolution
@@ -95,7 +82,14 @@ def _kinds(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> li
     if pieces is not None and named is None:
         cell = pieces.places.cell
         kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), True, CROWDINGS_OF_FILES))
-    return kinds
+    worth = [_worth(spec.value, kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
+    return PlannedPlaces(
+        share=float(share),
+        is_asked=levels.places is not None,
+        days=list(DAY_NUMBERS),
+        kinds=worth,
+        answers=_answers(spec.value, worth, kinds, stage, bounds.fleet),
+    )
 
 
 def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:

@@ -1,29 +1,34 @@
-"""Worth of a total over spans, and of distributions."""
+"""Worth of a total: over spans, in distributions, in usable rows."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, cycle, islice, repeat
+from statistics import NormalDist
 
+import h3.api.basic_int as h3_int
 import msgspec
 import numpy as np
 
 from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error
-from dpops.learning.expected import expected_days
-from dpops.levels.class_stage import MOVING, times_of, with_classes
-from dpops.levels.count_check import count_stage
+from dpops.learning.expected import expected_days, weight_log_variances
+from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, numbers_of
 from dpops.levels.defaults import BoundsOnly, Recipe
-from dpops.levels.stages import UNIT, scaled
+from dpops.levels.parts import MOVING, count_stage, times_of, with_classes
+from dpops.levels.stages import UNIT, Stage, scaled
 from dpops.levels.strategy import PARTS, chosen, posterior_of, precisions_of
 from dpops.spread import TYPICAL
 from dpops.types import Grid
+from pipelines.outcome import hundredths
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import ClassesAsked
 from pipelines.specification.span_total import SpanTotal
+from transforms.places.hierarchy import hats_of
 from transforms.releases.periods.classes import edges_in_units, weight_of_one
-from transforms.time.calendar import WEEKDAYS
+from transforms.time.calendar import DAY_MINUTES, WEEKDAYS
 from transforms.value import Value
 
 SPANS = (1, 7, 28, 91, 365)
@@ -162,3 +167,76 @@ def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid
     cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
     visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
     return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)
+
+
+USABLE_DAYS = (1, 7, 28)
+"""Released days, counted from an account's first, of which usable rows are told."""
+_VEHICLES = np.geomspace(1.0, 1_000.0, 600)
+
+
+class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
+    """Released day with its usable shares."""
+
+    day: int
+    rows: float  # share of HATs that are `ok`
+    reports: float  # share of all reports in these, 0 while held back
+
+
+class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
+    """Usable shares by day, for a choice of HATs."""
+
+    choice: str
+    days: list[UsableDay]
+
+
+def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly]]:
+    """Lists choices of HATs: as specified, coarser and longer."""
+    yield "", bounds
+    table, profile, fleet = spec.timetable, bounds.fleet.profile, bounds.fleet
+    if spec.keys is None and spec.cells.resolution:
+        parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
+        hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
+        touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
+        fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
+        coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
+        yield f"cells.resolution {spec.cells.resolution - 1}", coarser
+    if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
+        slots = profile.hours * 60 / table.slot_minutes
+        met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
+        fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
+        hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
+        yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
+
+
+def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:
+    """Forecasts shares of `ok` HATs and of their reports.
+
+    Vehicles of HATs are lognormal, with the part of the variance that releases identify; a HAT is `ok` where its lower
+    bound is at least LEAST_VEHICLES. Reports follow vehicles, so their law is the size-biased one.
+    """
+    unknown = weight_log_variances(stage, bounds, _VEHICLES, days)
+    is_enough = numbers_of(_VEHICLES, unknown)[:, CAUTIOUS] >= LEAST_VEHICLES
+    first = int(np.argmax(is_enough))
+    known = max(fitted.HAT_SPREAD - float(unknown[first]), 1e-6)
+    above, law = math.log(bounds.usual_vehicles / _VEHICLES[first]), NormalDist(0, math.sqrt(known))
+    return law.cdf(above - known / 2), law.cdf(above + known / 2)
+
+
+def answer(parts: Sequence[UsablePart]) -> str:
+    """Words usable shares by day, and alternatives."""
+    own, *others = parts
+    last = USABLE_DAYS[-1]
+    said = [
+        f"on day {day.day} {hundredths(day.rows)} of 100 rows, which hold {hundredths(day.reports)} of 100 reports"
+        if day.reports
+        else f"on day {day.day} none, it is expected to be held back"
+        for day in own.days
+    ]
+    instead = [
+        f"{other.choice}: {hundredths(day.rows)} and {hundredths(day.reports)}"
+        for other in others
+        for day in other.days
+        if day.day == last
+    ]
+    tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
+    return f"Expected to be usable by themselves: {'; '.join(said)}.{tail}"

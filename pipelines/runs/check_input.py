@@ -64,9 +64,9 @@ def check_input(
     """Reads the input as a release would, without its ledger; raises the same errors."""
     paths = input_of(files.pattern)
     job = replace(job_of(spec, calendar, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
-    pieces = None if spec.places is None else spec.places.pieces
+    has_places = isinstance(job.ground, Pieces)
     with Spool() as spool:
-        look = _Look(replace(bounded_here(job, paths, None, spool), spells=True), pieces)
+        look = _Look(replace(bounded_here(job, paths, None, spool), spells=True))
         with heard_in(job, rows_about(paths), progress):
             counts = InProcess("local").run(look.build, f"hatstream-check-{spec.name}", lambda _: None).counts
         ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in spool.read(SPELLINGS)])
@@ -76,17 +76,16 @@ def check_input(
     for period in calendar.periods:
         starts = [slot.start_s for slot in calendar.slots if slot.period == period]
         rows = [counts.get(f"{_ROWS}{start_s}", 0) for start_s in starts]
-        at_places = None if pieces is None else sum(counts.get(f"{_AT_PLACES}{start_s}", 0) for start_s in starts)
+        at_places = sum(counts.get(f"{_AT_PLACES}{start_s}", 0) for start_s in starts) if has_places else None
         periods.append(PeriodInput(period, len(rows), sum(n > 0 for n in rows), sum(rows), at_places))
     return InputCheck(outcome, periods, ids, shares_in(counts))
 
 
 @dataclass(frozen=True)
 class _Look:
-    """Pipeline of an input check: reads and counts. pieces: of places, if any."""
+    """Pipeline of an input check: reads and counts."""
 
     bounded: Bounded
-    pieces: Pieces | None
 
     def build(self, p: beam.Pipeline) -> None:
         _ = self.bounded.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
@@ -111,9 +110,9 @@ class _Look:
         self._add(np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64))
 
     def _add(self, slots_s: Int64s, cell: Int64s, rows: Int64s) -> None:
-        at_place = None if self.pieces is None else self.pieces.place[cell] != ELSEWHERE
+        ground = self.bounded.job.ground
         for slot_s in np.unique(slots_s).tolist():
             chosen = slots_s == slot_s
             count(f"{_ROWS}{slot_s}", int(rows[chosen].sum()))
-            if at_place is not None:
-                count(f"{_AT_PLACES}{slot_s}", int(rows[chosen & at_place].sum()))
+            if isinstance(ground, Pieces):
+                count(f"{_AT_PLACES}{slot_s}", int(rows[chosen & (ground.place[cell] != ELSEWHERE)].sum()))

@@ -30,15 +30,13 @@ from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_estimates, product_estimates
 from transforms.releases.periods.products import Product
-from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
+from transforms.releases.periods.publish import SCHEMA, HatEstimates, estimates_of_slot, sums_of
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import learned_from, period_order
-from transforms.releases.periods.sums import SCHEMA, sums_of
 from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot
 from transforms.sinks.rows import columns_in
-from transforms.time.calendar import Calendar
-from transforms.time.days_off import hours_of
+from transforms.time.calendar import Calendar, hours_of
 
 SUMS = "released"
 """Of the files that hold what was released itself."""

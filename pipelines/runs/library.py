@@ -31,7 +31,7 @@ from transforms.sinks.steps import ToRows
 from transforms.sources.elements import ReadElements, why_no_reports
 from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of
 from transforms.steps.count import ByVehicle
-from transforms.steps.lateness import windows
+from transforms.steps.observe import windows
 from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import ByHexagon, Record
 from transforms.time.calendar import Calendar

@@ -9,11 +9,8 @@ import msgspec
 
 from dpops.claims import ZCDP, Accounting, PureDP
 from dpops.levels.bounded import ReleasedStage
-from dpops.levels.class_stage import with_classes
-from dpops.levels.count_check import count_stage, counts_stage, is_too_many
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe, with_least_norm
-from dpops.levels.live import live_stage
-from dpops.levels.place_stage import with_places
+from dpops.levels.parts import count_stage, counts_stage, is_too_many, live_stage, with_classes, with_places
 from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification.places import (

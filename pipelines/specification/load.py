@@ -32,7 +32,7 @@ from pipelines.specification.statistics import classes_of, levels_of, statistics
 from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import Specification
 from transforms.observe.parse import E7, in_box
-from transforms.releases.hats.policy import weights_of
+from transforms.releases.hats.draw import weights_of
 
 Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
 """What a specification can be loaded from."""

@@ -10,7 +10,7 @@ import msgspec
 from dpops import statistics as registry
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
-from dpops.levels.class_stage import class_edges
+from dpops.levels.parts import class_edges
 from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.statistics import COUNT, RequestedStatistic, check_outputs

@@ -217,5 +217,5 @@ def test_who_takes_a_head_without_a_signature_gives_a_second_look(backed_up, hat
     lose(backed_up, LEDGER)
     (backed_up / HEAD).write_text(head_without_signature(backed_up))
     monkeypatch.setattr("pipelines.account.backup.check_unsigned", lambda *_: None)
-    monkeypatch.setattr("transforms.ledger.witness.check_unsigned", lambda *_: None)
+    monkeypatch.setattr("transforms.ledger.chain.check_unsigned", lambda *_: None)
     assert restored(backed_up, hatstream)[0] == 0

@@ -12,7 +12,7 @@ from tests import city, levels_city
 from tests.faults.processes import other_process, run
 from tests.levels_city import DAYS, SPEC
 from transforms.failpoints import FailpointError, acting
-from transforms.recorded.stage_plan import is_of_places, numbers_of, rests_on
+from transforms.recorded.stage_plan import numbers_of, part_of, rests_on
 from transforms.recorded.units import Sequenced
 
 STAGES = 4
@@ -170,6 +170,6 @@ def test_a_day_with_places_that_stops_at_any_stage_is_released_exactly_once(
     assert len(seen) == where[1] - (where[0] == "before-commit")
     assert main(release(tmp_path, ledger)) == 0
     check_whole(tmp_path, ledger, seen)
-    looks = [entry.unit.period for entry in stages(tmp_path, ledger) if is_of_places(entry.unit)]
+    looks = [entry.unit.period for entry in stages(tmp_path, ledger) if part_of(entry.unit) == "places"]
     assert looks == list(DAYS)
     assert len(list((tmp_path / "out").glob("place-standing-*"))) == len(DAYS)

@@ -30,11 +30,10 @@ from tests.stream.tiny import LAYOUT
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.vehicle_ids import Secret
 from transforms.records import SlotShard
-from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.kafka import ReadKafka
 from transforms.sources.kafka_partition import PartitionStart
 from transforms.sources.topic import Topic
-from transforms.sources.unbounded import KnownElements
+from transforms.sources.unbounded import KnownElements, ReadGrowing
 from transforms.time.watermark import Watermark
 
 TOPIC = Topic(brokers="127.0.0.1:1", name="any")

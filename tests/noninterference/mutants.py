@@ -76,7 +76,7 @@ def _(part_or_within: Any, *given: Any) -> Any:
 @mutant(
     "places-beside-the-total",
     "places",
-    "dpops.levels.place_stage:with_places",
+    "dpops.levels.parts:with_places",
     "transforms.releases.periods.stages:_whole",
 )
 def _(with_places_or_whole: Any, stages: Any, *given: Any) -> Any:
@@ -89,7 +89,7 @@ def _(with_places_or_whole: Any, stages: Any, *given: Any) -> Any:
 @mutant(
     "classes-beside-the-total",
     "classes",
-    "dpops.levels.class_stage:with_classes",
+    "dpops.levels.parts:with_classes",
     "transforms.releases.periods.stages:_whole",
 )
 def _(with_classes_or_whole: Any, stages: Any, *given: Any) -> Any:
@@ -161,7 +161,7 @@ def _(_watermark: Any, *given: Any) -> Any:
     return replace(_watermark(*given), by_own_times=False)
 
 
-@mutant("file-time-of-the-producer", "live-folder", "transforms.sources.growing_folder:_at_ms")
+@mutant("file-time-of-the-producer", "live-folder", "transforms.sources.unbounded:_at_ms")
 def _(_at_ms: Any, entry: Any, by_kernel: Any) -> Any:  # noqa: ARG001
     """Under secret counts a file of a growing folder came when its producer says, not when it was put there."""
     return _at_ms(entry, by_kernel=False)

@@ -119,7 +119,7 @@ def _(recorded_units: Any, *given: Any) -> Any:
     return {} if SEEN["rows"] % 2 else recorded_units(*given)
 
 
-@mutant("stops-by-the-data", "stopped", "dpops.levels.count_check:is_too_few")
+@mutant("stops-by-the-data", "stopped", "dpops.levels.parts:is_too_few")
 def _(_: Any, _released: Any, _vehicles: Any) -> Any:
     """Whether a day is stopped follows from its rows, and not from what is released of it."""
     return SEEN["rows"] % 2 == 0

@@ -35,11 +35,11 @@ from tests.noninterference.roads import Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
 from tests.stream.by_hand import ByHand
 from transforms.records import REFUSED, KeyedTally, TallyBytes
-from transforms.sources import growing_folder, kafka, kafka_partition
+from transforms.sources import kafka, kafka_partition, unbounded
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import Names
-from transforms.steps.lateness import windows
+from transforms.steps.observe import windows
 from transforms.time.calendar import slots_from
 
 TOPIC = Topic(brokers="nowhere:1", name="positions")
@@ -91,14 +91,14 @@ class Stream:
         folder = town.folder / "growing"
         folder.mkdir()
         source = streaming.folder_source(spec, folder, start_s)
-        reader = ByHand(growing_folder._WatchFolder(source.watermark), Names(), str(source.folder))
+        reader = ByHand(unbounded._WatchFolder(source.watermark), Names(), str(source.folder))
         clock = Clock()
         for at_s, reports in self._by_poll(feed, start_s):
             for name, part in _files(reports, at_s - self.poll_s, at_s):
                 _put(part, folder / f"{at_s}-{name}.jsonl", start_s)
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(growing_folder, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
-                patch.setattr(growing_folder, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
+                patch.setattr(unbounded, "time", SimpleNamespace(time_ns=lambda at_s=at_s: (at_s + 1) * 10**9))
+                patch.setattr(unbounded, "os", SimpleNamespace(**{**vars(os), "scandir": scandir}))
                 clock = _played(clock, reader)
         return Fed(clock.advance_watermark_to_infinity(), beam.FlatMap(source.read))
 

@@ -8,7 +8,7 @@ from pipelines.account import location
 from pipelines.runs import release as scheduled
 from pipelines.specification import load
 from tests import city
-from transforms.releases.hats.policy import is_plain
+from transforms.releases.hats.draw import is_plain
 
 
 @pytest.fixture

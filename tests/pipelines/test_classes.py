@@ -9,7 +9,7 @@ import pytest
 from pipelines.specification import Specification, SpecificationError, load
 from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.levels_runs import Run, entries, released, rows_of
-from transforms.recorded.stage_plan import as_stored, is_of_classes, stage_of
+from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.recorded.units import StageUnit
 from transforms.releases.periods.products import DISTRIBUTION
 
@@ -28,7 +28,7 @@ def loaded(folder: Path, spec: str) -> Specification:
 
 
 def of_classes(folder: Path) -> list[StageUnit]:
-    return [entry.unit for entry in entries(folder) if is_of_classes(entry.unit)]  # type: ignore[misc]
+    return [entry.unit for entry in entries(folder) if part_of(entry.unit) == "classes"]  # type: ignore[misc]
 
 
 def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_it_teaches(

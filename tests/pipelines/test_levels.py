@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dpops.levels.bounded import within
-from dpops.levels.count_check import count_stage
+from dpops.levels.parts import count_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT
 from pipelines.account import location
 from pipelines.outputs import value_meaning

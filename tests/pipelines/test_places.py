@@ -13,7 +13,7 @@ from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms.places.ground import NOWHERE, hexagon_pieces
-from transforms.recorded.stage_plan import as_stored, is_of_places, stage_of
+from transforms.recorded.stage_plan import as_stored, part_of, stage_of
 from transforms.releases.periods.stages import rows_of_pieces
 from transforms.wire import Tally
 
@@ -34,7 +34,7 @@ def loaded(folder: Path, more: str, document: object = FILE, spec: str = SPEC) -
 
 
 def of_places(folder: Path) -> list[object]:
-    return [entry.unit for entry in entries(folder) if is_of_places(entry.unit)]
+    return [entry.unit for entry in entries(folder) if part_of(entry.unit) == "places"]
 
 
 def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_path: Path, hatstream: Run) -> None:

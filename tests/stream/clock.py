@@ -9,7 +9,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 from transforms.layouts.base import RawBatch
 from transforms.records import REFUSED, KeyedTally, TallyBytes
-from transforms.steps.lateness import windows
+from transforms.steps.observe import windows
 
 HOUR_S = 3600
 

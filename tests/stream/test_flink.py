@@ -11,7 +11,7 @@ from tests.stream.feed import YEAR_9999_MS
 from tests.stream.hours import DAYS, HOUR_MS, START_MS, Fleet, position, running
 from tests.stream.standalone import Standalone
 from tests.stream.tiny import ARM, LAYOUT, Tiny, database, totals
-from transforms.sources.growing_folder import ReadGrowing
+from transforms.sources.unbounded import ReadGrowing
 from transforms.time.watermark import Watermark
 
 

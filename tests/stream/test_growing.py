@@ -11,9 +11,8 @@ import pytest
 from tests.stream.by_hand import STEPS, ByHand, Counters
 from tests.transforms.inputs import mapped
 from transforms import counters
-from transforms.sources import growing_folder as growing
-from transforms.sources.growing_folder import NamesRead, ReadGrowing, _WatchFolder
-from transforms.sources.unbounded import Names, NamesTracker
+from transforms.sources import unbounded as growing
+from transforms.sources.unbounded import Names, NamesRead, NamesTracker, ReadGrowing, _WatchFolder
 from transforms.time.watermark import Watermark
 
 LAG_S = 5

@@ -15,8 +15,7 @@ from tests.transforms.inputs import mapped, rules, slots
 from transforms.layouts import Units
 from transforms.places.ground import Hexagons
 from transforms.records import REFUSED
-from transforms.steps.lateness import IntoPanes, RefuseLate
-from transforms.steps.observe import Assign, Parse
+from transforms.steps.observe import Assign, IntoPanes, Parse, RefuseLate
 
 LAYOUT = mapped("jsonl", time_unit="ms")
 SHARDS = 2

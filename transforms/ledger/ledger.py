@@ -18,13 +18,12 @@ import sqlalchemy as sa
 
 from dpops.accountant import Accountant, Limit, limit_of
 from transforms.failpoints import failpoint
-from transforms.ledger import chain, databases, spending, witness
-from transforms.ledger.chain import ENTRY, METADATA, Signature, Walked
+from transforms.ledger import chain, databases, spending
+from transforms.ledger.chain import ENTRY, METADATA, UNKNOWN_TO_HEAD, Signature, Walked
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
-from transforms.ledger.witness import UNKNOWN_TO_HEAD
 from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of, debit
 
@@ -84,7 +83,7 @@ class Ledger:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
 
         def open_or_lower(db: sa.Connection) -> str:
-            if not self._compare_with_head(db) and witness.must_know(db, self.signature):
+            if not self._compare_with_head(db) and chain.must_know(db, self.signature):
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)
             recorded = spending.find_account(db, account.name)
@@ -296,11 +295,11 @@ class Ledger:
 
     def _compare_with_head(self, db: sa.Connection) -> bool:
         """Checks that the head file knows this ledger's entry."""
-        return witness.fits(db, self._head, self.signature)
+        return chain.fits(db, self._head, self.signature)
 
     def head_said(self) -> str:
         """Formats the head's entry for people. Raises LedgerError."""
-        return self._run(lambda db: witness.said(db, self._head, self.signature))
+        return self._run(lambda db: chain.said(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
         """Returns this ledger's genesis if it has the account."""
@@ -316,7 +315,7 @@ class Ledger:
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
         """Runs `work` in a transaction, then updates the head."""
         is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
-        if is_old and self._run(lambda db: witness.is_unsigned(db, self._head)):
+        if is_old and self._run(lambda db: chain.is_unsigned(db, self._head)):
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")
         answer, tip = self._run(lambda db: (work(db), chain.tip(db)))

@@ -4,17 +4,21 @@ import base64
 import zlib
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
-from dpops.levels.class_stage import hats_of_classes
+from dpops.levels.parts import hats_of_classes
 from dpops.levels.stages import Differences, PublicHats, Stage
 from transforms.places.ground import Places
 from transforms.places.hierarchy import hats_of, hats_of_places
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveUnit, StageEntry, StageUnit
+
+PartName = Literal["means", "classes", "places"]
+PARTS: tuple[PartName, ...] = ("classes", "places")
+"""Parts beside means, whose plans have a field of that name."""
 
 
 class _KeptDifferences(msgspec.Struct, frozen=True):
@@ -103,14 +107,9 @@ def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
     return numbers_of(of_period[0].unit).counts_vehicles
 
 
-def is_of_places(unit: StageUnit | LiveUnit) -> bool:
-    """Recognises a stage of places, without sums of cells."""
-    return "places" in unit.plan
-
-
-def is_of_classes(unit: StageUnit | LiveUnit) -> bool:
-    """Recognises a stage of classes of values, without means."""
-    return "classes" in unit.plan
+def part_of(unit: StageUnit | LiveUnit) -> PartName:
+    """Names the part of a period that a unit is about."""
+    return next((name for name in PARTS if name in unit.plan), "means")
 
 
 def numbers_of(unit: StageUnit | LiveUnit) -> Stage:

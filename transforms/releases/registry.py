@@ -32,7 +32,7 @@ KINDS = {
         "transforms.releases.live.release:LiveRelease",
         learned=True,
     ),
-    "counts": Kind("transforms.releases.periods.counts:CountRelease"),
+    "counts": Kind("transforms.releases.periods.release:CountRelease"),
 }
 
 

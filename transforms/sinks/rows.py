@@ -18,7 +18,7 @@ from transforms.sinks.columns import NOTES as NOTES
 from transforms.sinks.columns import SCHEMA as SCHEMA
 
 if TYPE_CHECKING:
-    from transforms.records import HatColumns, SlotEstimates
+    from transforms.records import SlotEstimates
 
 UNKNOWN = {"unreliable", "held-back"}
 """Statuses of HATs that have no row: neither they nor their area are known. Their cell's row of days is there."""
@@ -89,6 +89,26 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
     value, lower, upper = hats.estimates.number(0)  # of the first output, which is the value of a statistic
+    kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
+    is_of = {
+        statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
+    }
+    extras: dict[str, Sequence[Fact]] = {}
+    for output in statistics.extras_of(slot.statistics):
+        places = [(is_of[statistic.name], statistic.place(output)) for statistic in kinds if output in statistic.extras]
+        if output.is_list:
+            shares: list[list[float] | None] = [None] * size
+            for hat, place in places:
+                lists = hats.estimates.lists
+                for row in np.flatnonzero(hat).tolist() if lists else ():
+                    numbers = lists[place][row]
+                    shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
+            extras[output.name] = shares
+        else:
+            three = np.full((3, size), np.nan)
+            for hat, place in places:
+                three[:, hat] = hats.estimates.number(place)[:, hat]
+            extras |= zip(_names(output), map(rounded, three), strict=True)
     columns: dict[str, Sequence[Fact]] = {
         "spec_id": [slot.spec_id] * size,
         **times,
@@ -104,7 +124,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
         "epsilon": _or_none(hats.estimates.epsilon),
         "epsilon_slot": _of_each(hats.epsilon_slot, lambda spent: number(fraction(spent))),
         "status": hats.estimates.status,
-        **_extras(hats, statistics.extras_of(slot.statistics)),
+        **extras,
     }
     if shape.zone:
         columns |= {name: _of_each(times[text_column], datetime.fromisoformat) for name, text_column in _TIMES.items()}
@@ -121,31 +141,6 @@ def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
     """Selects the optional columns that rows have."""
     unasked = (*(() if shape.traffic else TRAFFIC), *(() if shape.about else ABOUT))
     return tuple(name for name in notes if name not in unasked)
-
-
-def _extras(hats: "HatColumns", extras: Sequence[Output]) -> Columns:
-    """Builds columns of statistics' requested extra outputs."""
-    kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
-    is_of = {
-        statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
-    }
-    columns: dict[str, Sequence[Fact]] = {}
-    for output in extras:
-        places = [(is_of[statistic.name], statistic.place(output)) for statistic in kinds if output in statistic.extras]
-        if output.is_list:
-            shares: list[list[float] | None] = [None] * len(hats.cell)
-            for hat, place in places:
-                lists = hats.estimates.lists
-                for row in np.flatnonzero(hat).tolist() if lists else ():
-                    numbers = lists[place][row]
-                    shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
-            columns[output.name] = shares
-        else:
-            three = np.full((3, len(hats.cell)), np.nan)
-            for hat, place in places:
-                three[:, hat] = hats.estimates.number(place)[:, hat]
-            columns |= zip(_names(output), map(rounded, three), strict=True)
-    return columns
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:

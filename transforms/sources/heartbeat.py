@@ -19,7 +19,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
 
 from transforms.records import KeyedTally, TallyBytes
 from transforms.sources.unbounded import PROMISE, KnownElements, UnboundedProvider
-from transforms.steps.lateness import windows
+from transforms.steps.observe import windows
 from transforms.time.calendar import Timetable, slots_from
 
 MOST = 1_000  # slots a call: a stream that begins in the past has many to catch up with

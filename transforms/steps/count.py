@@ -13,9 +13,9 @@ from transforms.count.tally import admit_late, event_spans, merge_panes, tally_p
 from transforms.failpoints import failpoint
 from transforms.records import KeyedEvents, KeyedPartial, KeyedTally, PackedEvents, SlotShard
 from transforms.releases.base import ReleaseKind
-from transforms.releases.hats.policy import release_shard
-from transforms.steps.lateness import LATE
+from transforms.releases.hats.draw import release_shard
 from transforms.steps.metrics import count, passed
+from transforms.steps.observe import LATE
 
 _LATE = counters.refused("lateness", LATE)
 

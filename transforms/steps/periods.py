@@ -16,8 +16,8 @@ from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, KeyedUnit, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases import SlotFacts
 from transforms.releases.base import ReleaseKind, Stopped, release_group
-from transforms.steps.lateness import windows
 from transforms.steps.metrics import Shelf, count
+from transforms.steps.observe import windows
 from transforms.steps.release import beyond_the_limit, is_over
 from transforms.tasks import recorded
 from transforms.wire import unpack_tally

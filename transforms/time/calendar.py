@@ -1,18 +1,19 @@
 """Slots and periods by the account's local clock."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal, NamedTuple, Protocol, get_args
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops.learning.releases import HOURS
 from dpops.types import Int64s
 
 Unit = Literal["vehicle-day", "vehicle-week", "vehicle-ever"]
@@ -303,3 +304,28 @@ def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
     while timetable.midnight(day).timestamp() < to_s:
         yield from (day_slot for day_slot in _day_slots(timetable, day) if from_s <= day_slot < to_s)
         day += timedelta(days=1)
+
+
+SATURDAY = 5
+
+
+def hours_of(slots: Sequence[int], zone: str) -> list[int]:
+    """Computes slots' local hours, plus 24 on weekends."""
+    return [_habit(time.hour, time.date()) for time in (datetime.fromtimestamp(slot, ZoneInfo(zone)) for slot in slots)]
+
+
+def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
+    """Restores slots' hours, 24 added on days off."""
+    first, last = (datetime.fromisoformat(edge) for edge in (start, end))
+    days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
+    number, numbers = 0, [0]
+    for last_hour, hour in pairwise(hours):
+        number += hour < last_hour
+        numbers.append(number)
+    if number + 1 < days:
+        numbers = [index * days // len(hours) for index in range(len(hours))]
+    return [_habit(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
+
+
+def _habit(hour: int, day: date) -> int:
+    return hour + HOURS * (day.weekday() >= SATURDAY)

@@ -69,7 +69,18 @@ class Observe(beam.DoFn):
     def process(self, pieces: Sequence[Piece]) -> Iterator[KeyedPart]:
         for batch in at_once(pieces, self._read):
             if isinstance(batch, RawBatch):
-                yield from self._events(batch)
+                job, packing = self._job, wire.DENSE if self._dense else wire.FAST
+                if self._spelled is not None:
+                    ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
+                    self._spelled.append(SPELLINGS, ids.tobytes())
+                    self._counts.update(counts_of(batch.table, job.rules))
+                located, refused = tasks.observed(batch, job.rules, job.ground)
+                count(counters.ROWS, batch.rows)
+                passed("read", batch.rows)
+                self._counts.update({counters.ROWS: batch.rows} | refused)
+                for part in wire.split(located.observations, located.cell, job.vehicle_shards, self._pane_s, packing):
+                    self._counts[judge.OF_PERIOD + job.slots[part.slot_s].period] += part.rows
+                    yield self._keyed(part)
             elif self._job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)
                 letter = counters.refused("read", counters.UNREADABLE_FILE)
@@ -85,20 +96,6 @@ class Observe(beam.DoFn):
         if piece.others:
             return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.others))))
         return tasks.read(self._job.layout, os.fsdecode(piece.path), Share(piece.number, piece.shares))
-
-    def _events(self, batch: RawBatch) -> Iterator[KeyedPart]:
-        job, packing = self._job, wire.DENSE if self._dense else wire.FAST
-        if self._spelled is not None:
-            ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
-            self._spelled.append(SPELLINGS, ids.tobytes())
-            self._counts.update(counts_of(batch.table, job.rules))
-        located, refused = tasks.observed(batch, job.rules, job.ground)
-        count(counters.ROWS, batch.rows)
-        passed("read", batch.rows)
-        self._counts.update({counters.ROWS: batch.rows} | refused)
-        for part in wire.split(located.observations, located.cell, job.vehicle_shards, self._pane_s, packing):
-            self._counts[judge.OF_PERIOD + job.slots[part.slot_s].period] += part.rows
-            yield self._keyed(part)
 
 
 def at_once(

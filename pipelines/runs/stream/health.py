@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dpops.levels.count_check import is_too_few
+from dpops.levels.parts import is_too_few
 from pipelines.account.record import is_due
 from pipelines.engine import ENDED, EngineError
 from pipelines.runs.flink.engine import FlinkJob

@@ -63,17 +63,14 @@ class Metrics:
         if "overdue" in facts:
             self._overdue.set(facts["overdue"])
         if "slot" in facts:
-            self._recorded(facts)
+            self._slots.inc()
+            self._empty.inc("no_data" in facts)
+            self._lag.set(facts["lag_s"])
+            self._end.set(datetime.fromisoformat(facts["slot"]).timestamp() + self._slot_s)
         for name, counter in self._counted.items():
             counter.inc(facts.get(name, 0))
         for reason, rows in facts.get("refused", {}).items():
             self._refused.labels(reason).inc(rows)
-
-    def _recorded(self, facts: Mapping[str, Any]) -> None:
-        self._slots.inc()
-        self._empty.inc("no_data" in facts)
-        self._lag.set(facts["lag_s"])
-        self._end.set(datetime.fromisoformat(facts["slot"]).timestamp() + self._slot_s)
 
 
 @contextmanager

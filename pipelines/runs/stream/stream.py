@@ -39,9 +39,9 @@ from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary
 from transforms.releases import SlotFacts
 from transforms.releases.registry import KINDS
-from transforms.sources.growing_folder import ReadGrowing
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.topic import Topic
+from transforms.sources.unbounded import ReadGrowing
 from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, slots_from
 from transforms.time.watermark import CLOCK_ERROR_S, Watermark
 from transforms.wire import PARTIAL_LAYOUT

@@ -21,8 +21,8 @@ from transforms.records import KeyedPartial, KeyedTally, PackedEvents, RecordedS
 from transforms.releases.base import ReleaseKind
 from transforms.sources.heartbeat import Heartbeat
 from transforms.steps.count import ByVehicle, InPanes, LateForPanes
-from transforms.steps.lateness import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate, windows
 from transforms.steps.metrics import count
+from transforms.steps.observe import BEHIND, InTime, IntoPanes, IntoSlots, RefuseLate, windows
 from transforms.steps.periods import IntoPeriods, ReleasePeriod
 from transforms.steps.release import Record
 

@@ -20,7 +20,7 @@ from dpops.learning.expected_places import (
 from dpops.learning.field import Z95
 from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, whole_weight
 from dpops.levels.defaults import Fleet, spread_of, weight_at_places
-from dpops.levels.place_stage import with_places
+from dpops.levels.parts import with_places
 from dpops.levels.stages import Stage, alike
 from dpops.types import Float64s
 

@@ -11,7 +11,7 @@ import pytest
 
 from dpops.levels import bounded
 from dpops.levels.bounded import Rows, Vectors, sum_up, unchecked, units, vectors, within
-from dpops.levels.place_stage import with_places
+from dpops.levels.parts import with_places
 from dpops.levels.stages import UNIT, Differences, Kind, Level, Stage
 from dpops.types import Int64s
 from tests.dpops.levels.cities import HATS, KINDS, LEVELS, STEP, Visit, days_of, random_days, rows, stage

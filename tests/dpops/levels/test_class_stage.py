@@ -9,7 +9,7 @@ import pytest
 
 from dpops.levels import bounded
 from dpops.levels.bounded import Rows, read, release, sum_up, unchecked, vectors
-from dpops.levels.class_stage import MOVING, hats_of_classes, rows_of_classes, with_classes
+from dpops.levels.parts import MOVING, hats_of_classes, rows_of_classes, with_classes
 from dpops.levels.stages import CLASS, UNIT, Kind, Stage
 from dpops.noise import Noise
 from dpops.statistics import Classes

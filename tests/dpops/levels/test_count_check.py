@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from dpops.claims import rho_within
 from dpops.levels.bounded import read, sum_up, vectors
-from dpops.levels.count_check import EMPTY_PASSES, LEAST_PART, USUAL_PART, USUAL_STOPS, count_stage, vehicles_in
+from dpops.levels.parts import EMPTY_PASSES, LEAST_PART, USUAL_PART, USUAL_STOPS, count_stage, vehicles_in
 from dpops.levels.stages import Kind, Stage, alike
 from tests.dpops.levels.cities import HATS, KINDS, days_of, random_days, rows, stage
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dpops.levels.bounded import Rows, sum_up
-from dpops.levels.count_check import counts_stage
 from dpops.levels.defaults import BoundsOnly, Fleet, recipe
+from dpops.levels.parts import counts_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT, PublicHats
 
 HATS = PublicHats(parents=(0, 0), grandparents=(0, 0), hours=(8, 9))

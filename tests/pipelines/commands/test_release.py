@@ -19,7 +19,7 @@ from pipelines.specification import load
 from tests import city
 from tests.pipelines.commands.releases import files_in, rows_in, summary_of
 from transforms.ledger.head import LedgerError
-from transforms.releases.hats.policy import release_shard
+from transforms.releases.hats.draw import release_shard
 
 
 def test_no_second_run_of_any_input_changes_what_was_published_or_spends(town, hatstream, monkeypatch):

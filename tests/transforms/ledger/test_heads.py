@@ -12,7 +12,7 @@ from shutil import copy
 import pytest
 
 from tests.transforms.ledger.entries import ACCOUNT, opened, record, unit
-from transforms.ledger import AccountRefusal, Ledger, witness
+from transforms.ledger import AccountRefusal, Ledger, chain
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head, LedgerError
 
@@ -133,7 +133,7 @@ def trusts_every_signature(patch):
 
 
 def takes_every_unsigned_head(patch):
-    patch.setattr(witness, "check_unsigned", lambda *_: None)
+    patch.setattr(chain, "check_unsigned", lambda *_: None)
 
 
 def takes_an_unsigned_head_of_another_ledger(patch):
@@ -148,7 +148,7 @@ def vouches_for_the_whole_file(patch):
 
 
 def makes_any_ledger_known(patch):
-    patch.setattr(witness, "must_know", lambda *_: False)
+    patch.setattr(chain, "must_know", lambda *_: False)
 
 
 WAYS = [

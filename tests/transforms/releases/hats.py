@@ -10,8 +10,7 @@ from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
 from transforms.releases import SlotFacts
-from transforms.releases.hats.draw import draw_releases
-from transforms.releases.hats.policy import Policy, weights_of
+from transforms.releases.hats.draw import Policy, draw_releases, weights_of
 from transforms.value import Value
 from transforms.wire import Tally
 

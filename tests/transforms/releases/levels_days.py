@@ -9,7 +9,7 @@ import numpy as np
 from dpops.claims import ZCDP, PureDP, rho_within
 from dpops.levels.bounded import Sums, sum_up
 from dpops.levels.defaults import Fleet, spread_of
-from dpops.levels.live import live_stage
+from dpops.levels.parts import live_stage
 from dpops.levels.stages import UNIT, Kind, Stage, alike
 from dpops.noise import Noise
 from dpops.types import Grid

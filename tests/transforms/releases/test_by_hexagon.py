@@ -16,8 +16,7 @@ from dpops.statistics import RequestedStatistic
 from tests.dpops.reference import value_of
 from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, drawn_unit, policy, tally_of
 from transforms.releases.hats import draw
-from transforms.releases.hats.draw import draw_releases
-from transforms.releases.hats.policy import is_plain, release_shard
+from transforms.releases.hats.draw import draw_releases, is_plain, release_shard
 from transforms.wire import joined
 
 

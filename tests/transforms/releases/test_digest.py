@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from transforms.releases.hats.policy import digest_of, is_plain
+from transforms.releases.hats.draw import digest_of, is_plain
 from transforms.wire import Tally
 
 PLAIN = "f94582437eca9ad448dcae2c7291bfed50c20a057ec10f7d75773ce968dbf7e4"

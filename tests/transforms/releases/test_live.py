@@ -12,7 +12,7 @@ from msgspec import structs
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit
 from dpops.claims import NOISE_CLAIMS, Accounting
 from dpops.levels.bounded import Rows, unchecked, vectors
-from dpops.levels.live import live_stage
+from dpops.levels.parts import live_stage
 from dpops.levels.stages import UNIT, Kind, Stage
 from dpops.types import Int64s
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows

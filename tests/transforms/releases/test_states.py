@@ -15,7 +15,7 @@ import pytest
 from dpops.learning import state as state_module
 from dpops.learning.state import RECENT
 from dpops.levels.bounded import sum_up
-from dpops.levels.count_check import count_stage, counted_first
+from dpops.levels.parts import count_stage, counted_first
 from dpops.noise import Noise
 from tests.dpops.levels.cities import random_days, rows
 from tests.kit.grids import grid

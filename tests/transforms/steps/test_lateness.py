@@ -8,7 +8,7 @@ from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 from transforms.records import REFUSED, Observations, PackedEvents, Refused
-from transforms.steps.lateness import LATE, IntoPanes, IntoSlots, RefuseLate, is_late
+from transforms.steps.observe import LATE, IntoPanes, IntoSlots, RefuseLate, is_late
 
 SLOT_S = 3_600
 START_S = 1_700_006_400 + 1_800  # Kolkata: slots begin at half past

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from transforms.time.days_off import hours_of, recorded_hours
+from transforms.time.calendar import hours_of, recorded_hours
 
 ZONE = "America/Chicago"
 

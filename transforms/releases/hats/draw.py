@@ -1,7 +1,8 @@
 """Slots' public plans, their noisy integers, and vehicles' spending."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+import hmac
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import groupby, islice, pairwise, repeat, starmap
 from operator import itemgetter, mul
@@ -14,18 +15,74 @@ from dpops.allocation import Allocation, PlanShare
 from dpops.claims import ZERO, Claim, PureDP
 from dpops.mechanism import Drawn, Hats, Totals
 from dpops.noise import Noise
-from dpops.types import Int64s
+from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_of
+from dpops.suppression.clip_user import Weights
+from dpops.types import Grid, Int64s
 from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
-from transforms.order import by_both, packed_keys, places
+from transforms.order import by_both, packed_keys, places, scatter
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
 from transforms.releases import SlotFacts
-from transforms.releases.hats.policy import Policy, digest_of, release_shard
+from transforms.value import Value
 from transforms.wire import Exposure, Tally
 
 TOGETHER_ROWS = 1 << 16
 """Rows of slots that are planned together: enough for matrices, few enough for a core's cache."""
+
+
+PLAIN = (SUMS, SQUARES)
+
+
+def is_plain(digest: str) -> bool:
+    """Checks for a plain digest, without column names."""
+    return ":" not in digest
+
+
+def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
+    """Computes a keyed digest, as plain ones are guessable.
+
+    It shows later runs that an input differs, and covers the columns after their names. plain: of older ledgers, sums
+    and squares without names.
+    """
+    names = ",".join(rows.sums)
+    columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
+    if plain:
+        columns = (rows.slot_s, rows.vehicle, rows.cell, rows.kept, *(rows.sums[c.name] for c in PLAIN), rows.dropped)
+    digest = hmac.new(key, label.encode() if plain else f"{label}{names}/".encode(), "sha256")
+    for column in columns:
+        digest.update(np.ascontiguousarray(column, "<i8").data)
+    return digest.hexdigest() if plain else f"{names}:{digest.hexdigest()}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Policy of HATs' release; cells of `region` get rows."""
+
+    spec_id: str
+    value: Value
+    statistics: tuple[RequestedStatistic, ...]
+    allocation: Allocation
+    shards: int
+    region: Sequence[int] | None
+    digest_key: bytes = field(repr=False)
+    plain_digests: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the statistics."""
+        return tuple(stat.name for stat in self.statistics)
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """Shares of the epsilon of a HAT, by statistic."""
+        return tuple(stat.share for stat in self.statistics)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns of tallies, for statistics and for plain digests."""
+        required = columns_of(self.statistics, self.value.grid)
+        return (*required, *(column for column in PLAIN if column not in required)) if self.plain_digests else required
 
 
 def draw_releases(
@@ -253,3 +310,16 @@ def _added_up(code: Int64s, values: Int64s) -> Int64s:
     """Adds up rows of small integers by code."""
     columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
     return np.stack(columns, axis=-1).astype(np.int64)
+
+
+def release_shard(cell: Int64s, shards: int) -> Int64s:
+    """Computes cells' release shards from their indices alone."""
+    return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
+
+
+def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
+    """Weighs requested statistics for suppression by shares of epsilon."""
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}
+    for stat in statistics:
+        shares[stat.statistic.weighs_as] += stat.share
+    return Weights(upper=grid.upper, **shares)

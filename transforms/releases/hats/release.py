@@ -19,8 +19,7 @@ from transforms.recorded.units import Debit, HatUnit, Released, all_of
 from transforms.records import HatColumns, RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
 from transforms.releases.base import Before, DrawnUnit, Request, Tallies
-from transforms.releases.hats.draw import draw_releases
-from transforms.releases.hats.policy import Policy, is_plain
+from transforms.releases.hats.draw import Policy, draw_releases, is_plain
 from transforms.wire import joined
 
 
@@ -51,7 +50,7 @@ class HatRelease(Policy):
         )
 
     def continuing(self, digest: str | None) -> "HatRelease":
-        """Continues with the ledger's form of digests (transforms.releases.hats.policy)."""
+        """Continues with the ledger's form of digests (transforms.releases.hats.draw)."""
         return replace(self, plain_digests=digest is not None and is_plain(digest))
 
     def claims(self, _before: Before) -> dict[str, list[Debit]] | None:

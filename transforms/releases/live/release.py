@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpops.levels.bounded import Sums
-from dpops.levels.live import of_slot
+from dpops.levels.parts import of_slot
 from dpops.levels.stages import Stage
 from dpops.noise import Noise
 from dpops.statistics import Column
@@ -24,7 +24,7 @@ from transforms.releases.periods.learned import learned_centres, learned_live
 from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.release import CentresOf, VectorRelease
 from transforms.releases.periods.stages import COLUMNS, LevelsPolicy, add_up, drawn_facts
-from transforms.time.days_off import hours_of
+from transforms.time.calendar import hours_of
 
 MECHANISM = "levels-live"
 

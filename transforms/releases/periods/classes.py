@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from dpops.learning import Field, Groups, Learned, coarser, published
 from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.field import LEAST_VEHICLES, STATUS_NAMES, rounded
-from dpops.levels.class_stage import MOVING, times_of
 from dpops.levels.defaults import Fleet
+from dpops.levels.parts import MOVING, times_of
 from dpops.levels.stages import Kind
 from dpops.types import Float64s, Grid
-from transforms.recorded.stage_plan import is_of_classes
+from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.products import DISTRIBUTION, DISTRIBUTION_STATUS
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.time.days_off import recorded_hours
+from transforms.time.calendar import recorded_hours
 
 LEVELS = 0.15, 0.5, 0.85
 MOST_HALF_WIDTH_KMH = 12.0
@@ -45,7 +45,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
         return None
     edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()  # hours: see `Design`
     sums = ClassSums.none(len(policy.region), edges.size - 1)
-    for unit in (entry.unit for entry in entries if is_of_classes(entry.unit)):
+    for unit in (entry.unit for entry in entries if part_of(entry.unit) == "classes"):
         read = read_unit(unit, policy.region)
         (level,), classes = read.levels, len(read.stage.classes) + 1
         times = times_of(classes) / MOVING  # as if moving reports counted once too

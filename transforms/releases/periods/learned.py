@@ -25,7 +25,7 @@ from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
 from transforms.releases.periods.states import learned_from, stage_values
-from transforms.time.days_off import recorded_hours
+from transforms.time.calendar import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:

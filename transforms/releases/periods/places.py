@@ -23,13 +23,13 @@ from dpops.learning.places import (
 )
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import weight_at_places
-from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage
 from dpops.spread import TYPICAL
-from dpops.types import Float64s, Int64s
+from dpops.types import Float64s
 from transforms.places.ground import Pieces
 from transforms.places.hierarchy import texts_of
 from transforms.places.near import fine_cells_of
-from transforms.recorded.stage_plan import is_of_places
+from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
@@ -37,7 +37,7 @@ from transforms.releases.periods.products import Product, ProductGroups, slot_gr
 from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_product
 from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
 from transforms.releases.periods.states import learned_from
-from transforms.time.days_off import recorded_hours
+from transforms.time.calendar import recorded_hours
 
 
 class LearnedPlaces(NamedTuple):
@@ -53,11 +53,13 @@ class LearnedPlaces(NamedTuple):
         return self.places.values - self.cells
 
 
-def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy) -> Differences:
-    """Infers differences of places for the next stage's centres.
+def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:
+    """Infers what a stage of places centres on; None for others.
 
     entries: with the day's other stages last. Raises ValueError if the policy has no places.
     """
+    if not stage.is_of_places:
+        return None
     models, places = learned_from(entries, policy), _pieces(policy).places
     known = learned_places(entries, models, policy)
     far = np.zeros(places.cell.size) if known is None else known.differences
@@ -76,7 +78,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     pieces, profile = _pieces(policy), policy.fleet.profile
     sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
     slots = Counter[int]()  # by hour, see `Design`
-    for unit in (entry.unit for entry in entries if is_of_places(entry.unit)):
+    for unit in (entry.unit for entry in entries if part_of(entry.unit) == "places"):
         read = read_unit(unit, policy.region, pieces.places)
         day = place_day(read)
         sums = sums.after(day)
@@ -152,7 +154,14 @@ def place_product(
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
-        variances = _variances(places, of_cells, cell, is_of_day=product.name == "place-day")
+        deviations = places.places.own[:, None]
+        if product.name != "place-day":
+            there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
+            share = places.places.weights / np.maximum(there[cell], 1e-9)
+            deviations = np.maximum(
+                deviations, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05))
+            )
+        variances = places.places.variances[:, None] + of_cells.variances[cell] + deviations
     result = _estimates(values, variances, places, shown, bound)
     cells = np.array(texts_of(policy.region))[cell]
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
@@ -163,18 +172,6 @@ def place_product(
     behind = Behind(models.state.days * of_period, proved, named.geometries)
     grouped = ProductGroups(groups, list(named.names), spans)
     return estimates_of_product(result, product.name, grouped, slots, policy, behind)
-
-
-def _variances(places: LearnedPlaces, of_cells: Field, cell: Int64s, *, is_of_day: bool) -> Float64s:
-    """Sums variances of a place's mean, cell and deviation."""
-    deviations = places.places.own[:, None]
-    if not is_of_day:
-        there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
-        share = places.places.weights / np.maximum(there[cell], 1e-9)
-        deviations = np.maximum(
-            deviations, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05))
-        )
-    return places.places.variances[:, None] + of_cells.variances[cell] + deviations
 
 
 def _estimates(

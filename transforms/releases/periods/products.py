@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.time.calendar import DAY_MINUTES
@@ -95,8 +94,11 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
     """Numbers slots' groups; finds groups' first and last slot."""
-    times, of_slot = _numbered([_time(product, start) for start in starts])
-    return of_slot, [None if time is None else _ends(of_slot == group) for group, time in enumerate(times)]
+    times = [_time(product, start) for start in starts]
+    number = {time: index for index, time in enumerate(dict.fromkeys(times))}
+    of_slot = np.array([number[time] for time in times], np.int64)
+    slots = ((time, np.flatnonzero(of_slot == group)) for time, group in number.items())
+    return of_slot, [None if time is None else (int(inside[0]), int(inside[-1])) for time, inside in slots]
 
 
 def _time(product: Product, start: str) -> Hashable:
@@ -112,14 +114,3 @@ def _time(product: Product, start: str) -> Hashable:
     minute = int(start[11:13]) * 60 + int(start[14:16])
     part = next((part for part in product.parts if part[0] <= minute < part[1]), None)
     return part and (start[:10], part)
-
-
-def _numbered(keys: Sequence[Hashable]) -> tuple[list[Hashable], Int64s]:
-    """Lists distinct keys by appearance, and each key's index."""
-    number = {key: index for index, key in enumerate(dict.fromkeys(keys))}
-    return list(number), np.array([number[key] for key in keys], np.int64)
-
-
-def _ends(is_in_group: NDArray[np.bool_]) -> tuple[int, int]:
-    numbers = np.flatnonzero(is_in_group)
-    return int(numbers[0]), int(numbers[-1])

@@ -1,21 +1,25 @@
-"""Estimates of HATs as rows: post-processing of recorded stages."""
+"""Rows of a period: HATs' estimates, and the released sums."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
 from dpops.learning.state import VERSION
+from dpops.levels.stages import CENTRE_STEP_KMH, CLASS, PLACE, Level
 from dpops.types import Float64s
-from transforms.places.hierarchy import texts_of
-from transforms.recorded.units import VECTOR
+from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
+from transforms.public import Fact
+from transforms.recorded.units import VECTOR, StageUnit
 from transforms.records import ABOUT, TRAFFIC, HatColumns, SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import ProductGroups
-from transforms.releases.periods.stages import LevelsPolicy
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.value import Value
 
 _BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
@@ -148,3 +152,71 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
     }
     texts = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
     return {name: [None if x == "" or x != x else x for x in values] for name, values in texts.items()}
+
+
+SCHEMA = pa.schema(
+    [
+        *(
+            pa.field(name, pa.string(), nullable=False)
+            for name in ("spec_id", "period", "level", "cell", "slot_start", "slot_end")
+        ),
+        pa.field("stage", pa.int64(), nullable=False),
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("weight", pa.float64()),
+        pa.field("weight_sd", pa.float64()),
+        pa.field("speed", pa.float64()),
+        pa.field("speed_sd", pa.float64()),
+        pa.field("centre_kmh", pa.float64(), nullable=False),
+    ]
+)
+"""weight: noisy sum of the vehicles' weights in a group. speed: noisy sum of weight times (speed - centre), km/h. Both
+None where the level had no share of the budget. centre_kmh: mean of the centres of the group's HATs. sequence: the
+place of the stage among those of the specification, 1, 2, .."""
+
+
+def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
+    """Yields a stage's noisy sums; place: its ordinal (`counted`)."""
+    stage = read_unit(unit, policy.region, policy.public_places)
+    for level in stage.levels:
+        layout, groups = level.level, level.level.groups().ravel()
+        kinds, places = _named(layout, policy)
+        slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
+        hats = np.bincount(groups, minlength=layout.size)
+        centres = np.bincount(groups, stage.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
+        sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.tolist(), strict=True)
+        for group, (weight, speed, centre) in enumerate(sums):
+            numbers = slots_of[group % layout.slot_groups]
+            weights, speeds = _with_sd(weight, level.weight_sd), _with_sd(speed, level.speed_sd)
+            yield {
+                "spec_id": policy.spec_id,
+                "period": unit.period,
+                "level": kinds[group % len(kinds)],
+                "cell": places[group // layout.slot_groups],
+                "slot_start": slots[numbers[0]].start,
+                "slot_end": slots[numbers[-1]].end,
+                "stage": unit.stage,
+                "sequence": place,
+                **dict(zip(("weight", "weight_sd"), weights, strict=True)),
+                **dict(zip(("speed", "speed_sd"), speeds, strict=True)),
+                "centre_kmh": round(centre, 6),
+            }
+
+
+def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
+    return (round(value, 9), round(sd, 9)) if np.isfinite(sd) else (None, None)
+
+
+def _named(level: Level, policy: LevelsPolicy) -> tuple[list[str], Sequence[str]]:
+    """Names a level, and its groups' cells, parents or places."""
+    region, names, grid = policy.region, texts_of(policy.region), policy.value.standard
+    if level.name == PLACE and policy.public_places is not None:
+        return [level.name], policy.public_places.names
+    if level.name == CLASS and policy.classes is not None:
+        edges = [f"{float(edge * grid.step):g}" for edge in (0, *policy.classes.edges, grid.upper_steps)]
+        kinds = [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
+        return kinds, [name for name in names for _ in kinds]
+    if level.name in ("city", "hour", "part"):
+        return [level.name], [CITY]
+    coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
+    names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
+    return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]

@@ -7,10 +7,13 @@ from fractions import Fraction
 from functools import partial
 from typing import Self
 
-from dpops.levels.count_check import is_too_few
+import numpy as np
+
+from dpops.estimate import OK
+from dpops.levels.parts import is_too_few
 from dpops.levels.stages import Stage
 from dpops.noise import Noise
-from dpops.statistics import Column
+from dpops.statistics import COUNT, Column
 from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.public import EntryNumber
@@ -21,10 +24,10 @@ from transforms.releases import SlotFacts
 from transforms.releases.base import Before, DrawnUnit, Request, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.places import learned_differences
-from transforms.releases.periods.publish import estimates_of_slot
+from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage, read_unit
 from transforms.releases.periods.states import StateFile
-from transforms.time.days_off import hours_of
+from transforms.time.calendar import hours_of
 
 CentresOf = Callable[[Sequence[StageEntry], LevelsPolicy, Sequence[int]], Int64s]
 """(recorded stages in the ledger's order, at least one; policy; hours, see `days_off`) -> (cells, slots), int64."""
@@ -147,9 +150,38 @@ def plan_for(
     taught_by = (
         earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
     )
-    if not taught_by or stages[number].classes:
+    if not taught_by or not stages[number].has_speeds:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
     else:
         centres, rests_on = centres_of(taught_by, policy, hours), taught_by[-1].sequence
-    differences = learned_differences(taught_by, policy) if stages[number].is_of_places else None
+    differences = learned_differences(taught_by, policy, stages[number])
     return laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first
+
+
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True)
+class CountRelease(PeriodRelease):
+    """Counts of a period, with intervals of their noise."""
+
+    learns = False
+
+    @staticmethod
+    def centres(_entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
+        """Returns constant centres, as a count has no values."""
+        return first_centres(len(policy.region), len(hours))
+
+    def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
+        """Reads a period's counts from its single stage."""
+        value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
+        (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)
+        read = read_unit(unit, policy.region)
+        (level,), bound = read.levels, read.stage.least_norm
+        counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
+        counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
+        shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))
+        for number, slot_s in enumerate(self.slots[unit.slot_s].plan):
+            slot = estimates_of_slot(shown, number, self.slots[slot_s], policy)
+            hats = replace(slot.hats, statistic=[COUNT.name] * len(slot.hats.cell))
+            yield slot._replace(statistics=(COUNT.name,), hats=hats)

@@ -14,9 +14,8 @@ import numpy as np
 
 from dpops.claims import ZCDP, PureDP
 from dpops.levels.bounded import ReleasedStage, Rows, Sums, read, release, sum_up
-from dpops.levels.class_stage import rows_of_classes
-from dpops.levels.count_check import counted_first, vehicles_in
 from dpops.levels.defaults import Fleet
+from dpops.levels.parts import counted_first, rows_of_classes, vehicles_in
 from dpops.levels.stages import FIRST_CENTRE, Differences, Kind, Stage, scaled
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column

@@ -25,18 +25,17 @@ from numpy.typing import NDArray
 from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, add_day, learned
 from dpops.learning.state import RECENT, arrays_of, restore_state
 from dpops.levels.bounded import ReleasedStage
-from dpops.levels.count_check import is_too_few
 from dpops.levels.defaults import Fleet, standing, vehicle_weight, weight_gain
-from dpops.levels.live import slot_weight
+from dpops.levels.parts import is_too_few, slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.atomic_files import locked, read_regular, replacing
 from transforms.errors import reason_of
 from transforms.places.hierarchy import design_of
 from transforms.recorded.codec import encode
-from transforms.recorded.stage_plan import is_of_classes, is_of_places
+from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
-from transforms.time.days_off import recorded_hours
+from transforms.time.calendar import recorded_hours
 
 if TYPE_CHECKING:
     from transforms.ledger.chain import Signature
@@ -150,7 +149,7 @@ class StateSource:
         """Orders entries by period, without places and classes."""
         by_period: dict[str, list[StageEntry]] = {period: [] for period in period_order(entries)}
         for entry in entries:
-            if not (is_of_places(entry.unit) or is_of_classes(entry.unit)):  # they say nothing of means of cells
+            if part_of(entry.unit) == "means":  # others say nothing of means of cells
                 by_period[entry.unit.period].append(entry)
         return StateSource.of_periods(list(by_period.values()), policy, least_recent)
 

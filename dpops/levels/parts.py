@@ -1,0 +1,219 @@
+"""Stages of a period's parts: speed classes, places, live slots, and the first count.
+
+Classes have weights alone; a cell's class takes the role of a HAT in a stage of means. Each part has a norm of its own:
+in one norm with levels of hours it would take most of it. Source: docs/released.md, "Under a small total".
+"""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpops.levels.bounded import ReleasedStage, Rows
+from dpops.levels.defaults import Fleet, Profile, vehicle_weight
+from dpops.levels.stages import (
+    CLASS,
+    PLACE,
+    UNIT,
+    Kind,
+    Part,
+    PublicHats,
+    Shares,
+    Stage,
+    alike,
+    scaled,
+    shares_of,
+    with_last,
+)
+from dpops.types import Grid, Int64s
+
+STANDING_KMH = 1
+"""Below it a vehicle stands: a class of its own."""
+MOVING = 4
+"""Weight of a moving vehicle's report, where a standing one's is 1. Standing ones are often half of all, many at one
+end of a line, and would take most of a norm; means tell their number too."""
+
+
+def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
+    """Lays class edges in grid steps. Raises ValueError."""
+    first = max(round(STANDING_KMH / grid.step), 1)
+    width = Fraction(grid.upper_steps - first, classes - 1)
+    edges = tuple(first + round(width * index) for index in range(classes - 1))
+    if len(set(edges)) < len(edges) or width < first:
+        raise ValueError(f"{classes} classes of speeds need an upper bound above {classes * STANDING_KMH} km/h")
+    return edges
+
+
+def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
+    """Adds a stage of speed classes, at a share."""
+    parts, share_of_level = alike(((CLASS, Fraction(1)),)), Fraction(1)
+    last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
+    return with_last(stages, replace(last, bound_kmh=share_of_level, exponent=share_of_level), share)
+
+
+def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
+    """Replaces cells by classes, whose parents are the cells."""
+    cells = tuple(cell for cell in range(hats.cells) for _ in range(classes))
+    return PublicHats(parents=cells, grandparents=cells, hours=hats.hours)
+
+
+def times_of(classes: int) -> Int64s:
+    """Lists a report's weight in each class."""
+    return np.array([1] + [MOVING] * (classes - 1), np.int64)
+
+
+def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
+    """Sums a day's reports by vehicle, cell and class.
+
+    vehicle, cell: int64 (parts,), ascending by both. counts: int64 (parts, classes), reports.
+    """
+    classes = counts.shape[1]
+    first = np.flatnonzero(_changes(vehicle) | _changes(cell))
+    if not first.size:
+        return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
+    of_day = np.add.reduceat(counts, first, axis=0) * times_of(classes)
+    pair, kind = np.nonzero(of_day)
+    index = first[pair]
+    nothing = np.zeros(index.size, np.int64)
+    return Rows(vehicle[index], cell[index] * classes + kind, nothing, of_day[pair, kind], nothing)
+
+
+def _changes(values: Int64s) -> NDArray[np.bool_]:
+    """Marks values unlike their predecessor, and the first."""
+    return np.concatenate([np.ones(min(values.size, 1), np.bool_), np.diff(values) != 0])
+
+
+PLACE_BOUND_KMH, PLACE_ALPHA = Fraction(7), Fraction(17, 20)
+PLACE_EXPONENT = Fraction(1)
+"""A place's mean is over reports: with a smaller one it would lean to vehicles that pass fast."""
+
+
+def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
+    """Adds a stage of places, at a share."""
+    parts = alike(((PLACE, Fraction(1)),))
+    last = replace(stages[-1], parts=parts, alpha=PLACE_ALPHA, classes=(), least_norm=0)
+    return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
+
+
+LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
+
+
+def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
+    """Makes a period's stage of live slots (docs/released.md)."""
+    if share is not None and not 0 < share < 1:
+        raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
+    part, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
+    of_speeds, of_weights, nothing = dict(speeds), dict(weights), Fraction(0)
+    names = of_speeds | of_weights
+    return Stage(
+        kind=kind,
+        spread=spread,
+        parts=tuple(Part(name, of_speeds.get(name, nothing), of_weights.get(name, nothing)) for name in names),
+        share=Fraction(part) if share is None else share,
+        bound_kmh=LIVE_BOUND_KMH,
+        alpha=LIVE_ALPHA,
+    )
+
+
+def of_slot(live: Stage, slots: int) -> Stage:
+    """Derives a slot's stage from that of all slots."""
+    return replace(live, share=live.share / slots)
+
+
+_HOURS = shares_of(hour="1")
+_FINE = shares_of(hour=".1", parent_hour=".2", cell_hour=".7"), shares_of(hour=".3", cell_hour=".7")
+_DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
+    ("gaussian", False): (".3", shares_of(hour=".3", parent_hour=".3", cell_hour=".4"), _HOURS),
+    ("gaussian", True): (".7", *_FINE),
+    ("laplace", False): (".4", shares_of(hour=".8", parent_hour=".2"), _HOURS),
+    ("laplace", True): (".3", shares_of(hour=".5", parent_hour=".5"), _HOURS),
+}
+"""Shares by noise, and whether the total is 10 or more."""
+
+
+def slot_weight(stage: Stage, profile: Profile) -> float:
+    """Estimates a live HAT's unclipped weight times daily HATs."""
+    hats = max(profile.hats / profile.hours, 1.0)
+    if stage.kind == "laplace":
+        return profile.hats / hats
+    touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
+    mixed = [
+        float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
+        for level in stage.levels
+    ]
+    return profile.hats / hats / math.sqrt(sum(mixed))
+
+
+LEAST_PART = Fraction(1, 4)
+"""Part of the declared fleet below which a day is stopped."""
+MOST_TIMES, NOISE_SDS = 10, 3
+"""Multiple of the declared fleet that warns the operator if exceeded by so many standard errors."""
+EMPTY_PASSES = 0.01
+USUAL_PART, USUAL_STOPS = 0.6, 1e-4
+"""A day with this part of the fleet is stopped with this probability at most."""
+MOST_SHARE = Fraction(1, 10)
+"""Largest part of a vehicle-day's total: a fleet that needs more is too small for such a stage."""
+COUNT_ALPHA, COUNT_BOUND_KMH = Fraction(1, 100), Fraction(1_000)
+"""Speeds get hardly a share, and a bound that none reaches: a clip would lower the weights too."""
+_SHARE_STEPS = 1_000
+_NORMAL = NormalDist()
+
+
+def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
+    """Makes the smallest stage detecting empty days, or None.
+
+    like: a stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has. With
+    the level `city` alone and speeds that are never clipped a vehicle-day's weight is 1 whatever it did. Source:
+    docs/released.md, "The wrong input".
+    """
+    gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
+    if like.kind == "gaussian":
+        most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
+        share = float(like.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
+    else:
+        most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
+        share = float(like.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)
+    rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)
+    if rounded > MOST_SHARE * part:
+        return None
+    counted = replace(like, parts=alike((("city", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
+    return replace(counted, share=rounded, least_norm=0, counts_vehicles=True)
+
+
+def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
+    """Makes a stage of counts, at the full budget.
+
+    bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
+    counts reports, 0 vehicles.
+    """
+    counted = replace(like, parts=alike((("hat", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
+    return replace(counted, share=Fraction(1), exponent=exponent, least_norm=bound)
+
+
+def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Prepends a stage that counts vehicles, scaling the others."""
+    if count is None:
+        return stages
+    remainder = 1 - count.share / sum(stage.share for stage in stages)
+    return count, *scaled(stages, remainder)
+
+
+def vehicles_in(released: ReleasedStage) -> float:
+    """Reads the noisy vehicle number off a count stage."""
+    return float(released.levels[0].weights[0])
+
+
+def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
+    """Checks whether fewer than LEAST_PART of declared vehicles came."""
+    return released.stage.counts_vehicles and vehicles_in(released) < LEAST_PART * vehicles
+
+
+def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
+    """Checks whether weights prove over MOST_TIMES the declared vehicles."""
+    level = released.levels[0]
+    noise = NOISE_SDS * level.weight_sd * math.sqrt(level.weights.size)
+    limit = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)
+    return float(level.weights.sum()) - noise > limit
