@@ -51,7 +51,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlannedHat(NamedTuple):
-    """HAT to plan."""
+    """Sample counts of a HAT to plan."""
 
     samples: Int64s  # of its vehicles, descending
     reported: int  # total before a cap

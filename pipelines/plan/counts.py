@@ -279,7 +279,7 @@ class FeedPeriod:
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
-    """Reads the period with most observations. Raises InputError without content."""
+    """Reads the fullest period. Raises InputError, which hides content."""
     edge_s, zone = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp()), ZoneInfo(spec.timetable.zone)
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = spec.rules(slots, b"counted, and then forgotten")

@@ -68,7 +68,7 @@ class StatisticPlan(msgspec.Struct, frozen=True):
 
 
 class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What another choice would give. forecast_error: the median over HATs, by statistic."""
+    """Alternative choice. forecast_error: the median over HATs, by statistic."""
 
     choice: str
     as_specified: bool

@@ -56,7 +56,7 @@ class PlannedPlaces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kind(NamedTuple):
-    """Kind of places."""
+    """Kind of places to plan, such as a finer resolution."""
 
     what: str  # as in specifications
     places: int

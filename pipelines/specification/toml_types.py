@@ -129,7 +129,7 @@ _OTHER_NOISE = (
 
 
 def limit_from_toml(value: Any) -> Limit:
-    """Raises ValueError with the rule."""
+    """Reads a limit. Raises ValueError with the rule."""
     if isinstance(value, int | Decimal):
         return PureLimit(from_toml(Fraction, value))
     if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _NAMES:

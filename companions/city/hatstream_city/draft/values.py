@@ -1,4 +1,4 @@
-"""What the values of columns are: degrees, speeds, times."""
+"""Recognises what columns hold: degrees, speeds or times."""
 
 import math
 import re

@@ -134,7 +134,7 @@ class Gtfs:
 
     @cached_property
     def shape_positions(self) -> tuple[Floats, Floats]:
-        """Likewise of each point of a shape."""
+        """Latitude and longitude of each point of a shape."""
         return self._positions("shapes", "shape_pt_lat", "shape_pt_lon")
 
     def _positions(self, table: str, *columns: str) -> tuple[Floats, Floats]:

@@ -308,7 +308,7 @@ def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
 
 
 def _between(rng: np.random.Generator, minimum: float, maximum: float) -> float:
-    """Log-uniform."""
+    """Draws a number, uniform in its logarithm."""
     return float(np.exp(rng.uniform(np.log(minimum), np.log(maximum))))
 
 

@@ -116,11 +116,11 @@ class _Counts(msgspec.Struct):
 
 
 def _checked(counts: NDArray[Any]) -> Int64s:
-    """Raises ValueError."""
+    """Checks numbers of samples by user. Raises ValueError."""
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.size == 0 or counts.min() < 1:
         raise ValueError("counts must be a list of integers from 1")
     if sum(counts.tolist()) > MOST_SAMPLES:
-        raise ValueError(f"they are more than {MOST_SAMPLES:,} samples, too many to be simulated")
+        raise ValueError(f"counts must add up to at most {MOST_SAMPLES:,} samples")
     return counts.astype(np.int64)
 
 

@@ -88,7 +88,7 @@ class Days:
         return load({**self.tables, "account": account, "privacy": privacy})
 
     def chosen(self, rows: pa.Array | pa.ChunkedArray) -> "Days":
-        """Keeps some rows, by booleans."""
+        """Selects counted rows by a mask."""
         return replace(self, counted=self.counted.filter(rows))
 
     def repeated(self, days: int) -> "Days":

@@ -41,7 +41,7 @@ class StochasticRounding:
 
     @property
     def bound(self) -> float:
-        """C."""
+        """C, the size of both reports."""
         return 1 / math.tanh(self.epsilon / 2)
 
     @property

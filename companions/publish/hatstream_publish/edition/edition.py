@@ -104,12 +104,12 @@ class Edition:
 
     @property
     def spans(self) -> list[dict[str, Any]]:
-        """What bounds several days."""
+        """Bounds of spans of several days."""
         return span_odds(self.account)
 
     @property
     def protects(self) -> str:
-        """What is hidden, of whom, for how long."""
+        """Protected facts, privacy unit and period, in words."""
         secret = "that it drove at all, when, where and how fast" if self.hides_driving else "its speeds"
         return f"everything that one vehicle does in {PERIODS[self.spec.account.unit]}: {secret}"
 

@@ -58,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True)
 class NamedPlaces:
-    """What is publicly known of places, by id."""
+    """Public names and shapes of places, by id."""
 
     named: Mapping[str, Place] = field(default_factory=dict)
 
