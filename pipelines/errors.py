@@ -36,8 +36,8 @@ DIFFERS = 5
 """Done, but input or code differs from what was released before."""
 
 Report = Callable[[str, int, int | None], None]
-"""Called with a phase, what is done of it, and its whole if that is known. Never sees a vehicle's data."""
+"""Called with a phase, its count, and its total if known. Never sees a vehicle's data."""
 
 
-def ignore(_phase: str, _done: int, _whole: int | None) -> None:
+def ignore(_phase: str, _count: int, _total: int | None) -> None:
     """Ignores progress that nobody wants to see."""

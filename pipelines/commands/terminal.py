@@ -181,7 +181,7 @@ def _left(task: Task) -> str:
 class _Log:
     """Progress log of a line a minute."""
 
-    _phase: tuple[str, float, int, int | None] | None = None  # name, begun_s, done, whole
+    _phase: tuple[str, float, int, int | None] | None = None  # name, start_s, count, total
     _said_s: float = field(default_factory=time.monotonic)
     _has_said: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
