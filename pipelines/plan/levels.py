@@ -158,7 +158,7 @@ def _usable(
     spec: Specification, levels: LevelsRelease, choice: str, bounds: BoundsOnly, spans: Sequence[SpanWorth] | None
 ) -> UsablePart:
     """Forecasts usable parts of rows, for some HATs."""
-    worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
+    worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
     published = next(span.first_published for span in worth if span.as_specified)
     days = []
     for number in USABLE_DAYS:
@@ -184,10 +184,9 @@ def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
     [1, 7, 28]
     """
     levels, bounds = spec.by_levels, known_of(spec, spec.by_levels)
-    spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
-    errors = dict(zip(DAY_NUMBERS, next(span.error for span in spans if span.as_specified), strict=True))
-    days = _usable(spec, levels, "", bounds, spans).days
-    return {day.day: (day.reports, errors[day.day]) for day in days}
+    (span,) = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
+    errors = dict(zip(DAY_NUMBERS, span.error, strict=True))
+    return {day.day: (day.reports, errors[day.day]) for day in _usable(spec, levels, "", bounds, [span]).days}
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:

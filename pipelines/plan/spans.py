@@ -59,12 +59,13 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.error[place]:.1f} ({self.low[place]:.1f} to {self.high[place]:.1f})"
 
 
-def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt) -> list[SpanWorth]:
-    """Forecasts the total's worth for several spans of days."""
+def worth_of_spans(
+    spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt, others: Sequence[int] = SPANS
+) -> list[SpanWorth]:
+    """Forecasts the total's worth for the specified span and others."""
     epsilon = levels.epsilon if levels.span is None else levels.span.epsilon
     span_days = 1 if levels.span is None else levels.span.days
     weights = {} if levels.span is None else dict(zip(WEEKDAYS, levels.span.shares, strict=False))
-    lengths = sorted({*SPANS, span_days})
     first = None if levels.span is None else levels.span.first
     totals = [
         SpanTotal.of(
@@ -75,7 +76,7 @@ def worth_of_spans(spec: Specification, levels: LevelsRelease, bounds: BoundsOnl
             None if first is None or first.days > days else first,  # no specification may have more
             levels.accounting,
         )
-        for days in lengths
+        for days in sorted({*others, span_days})
     ]
     return [_worth(total, spec, levels, bounds, recipe) for total in totals]
 

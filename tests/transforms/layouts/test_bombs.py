@@ -142,12 +142,12 @@ def test_an_avro_block_of_many_small_rows_streams_in_bounded_memory(tmp_path):
 
 @pytest.mark.parametrize("kind", ['"null"', '["null","double","string"]'])
 def test_an_avro_file_of_too_many_rows_is_refused_whatever_they_take(kind, monkeypatch, tmp_path):
-    monkeypatch.setattr(avro, "FILE_ROWS", 200_000)
+    monkeypatch.setattr(avro, "FILE_ROWS", 20_000)
     own = ",".join(f'{{"name":"{name}","type":{kind}}}' for name in FIELDS)
-    data = b"" if kind == '"null"' else bytes(5 * 300_000)
+    data = b"" if kind == '"null"' else bytes(5 * 30_000)
     for rows, rule in (
-        (200_000, None),
-        (10**12 if not data else 300_000, "more than 200,000 rows: write several files"),
+        (20_000, None),
+        (10**12 if not data else 30_000, "more than 20,000 rows: write several files"),
     ):
         file = avro_file(f'{{"type":"record","name":"r","fields":[{own}]}}'.encode(), [(rows, deflated(data))])
         (tmp_path / "a").write_bytes(file)

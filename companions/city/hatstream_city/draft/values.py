@@ -16,6 +16,7 @@ from hatstream.api import MergedIds, layout, vehicle_ids
 from hatstream_city.timetable.positions import Floats, Int64s, cells_at, distance_m
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
+ZONES = frozenset(available_timezones())  # once: each call looks through folders
 KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852}
 """How much one of each unit is that a specification may name."""
 _NAMED = (
@@ -168,8 +169,7 @@ def zones_at(lat: float, lon: float) -> list[str]:
     """Lists a place's time zones, several at disputed borders."""
     from tzfpy import get_tz, get_tzs  # loads its map of borders
 
-    zones = dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)])
-    return [name for name in zones if name in available_timezones()]
+    return [name for name in dict.fromkeys([get_tz(lon, lat), *get_tzs(lon, lat)]) if name in ZONES]
 
 
 def is_nowhere(lat: float, lon: float) -> bool:
