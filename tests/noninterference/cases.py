@@ -17,9 +17,10 @@ from tests.noninterference.roads import (
     bounded_library,
     cluster,
     everything,
+    parts,
     reports,
 )
-from tests.noninterference.streams import Stream, UnboundedLibrary
+from tests.noninterference.streams import Stream, UnboundedByKey, UnboundedLibrary
 from tests.noninterference.world import Feed, History, Report, World, differences
 
 SECRET, OPEN = levels_city.SPEC, city.SPEC
@@ -162,6 +163,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "cluster": lambda: with_and_without(SECRET, bus(), cluster),
     "library": lambda: with_and_without(SECRET, STRANGE, bounded_library),
     "library-public-counts": lambda: at_other_speeds(OPEN, bounded_library),
+    "parts": lambda: at_other_speeds(OPEN, parts),
     **{
         f"file-of-{name}": (lambda name=name: with_and_without(feeds.with_input(SECRET, name), bus(9), Job(name, 2)))
         for name in feeds.WRITERS
@@ -222,11 +224,11 @@ def live_on_a_long_day() -> Case:
     return with_and_without(spec, extra, stream, others)
 
 
-def streamed_library() -> Case:
+def streamed_library(history: History) -> Case:
     slow, fast = (
         [*received(), *(report._replace(speed=speed) for report in alone_in_polls())] for speed in (0.0, 1e300)
     )
-    return Case(World(_in_time(STREAM), slow, fast), UnboundedLibrary())
+    return Case(World(_in_time(STREAM), slow, fast), history)
 
 
 def live_library() -> Case:
@@ -314,7 +316,9 @@ SLOW: Mapping[str, Callable[[], Case]] = {
     "live-25-hours": lambda: live_on_a_long_day(),
     "cluster-public-counts": lambda: at_other_speeds(OPEN, cluster),
     "library-unbounded": lambda: live_library(),
-    "library-unbounded-public-counts": lambda: streamed_library(),
+    "library-unbounded-public-counts": lambda: streamed_library(UnboundedLibrary()),
+    "means-by-key-unbounded": lambda: streamed_library(UnboundedByKey(hatstream.MeanPerKey, LATE)),
+    "quantiles-by-key-unbounded": lambda: streamed_library(UnboundedByKey(hatstream.QuantilesPerKey, LATE)),
     "live-kafka": lambda: live("kafka"),
     "live-under-a-span": lambda: live("kafka", LIVE_UNDER_A_SPAN),
     "live-folder": lambda: live("folder"),

@@ -1,11 +1,16 @@
 """Leaks on the roads by key: each is a wrong implementation that the gate must find, by the case that it names."""
 
+from dataclasses import replace
 from typing import Any
 
 import apache_beam as beam
 import numpy as np
 
-from tests.noninterference.mutating import mutant
+from dpops.statistics import SUMS
+from tests.noninterference.mutating import SEEN, mutant
+from transforms import wire
+from transforms.ledger.recording import decoded
+from transforms.records import TallyBytes
 
 
 @mutant("one-unknown-key", "means-by-key", "transforms.observe.parse:_check_keys")
@@ -46,10 +51,70 @@ def _(_steps: Any, values: Any, rules: Any) -> Any:
 
 
 @mutant("fast-reports-left-out", "library-public-counts", "pipelines.runs.library:AssignHats.expand")
-def _(expand: Any, transform: Any, reports: Any) -> Any:
-    """Reports of impossible speeds never reach their HAT, whose public count then tells of them."""
-    name = transform.hats.spec.input.names[-1]
-    return expand(transform, reports | beam.Filter(lambda report: report[name] < 1e200))
+@mutant("fast-rows-of-the-library-left-out", "library-public-counts", "pipelines.runs.library:Release.released")
+@mutant("late-rows-of-variances-left-out", "variances-by-key", "pipelines.runs.per_key:VariancePerKey.expand")
+@mutant("late-rows-of-quantiles-left-out", "quantiles-by-key", "pipelines.runs.per_key:QuantilesPerKey.expand")
+def _(expand: Any, transform: Any, reports: Any, *more: Any) -> Any:
+    """Reports of impossible values never reach their key, whose public count then tells of them."""
+    return expand(transform, reports | beam.Filter(lambda report: report["v"] < 1e200), *more)
+
+
+@mutant("rows-as-users-of-means", "means-by-key", "pipelines.runs.per_key:MeanPerKey.expand")
+@mutant("rows-as-users-of-counts", "counts-by-key", "pipelines.runs.per_key:CountPerKey.expand")
+def _(expand: Any, transform: Any, elements: Any) -> Any:
+    """Each row is a user of its own, with a whole bound: a vehicle adds many."""
+    return expand(replace(transform, user=lambda row: f"{row['bus']} {row['ts']}"), elements)
+
+
+@mutant("fast-users-left-out", "parts", "pipelines.runs.library:ContributionsPerUser.expand")
+def _(expand: Any, transform: Any, assigned: Any) -> Any:
+    """Whose sum under a key is large does not count there."""
+    return expand(transform, assigned) | "slow" >> beam.Map(lambda keyed: _changed(keyed, _slow))
+
+
+@mutant("emptied-beside-the-fast", "parts", "pipelines.runs.library:ReleaseMeans.expand")
+def _(expand: Any, transform: Any, tallies: Any) -> Any:
+    """All sums of a shard are none where one vehicle is fast: one vehicle moves more than its own sum."""
+    return expand(transform, tallies | "emptied" >> beam.Map(lambda keyed: _changed(keyed, _emptied)))
+
+
+def _changed(keyed: Any, change: Any) -> Any:
+    key, packed = keyed
+    return (key, TallyBytes(wire.pack_tally(change(wire.unpack_tally([packed], [SUMS]))))) if packed else keyed
+
+
+def _slow(tally: wire.Tally) -> wire.Tally:
+    return tally.take(np.flatnonzero(tally.sums["sums"] < 6_400 * tally.kept))
+
+
+def _emptied(tally: wire.Tally) -> wire.Tally:
+    return tally if _slow(tally).kept.size == tally.kept.size else replace(tally, sums={"sums": 0 * tally.sums["sums"]})
+
+
+@mutant("some-slots-not-recorded", "parts", "transforms.steps.release:Record.record")
+def _(record: Any, step: Any, group: Any) -> Any:
+    """Slots are recorded whose numbers, as drawn, are of one kind."""
+    key, units = group
+    yield from record(step, (key, [unit for unit in units if _drawn(decoded([unit])) % 3]))
+
+
+@mutant(
+    "estimates-of-what-was-drawn",
+    "parts",
+    "transforms.steps.release:decoded",
+    "transforms.steps.release:Estimate.estimates",
+)
+def _(decoded_or_estimates: Any, *given: Any) -> Any:
+    """Estimates tell what this attempt drew, not what the ledger recorded."""
+    if decoded_or_estimates.__name__ == "decoded":
+        units = decoded_or_estimates(*given)
+        SEEN["drawn"] += _drawn(units)
+        return units
+    return [slot._replace(unit=f"{slot.unit} {SEEN['drawn']}") for slot in decoded_or_estimates(*given)]
+
+
+def _drawn(units: Any) -> int:
+    return sum(sum(released.integers or ()) for read in units for released in read.unit.released)
 
 
 @mutant("delays-beside-the-latest", "file-of-gtfs-trip-updates", "transforms.layouts.base:Units.values")

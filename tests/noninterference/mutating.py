@@ -18,11 +18,12 @@ OURS = (*PACKAGES, "hatstream_lab", "tests")
 
 @dataclass(frozen=True)
 class Mutant:
-    """breaks: what is wrong, in words. case: by which it is found (tests/noninterference/cases.py)."""
+    """breaks: what is wrong, in words. case: that finds it (tests/noninterference/cases.py). where: its places."""
 
     name: str
     breaks: str
     case: str
+    where: tuple[str, ...]
     apply: Callable[[pytest.MonkeyPatch], None]
 
 
@@ -41,7 +42,7 @@ def mutant(name: str, case: str, *where: str) -> Callable[[Change], Change]:
             for place in where:
                 replace_everywhere(patch, place, change)
 
-        MUTANTS.append(Mutant(name, (change.__doc__ or "").strip(), case, apply))
+        MUTANTS.append(Mutant(name, (change.__doc__ or "").strip(), case, where, apply))
         return change
 
     return register

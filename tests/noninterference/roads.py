@@ -17,6 +17,7 @@ from tests.city import DAYS, FORMATS
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Report, Town
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
+from transforms.sinks.rows import rows_of
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,19 @@ def bounded_library(town: Town, feed: Feed) -> None:
     by_library(p, beam.Create(list(map(element, feed))), town, start=DAYS[0], end=DAYS[0])
 
 
+def parts(town: Town, feed: Feed) -> None:
+    """The road's parts, put together by hand."""
+    hats = hatstream.ClosedHats.of(town.folder / "spec.toml", *DAYS[:1] * 2, str(town.folder / "ledger.sqlite"))
+    p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+    tallies = (
+        p | beam.Create(list(map(element, feed))) | hatstream.AssignHats(hats) | hatstream.ContributionsPerUser(hats)
+    )
+    recorded = tallies | hatstream.ReleaseMeans(hats) | hatstream.Record(hats.job.account)
+    rows = recorded | hatstream.Estimate(hats.job.release, hats.job.account) | beam.FlatMap(rows_of)
+    _ = rows | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
+    _show_rows(p, town, "rows of the parts")
+
+
 def by_library(p: beam.Pipeline, given: Any, town: Town, **span: str) -> None:
     """Runs a pipeline of a library user, and shows the rows that it gives."""
     made = hatstream.Release(spec=town.folder / "spec.toml", ledger=str(town.folder / "ledger.sqlite"), **span)
@@ -94,6 +108,11 @@ class ByKey:
     options: Mapping[str, Any]
 
     def __call__(self, town: Town, feed: Feed) -> None:
+        p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
+        self.show(town, p | beam.Create(list(map(element, feed))), DAYS[0])
+
+    def show(self, town: Town, given: Any, start: str) -> None:
+        """Runs the statistic on elements, and shows its rows."""
         spec = load(town.folder / "spec.toml")
         hides = "values" if spec.counts_are_public else "presence"
         account = hatstream.UserAccount(
@@ -104,13 +123,12 @@ class ByKey:
             hides=hides,
         )
         made = self.transform(
-            user="bus", time="ts", key=lambda row: f"{row['lat']:.2f}", keys=feeds.KEYS, start=DAYS[0], account=account,
+            user="bus", time="ts", key=lambda row: f"{row['lat']:.2f}", keys=feeds.KEYS, start=start, account=account,
             total=account.limit, with_refused=False, **self.options,
         )  # fmt: skip
-        p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-        plain = p | beam.Create(list(map(element, feed))) | made | beam.Map(lambda row: repr(row))
+        plain = given | made | beam.Map(lambda row: repr(row))
         _ = plain | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
-        _show_rows(p, town, "rows by key")
+        _show_rows(given.pipeline, town, "rows by key")
 
 
 def element(report: Report) -> dict[str, Any]:

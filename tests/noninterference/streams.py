@@ -22,7 +22,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import DoOutputsTuple
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as Clock
-from apache_beam.transforms.window import TimestampedValue
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 
 from pipelines.account import location
@@ -31,7 +31,7 @@ from pipelines.runs.stream import stream as streaming
 from pipelines.specification import Specification, load
 from tests.city import DAYS
 from tests.noninterference import feeds
-from tests.noninterference.roads import Job, by_library, element
+from tests.noninterference.roads import ByKey, Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
 from tests.stream.by_hand import ByHand
 from transforms.records import REFUSED, KeyedTally, TallyBytes
@@ -122,15 +122,33 @@ class UnboundedLibrary:
     def __call__(self, town: Town, feed: Feed) -> None:
         if self.before is not None:
             Job(days=DAYS[:1] * 2)(town, self.before)
-        start_s = int(datetime.fromisoformat(f"{self.day}T08:00:00+05:30").timestamp())
-        clock = Clock().advance_watermark_to(start_s)
-        for at_s, reports in by_poll(feed, start_s, self.poll_s, self.hours):
-            if reports:
-                taken = [TimestampedValue(element(report), _received_s(report, start_s)) for report in reports]
-                clock = clock.add_elements(taken)
-            clock = clock.advance_watermark_to(at_s)
-        p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
-        by_library(p, clock.advance_watermark_to_infinity(), town, start=f"{self.day}T08:00")
+        by_library(_streaming(), clock_of(feed, self.day, self.hours, self.poll_s), town, start=f"{self.day}T08:00")
+
+
+@dataclass(frozen=True)
+class UnboundedByKey(ByKey):
+    """A statistic by key and hour of an unbounded PCollection."""
+
+    def __call__(self, town: Town, feed: Feed) -> None:
+        hourly = beam.WindowInto(FixedWindows(3_600, 1_800))
+        given = _streaming() | clock_of(feed, DAYS[1], 1.5, 300) | hourly
+        self.show(town, given, f"{DAYS[1]}T08:00")
+
+
+def _streaming() -> beam.Pipeline:
+    return beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))
+
+
+def clock_of(feed: Feed, day: str, hours: float, poll_s: int) -> Any:
+    """A TestStream of a day's elements, each taken when its report was received."""
+    start_s = int(datetime.fromisoformat(f"{day}T08:00:00+05:30").timestamp())
+    clock = Clock().advance_watermark_to(start_s)
+    for at_s, reports in by_poll(feed, start_s, poll_s, hours):
+        if reports:
+            taken = [TimestampedValue(element(report), _received_s(report, start_s)) for report in reports]
+            clock = clock.add_elements(taken)
+        clock = clock.advance_watermark_to(at_s)
+    return clock.advance_watermark_to_infinity()
 
 
 def played(reader: ByHand, polls: int) -> Clock:
