@@ -1,7 +1,9 @@
 """The gate can fail: every mutant is found by the case that it names."""
 
+import apache_beam as beam
 import pytest
 
+import hatstream
 from tests.noninterference import mutants, mutants_by_key, mutants_published
 from tests.noninterference.cases import CASES, PAST, SLOW
 from tests.noninterference.machine import Found
@@ -30,3 +32,10 @@ def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> N
     assert mutant.breaks
     broken(mutant, monkeypatch)
     assert ALL[mutant.case]().differences() != []
+
+
+@pytest.mark.parametrize("name", hatstream.__all__)
+def test_every_public_transform_has_a_mutant_of_its_own(name: str) -> None:
+    found = [mutant.name for mutant in MUTANTS if any(f":{name}." in place for place in mutant.where)]
+    is_transform = isinstance(public := getattr(hatstream, name), type) and issubclass(public, beam.PTransform)
+    assert bool(found) >= is_transform, "add one to tests/noninterference/mutants_by_key.py"
