@@ -26,16 +26,6 @@ def refused(stage: str, reason: str) -> str:
     return f"{REFUSED}{stage}/{reason}"
 
 
-def new(period: str) -> str:
-    """Names the counter of units recorded of a period."""
-    return f"{NEW}{period}"
-
-
-def stopped(period: str) -> str:
-    """Names the counter of a period that was stopped."""
-    return f"{STOPPED}{period}"
-
-
 def health_name(name: str) -> str:
     """Writes a counter's name for health lines, where engines differ in its spaces."""
     return name.replace(" ", "_")

@@ -120,6 +120,6 @@ def released(
     for group, tallies in groups:
         estimates = release_group(release, group, tallies, account, lambda units: recorded(units, account, count))
         if isinstance(estimates, Stopped):
-            count(counters.stopped(estimates.period), 1)
+            count(counters.STOPPED + estimates.period, 1)
             return
         yield from estimates

@@ -57,6 +57,11 @@ class Value:
         )
 
     @property
+    def plural(self) -> str:
+        """The value in sentences about several reports."""
+        return f"{self.name}s" if self.name == NAME else f"{self.name} values"
+
+    @property
     def standard(self) -> Grid:
         """The grid on the standard scale."""
         return Grid(step=self.grid.step / self.scale, upper_steps=self.grid.upper_steps)

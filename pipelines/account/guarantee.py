@@ -31,7 +31,7 @@ STANDING_DAYS = (1, 28)
 
 _SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
 _OF_RELEASE = {unit: f"{about} of this release" if about else "" for unit, about in _SPAN.items()}
-_OTHER_SPEEDS = "with any other speeds of it"
+_OTHER_VALUES = "with any other {} of it"
 
 
 DAYS = (1, 7, 30)
@@ -138,28 +138,29 @@ def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fractio
     """Returns the promise of a release with an epsilon per HAT."""
     total = spec.privacy.allocation.total
     period = spent if total is None or spent.epsilon >= total else Loss(total)
-    changes = "raises those of a true one by" if period.delta else "changes them by"
+    changes, values = "raises those of a true one by" if period.delta else "changes them by", spec.value.plural
     return (
-        f"No single figure of this release changes the odds of any guess about the speeds of one vehicle by more than "
-        f"a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account has "
-        f"released{_OF_RELEASE[spec.account.unit]} {changes} {period.most()}; "
-        f"that a vehicle drove, when and where is treated as public.{period.definition(_OTHER_SPEEDS)}"
+        f"No single figure of this release changes the odds of any guess about the {values} of one vehicle by more "
+        f"than a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account "
+        f"has released{_OF_RELEASE[spec.account.unit]} {changes} {period.most()}; "
+        f"that a vehicle drove, when and where is treated as public.{period.definition(_OTHER_VALUES.format(values))}"
         + _of_spans(spec, bounds)
     )
 
 
 def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object) -> str:
     """Returns the promise of a release with one total per vehicle and period."""
-    levels = spec.by_levels
-    subject = "the speeds of one vehicle" if spec.counts_are_public else "one vehicle"
+    levels, values = spec.by_levels, spec.value.plural
+    how = "how fast" if values == "speeds" else f"with which {values}"
+    subject = f"the {values} of one vehicle" if spec.counts_are_public else "one vehicle"
     hidden = (
         "that a vehicle drove, when and where is treated as public"
         if spec.counts_are_public
-        else "that it drove at all, when, where and how fast included"
+        else f"that it drove at all, when, where and {how} included"
     )
     spent = Accountant().compose([levels.claim])
     loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))
-    neighbour = _OTHER_SPEEDS if spec.counts_are_public else "without it"
+    neighbour = _OTHER_VALUES.format(values) if spec.counts_are_public else "without it"
     sentences = (
         f"All figures of this release{_SPAN[spec.account.unit]} together {_change(loss)} about {subject} by "
         f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
@@ -211,7 +212,7 @@ def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list
 
 def _of_spans(spec: Specification, bounds: Sequence[SpanBound]) -> str:
     """Describes the bounds of spans of several days, with a leading space; or empty."""
-    guess, sentences = "its speeds on them" if spec.counts_are_public else "them", ""
+    guess, sentences = f"its {spec.value.plural} on them" if spec.counts_are_public else "them", ""
     for bound in bounds:
         if bound.days > 1:
             change = "raises the odds of a true guess" if bound.most.delta else "changes the odds of any guess"

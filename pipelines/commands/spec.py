@@ -111,15 +111,13 @@ def _described(spec: Specification) -> dict[str, str | int]:
 
 def _of_span(spec: Specification, span: SpanTotal) -> str:
     served = f"any {span.days} days, of which {spec.timetable.most_served(span.days)} are released"
-    by_day = span.by_day
-    if by_day is None:
+    if (by_day := span.by_day) is None:
         return f"{served} with {float(span.of_a_day()[0]):.3g} each"
-    ordinary = _by_epsilon(by_day.by_weekday, spec.timetable.weekdays)
-    if by_day.first_days is None:
-        return f"{served}: {ordinary}"
-    since, days, _ = by_day.first_days
-    first = _by_epsilon(by_day.first, by_day.first_days.weekdays.intersection(spec.timetable.weekdays))
-    return f"{served}: {ordinary}; the first {days}, from {since} on: {first}"
+    ordinary, first = f"{served}: {_by_epsilon(by_day.by_weekday, spec.timetable.weekdays)}", by_day.first_days
+    if first is None:
+        return ordinary
+    shares = _by_epsilon(by_day.first, first.weekdays.intersection(spec.timetable.weekdays))
+    return f"{ordinary}; the first {first[1]}, from {first[0]} on: {shares}"
 
 
 def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> str:

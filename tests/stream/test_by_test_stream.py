@@ -92,7 +92,7 @@ def test_each_slot_is_released_once_with_the_rows_that_came_before_its_end(relea
         "08:00": (2, 2),
         "09:00": (1, 2),
     }
-    assert (counts[counters.new("2022-01-01")], len(files)) == (2, 2)
+    assert (counts[counters.NEW + "2022-01-01"], len(files)) == (2, 2)
 
 
 def test_rows_that_come_after_their_minute_count_while_their_slot_is_open_but_their_copies_do_not(released):

@@ -136,7 +136,8 @@ def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
     units_of, own_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT
     column_unit = units_of.get(column, own_unit) if isinstance(column, str) else "s"
     if column_unit not in per_unit(own_unit):
-        raise ValueError(f"{column!r} is in {column_unit}: value.unit must be {column_unit}, got {own_unit}")
+        rule = f"value.unit must be {', '.join(per_unit(column_unit))}, got {own_unit}"
+        raise ValueError(f"{column!r} is in {column_unit}: {rule}")
     return column_unit
 
 

@@ -77,7 +77,11 @@ def unpacked(path: str) -> bytes | None:
         if INSIDE not in path and _codec_of(file.read(4)) is None:
             return None
     with opened(path) as file:
-        data = file.read(WHOLE_BYTES + 1)
+        return _whole(path, file)
+
+
+def _whole(path: str, file: Any) -> bytes:
+    data: bytes = file.read(WHOLE_BYTES + 1)
     if len(data) > WHOLE_BYTES:
         raise UnreadableFile(path, f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first")
     return data
@@ -144,12 +148,10 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
         return _Archive(
             path, _checked(path, [name for name in zipped.namelist() if name[-1:] != "/"]), zipped, None, {}
         )
+    content = pa.OSFile(path)
     if codec:
-        with pa.CompressedInputStream(pa.OSFile(path), codec) as packed:
-            data = packed.read(WHOLE_BYTES + 1)
-        if len(data) > WHOLE_BYTES:
-            raise UnreadableFile(path, f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first")
-    content = pa.BufferReader(data) if codec else pa.OSFile(path)
+        with pa.CompressedInputStream(content, codec) as packed:
+            content = pa.BufferReader(_whole(path, packed))
     with tarfile.open(fileobj=content, mode="r:") as tar:
         files = [member for member in islice(tar, MEMBERS + 1) if member.isreg() and not member.issparse()]
     places = {member.name: (member.offset_data, member.size) for member in files}

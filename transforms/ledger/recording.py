@@ -62,6 +62,6 @@ def record_units(units: DrawnUnits, account: LedgerAccount) -> tuple[list[Record
         slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
         slot.units.append(unit)
         slot.sequences.append(sequence)
-    counts = {counters.new(record.units[0].period): record.new}
+    counts = {counters.NEW + record.units[0].period: record.new}
     counts |= {counters.UNITS_CHANGED: record.changed, counters.UNITS_REDRAWN: record.redrawn}
     return list(by_slot.values()), counts

@@ -22,8 +22,6 @@ from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
 from transforms.value import NAME
 
-_OF_VALUE = {True: (f"missing-{NAME}", f"bad-{NAME}"), False: ("missing-value", "bad-value")}
-"""Reasons by whether the value is a speed."""
 # In the order of the checks: the first that fails is the row's reason.
 REASONS = (
     "missing-vehicle",
@@ -41,8 +39,10 @@ REASONS = (
     "longitude-range",
     "zero-position",
     "outside-bbox",
-    *_OF_VALUE[True],
-    *_OF_VALUE[False],
+    f"missing-{NAME}",
+    f"bad-{NAME}",
+    "missing-value",
+    "bad-value",
     "missing-key",
     "unknown-key",
 )
@@ -125,9 +125,9 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
         value = value._replace(missing=value.missing | (value.valid & is_no_value))
-    missing, bad = _OF_VALUE[rules.is_speed]
-    refuse(missing, value.missing)
-    refuse(bad, ~value.valid)
+    name = NAME if rules.is_speed else "value"
+    refuse(f"missing-{name}", value.missing)
+    refuse(f"bad-{name}", ~value.valid)
 
     steps, heading = _steps(value.values, rules), _headings(table, rules.units)
     observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)

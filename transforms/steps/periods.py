@@ -79,7 +79,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         if not isinstance(estimates, Stopped):
             yield from estimates
         elif self.in_stream:
-            count(counters.stopped(estimates.period), 1)
+            count(counters.STOPPED + estimates.period, 1)
         else:
             raise StepError(STOPPED_HERE.format(estimates.period))
 

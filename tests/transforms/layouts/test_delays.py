@@ -294,7 +294,7 @@ def test_times_of_any_form_and_those_that_are_none_make_no_delay(tmp_path):
             "csv",
             {"vehicle": "v", "time": "t", "key": "k", "speed": ["a", "b"]},
             None,
-            "is in s: value.unit must be s, got km/h",
+            "is in s: value.unit must be s, min, h, got km/h",
         ),
     ],
 )
