@@ -18,6 +18,9 @@ KILLED_S = 0.5
 _PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; main()"
 
 
+Outcome = Literal["new", "unchanged", "failed"]
+
+
 class Question(msgspec.Struct, frozen=True):
     """Request to an address, with secret headers."""
 
@@ -32,7 +35,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     reason: why it failed, without content of the answer. conditions: headers of the next question.
     """
 
-    outcome: Literal["new", "unchanged", "failed"]
+    outcome: Outcome
     reason: str = ""
     retry_after_s: float = 0.0
     conditions: dict[str, str] = {}
@@ -67,12 +70,6 @@ WHOLE_S = 60.0
 """Most seconds for a question and its answer, whatever the other side does."""
 LONGEST_WAIT_S = 600.0
 
-Outcome = Literal["new", "unchanged", "failed"]
-
-
-def _never() -> bool:
-    return False
-
 
 @dataclass
 class Poller:
@@ -87,7 +84,7 @@ class Poller:
     _last: bytes = b""
     _retry_after_s: float = 0.0
 
-    def poll(self, is_stopped: Callable[[], bool] = _never) -> tuple[Outcome, bytes]:
+    def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
         """Asks once; returns the outcome with any new message."""
         headers = {**self.headers, **self._conditions}
         head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)

@@ -49,7 +49,7 @@ def counted(
 
     Returns None if no file can be read. zone: of days, on each of which a vehicle counts once.
     """
-    ids, days, cells, rows = set[bytes](), dict[int, set[bytes]](), np.empty(0, np.int64), 0
+    days, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0
     source = layout(sample.layout, **layout_options(sample, columns))
     subset = paths[:: -(-len(paths) // MOST_FILES)]
     for path in subset:
@@ -67,9 +67,10 @@ def counted(
         except (InputError, OSError):
             if len(paths) == 1:
                 return None
-    ids = set().union(*days.values()) if days else ids
     a_day = max(map(len, days.values()), default=0)
-    return WholeFile(merged(ids), a_day, cells, rows >= MOST_ROWS or len(subset) < len(paths))
+    return WholeFile(
+        merged(set[bytes]().union(*days.values())), a_day, cells, rows >= MOST_ROWS or len(subset) < len(paths)
+    )
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:

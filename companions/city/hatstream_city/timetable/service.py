@@ -25,8 +25,6 @@ MOST_DATES = 50_000
 MOST_VISITS = 10_000_000
 """Of stops, by all runs of a day."""
 _DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
-_GROUPED = 8
-"""Keys of a list that a release groups."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +84,8 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     run, stop = visits.run[there], visits.stop[there]
     goes_on = run[1:] == run[:-1]
     stops = 1 + int(stop.max(initial=0))
-    hour, times, route = visits.s // _HOUR_S, feed.stop_times, feed.rows_of("trips", "route_id", "routes")
-    keys = {
-        "route_id": (route[times.trip], route[visits.trip]),
-        "stop_id": (times.stop, visits.stop),
-        "trip_id": (times.trip, visits.trip),
-    }
+    hour, route = visits.s // _HOUR_S, feed.rows_of("trips", "route_id", "routes")
+    keys = {"route_id": route[visits.trip], "stop_id": visits.stop, "trip_id": visits.trip}
     pairs, count = np.unique(stop[:-1][goes_on] * stops + stop[1:][goes_on], return_counts=True)
     return ServiceDay(
         day=calendar.date_of(busiest),
@@ -103,7 +97,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
         profile=_profile(vehicle, stop_cells[visits.stop], hour, _coarser),
-        by_key={column: _profile(vehicle, _ranks(*rows), hour, _group) for column, rows in keys.items()},
+        by_key={column: _profile(vehicle, 1 + rows, hour, _group) for column, rows in keys.items()},
         runs=dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False)),
     )
 
@@ -259,14 +253,9 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
     return np.array([h3_int.cell_to_parent(cell, max(resolution - steps, 0)) for cell in cells.tolist()], np.int64)
 
 
-def _ranks(listed: Int64s, rows: Int64s) -> Int64s:
-    """Ranks rows among the listed ones, from 1; 0 for none."""
-    return np.where(rows < 0, 0, 1 + np.searchsorted(np.unique(listed[listed >= 0]), rows))
-
-
-def _group(ranks: Int64s, steps: int) -> Int64s:
-    """Groups keys by rank, as a release does."""
-    return (ranks - 1) // _GROUPED if steps == 1 else np.zeros_like(ranks)
+def _group(rows: Int64s, steps: int) -> Int64s:
+    """Groups rows of a table by eight, about as releases group listed keys."""
+    return rows // 8 if steps == 1 else np.zeros_like(rows)
 
 
 def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
