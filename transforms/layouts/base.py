@@ -251,7 +251,6 @@ class MessageLayout(Layout, Protocol):
 
 
 LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, or the file is their array
-Form = Literal["csv", "json", "xml", "binary"]
 
 
 @dataclass(frozen=True)
@@ -265,7 +264,7 @@ class OwnLayout:
 
     layout: Layout
     heading: str | None = None
-    form: Form = "binary"
+    form: Literal["csv", "json", "xml", "binary"] = "binary"
     columns: tuple[str, ...] = FIELDS
     known_by: AbstractSet[str] = frozenset()
     only: bool = False

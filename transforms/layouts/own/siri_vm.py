@@ -40,7 +40,6 @@ _MOST_S = 1e300  # a finite value counts as its bound, however large
 DELAY = "delay"  # in seconds, above 0 if late
 _DELIVERY, _VEHICLE = "VehicleMonitoringDelivery", "VehicleActivity"
 _JOURNEY = "MonitoredVehicleJourney"
-_CALL, _PREVIOUS = (_JOURNEY, "MonitoredCall"), (_JOURNEY, "PreviousCalls", "PreviousCall")
 _TIMES = tuple(f"{kind}{event}Time" for event in ("Arrival", "Departure") for kind in ("Actual", "Expected", "Aimed"))
 KEYS = ("LineRef", "DirectionRef", "DatedVehicleJourneyRef", "StopPointRef", "PreviousStopPointRef", "OperatorRef")
 _PATHS: Mapping[tuple[str, ...], str] = {
@@ -49,8 +48,8 @@ _PATHS: Mapping[tuple[str, ...], str] = {
     **{(_JOURNEY, name): name for name in ("VehicleRef", "OperatorRef", "Bearing", "Velocity", *KEYS[:2])},
     **{(_JOURNEY, "VehicleLocation", name): name for name in ("Latitude", "Longitude")},
     (_JOURNEY, "FramedVehicleJourneyRef", KEYS[2]): KEYS[2],
-    **{(*_CALL, name): name for name in (KEYS[3], *_TIMES)},
-    (*_PREVIOUS, KEYS[3]): KEYS[4],  # of several the last
+    **{(_JOURNEY, "MonitoredCall", name): name for name in (KEYS[3], *_TIMES)},
+    (_JOURNEY, "PreviousCalls", "PreviousCall", KEYS[3]): KEYS[4],  # of several the last
     (_JOURNEY, "Delay"): DELAY,
 }
 """Where each column is below a vehicle's activity, in whatever namespace."""
