@@ -1,5 +1,6 @@
 """Residual variance of HAT means, for fits and plans."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,8 +8,14 @@ import numpy as np
 from dpops import fitted
 from dpops.types import Float64s
 
+Z95 = 1.96
+"""A normal law exceeds its mean by more standard deviations, on either side, with a probability of 5 %."""
+FLEET_SD = math.log(fitted.FLEETS_DIFFER) / Z95
+"""Prior standard deviation of logarithms of what differs by fleet: its variance, and its number of one digit."""
 TYPICAL_KMH = 20.0
-"""Prior mean of a HAT."""
+"""Prior mean of a HAT, and first centre of releases."""
+LEAST_VEHICLES = 4.0
+"""Expected vehicles below which an honest interval spans all speeds: the value is unreliable."""
 _LOWEST_KMH, _HIGHEST_KMH = 5.0, 65.0
 
 

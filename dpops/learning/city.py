@@ -1,5 +1,6 @@
 """Effect blocks of a city's fields: log weights, speeds."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -9,9 +10,13 @@ import scipy.sparse as sparse
 from dpops import fitted
 from dpops.learning.effects import Block, EffectLayout
 from dpops.learning.releases import BLOCK_H, BLOCKS, HOURS, Design
+from dpops.levels.defaults import RETAINED
+from dpops.spread import TYPICAL_KMH
 from dpops.types import Int64s
 
 Keys = Callable[[Int64s], Int64s]
+_NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
+"""Of a hexagon in H3."""
 
 
 def constant(hours: Int64s) -> Int64s:
@@ -37,19 +42,18 @@ def day_off(hours: Int64s) -> Int64s:
 def weight_layout(design: Design) -> EffectLayout:
     """Lists the effects of log weights; one line each."""
     block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
-    cell, others = fitted.WEIGHT_PRECISIONS
+    others = 1 / fitted.HAT_LOG_VARIANCE
     hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
     city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
     return EffectLayout(
         (
-            _cells(design, cell),
+            _cells(design, fitted.BUSIER),
             _parts(design, others),
-            city(name="city", precision=fitted.FLAT),
             hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
             hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
             hourly(name="own hours", slot_keys=clock_hour, precision=others, ridge=0.5, is_daily=True),
-            city(name="day", precision=fitted.DAY_PRECISION, is_daily=True),
-            city(name="retention", mean=float(np.log(fitted.RETAINED)), precision=1.0, regressor="retention"),
+            city(name="day", precision=0.0, is_daily=True),
+            city(name="retention", mean=math.log(RETAINED), precision=fitted.RETAINED_SD**-2, regressor="retention"),
         )
     )
 
@@ -57,35 +61,37 @@ def weight_layout(design: Design) -> EffectLayout:
 def speed_layout(design: Design) -> EffectLayout:
     """Lists the effects of speeds, km/h; one line each."""
     block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
-    cell, others = fitted.SPEED_PRECISIONS
+    others = fitted.HOURS_KMH**-2
     hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
     city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
-    mean_kmh, mean_sd_kmh = fitted.CITY_KMH
     return EffectLayout(
         (
-            _cells(design, cell),
+            _cells(design, fitted.PLACES_KMH),
             _parts(design, others),
             block(name="parent, day", cell_keys=design.parents, precision=others, is_daily=True),
             block(name="cell, day", cell_keys=np.arange(design.cells), precision=others, is_daily=True),
-            city(name="city", precision=mean_sd_kmh**-2, mean=mean_kmh),
+            city(name="city", precision=fitted.CITY_SD_KMH**-2, mean=TYPICAL_KMH),
             hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
             hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
             hourly(name="own hours", slot_keys=clock_hour, precision=others, ridge=0.5, is_daily=True),
             city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
-            city(name="traffic", precision=fitted.SLOPE_KMH**-2, mean=fitted.SLOPE_KMH, regressor="traffic"),
+            city(name="traffic", precision=others, regressor="traffic"),
         )
     )
 
 
-def _cells(design: Design, precision: float) -> Block:
-    """Makes cell effects; small cells differ more from neighbours."""
+def _cells(design: Design, sd: float) -> Block:
+    """Lists effects of cells, which have this deviation given their six neighbours.
+
+    Small ones have a seventh of the area (H3), so means over them vary by seven times as much.
+    """
     return Block(
         name="cell",
         cell_keys=np.arange(design.cells),
         slot_keys=constant,
         slots=1,
         differences=_edges(design),
-        precision=precision * (fitted.OF_SMALL_CELLS if design.are_small else 1.0),
+        precision=1 / (sd**2 * (_NEIGHBOURS + 1) * (_PARTS_OF_A_CELL if design.are_small else 1)),
     )
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
+from dpops.spread import FLEET_SD, Z95
 from dpops.types import Float64s
 
-Z95 = 1.96
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 _EVEN_SD = math.sqrt(1 / 12)
@@ -130,15 +130,13 @@ def prior_covariance(edges: Float64s) -> Float64s:
     classes, index = edges.size - 1, np.arange(edges.size - 1)
     tilt = middles(edges) / edges[-1]
     tilt = tilt - tilt.mean()
-    smooth = np.exp(-0.5 * ((index[:, None] - index) / fitted.CLASSES_ALIKE) ** 2) + 0.01 * np.eye(classes)
-    result: Float64s = (
-        fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + fitted.FLEET_SD**2 + fitted.CLASS_OTHERWISE**2 * smooth
-    )
+    alike = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
+    result: Float64s = fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + FLEET_SD**2 * (1 + alike)
     return result
 
 
 def _city_covariance(classes: int) -> Float64s:
-    return fitted.FLEET_SD**2 * (np.eye(classes) + 1)
+    return FLEET_SD**2 * (np.eye(classes) + 1)
 
 
 def _slope_and_information(
@@ -302,8 +300,7 @@ def _variances(
     shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
     of_visits = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
     result: Float64s = shape + by_mean**2 * mean_variances[..., None]
-    result += fitted.CLASS_VISITS * of_visits / np.maximum(visits, 1.0)[..., None]
-    return result
+    return result + fitted.CLASS_VISITS * of_visits / np.maximum(visits, 1.0)[..., None]
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:

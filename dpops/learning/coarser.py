@@ -27,19 +27,17 @@ def coarser(learned: Learned, posterior: Field, groups: Groups) -> Field:
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
     moves = share * (posterior.values - groups.to_hats(values))
-    standing = _through_standing(learned.state.facts, posterior, groups, moves)
     variances = variances + _through_weights(learned, posterior, groups, moves)
+    variances = variances + _through_standing(learned.state.facts, posterior, groups, moves)
     repeats = _repeats(learned.state.facts, posterior, groups)
     hats = posterior.spread.of_reports(posterior.vehicles, posterior.values[..., None], posterior.precisions[..., None])
-    deviations = _pooled(groups, hats, share) * repeats[..., None]
     return replace(
         posterior,
         values=values,
-        variances=variances + standing,
-        deviations=deviations,
+        variances=variances,
+        deviations=_pooled(groups, hats, share) * repeats[..., None],
         traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,
-        is_misweighed=standing > fitted.MISWEIGHED * (variances + deviations.mean(axis=-1)),
         weights=weights,
         vehicles=_pooled(groups, posterior.vehicles, None),
     )

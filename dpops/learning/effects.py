@@ -153,6 +153,11 @@ class EffectLayout:
                 self._sizes[is_border, is_daily] = start
         self._memory: dict[bytes, list[_PairSums]] = {}
 
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return int(self.blocks[0].cell_keys.size)
+
     def size(self, days: int, *, border: bool) -> int:
         """Counts coefficients of days, inside or at the border."""
         return self._sizes[border, False] + days * self._sizes[border, True]

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops import fitted
-from dpops.learning.field import CAUTIOUS, LEAST_VEHICLES, NODES, Z95, numbers_of
+from dpops.learning.field import CAUTIOUS, NODES, numbers_of
 from dpops.learning.weights import TOTAL_PRECISION
-from dpops.levels.defaults import BoundsOnly, Recipe, vehicle_weight
+from dpops.levels.defaults import RETAINED, BoundsOnly, Recipe, vehicle_weight
 from dpops.levels.stages import UNIT, Level, Stage, level, scaled
 from dpops.levels.strategy import CITY, PARTS, Part, busyness, log_precision, posterior_of, precisions_of, squared_error
-from dpops.spread import TYPICAL, TYPICAL_KMH, VehicleSpread
+from dpops.spread import FLEET_SD, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
 from dpops.types import Float64s
 
 OF_NORMAL = math.sqrt(2 / math.pi)
@@ -47,7 +47,7 @@ class ExpectedDay:
     @property
     def is_published(self) -> bool:
         """Whether the gate is expected to publish this day."""
-        return self.unknown <= fitted.MAX_RATIO and self.weight_sd <= fitted.MAX_TOTAL_SD
+        return self.unknown <= fitted.MAX_RATIO and self.weight_sd <= fitted.RETAINED_SD
 
 
 def expected_days(
@@ -101,7 +101,7 @@ def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) 
 
 def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
     """Computes a HAT's residual variance, by its vehicles."""
-    return float(TYPICAL.of(np.array(1 + fitted.OTHERS * bounds.usual_vehicles * busy)))
+    return float(TYPICAL.of(np.array(1 + bounds.usual_vehicles * busy)))
 
 
 def _at_public_counts(stage: Stage) -> Stage:
@@ -117,14 +117,14 @@ def _pattern(parts: dict[Part, float]) -> float:
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
     """Yields standard deviations of days' log weights."""
     day_variance = 1 / TOTAL_PRECISION
-    shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else fitted.FLEET_SD**2)
+    shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else FLEET_SD**2)
     for stages in days:
         precision = sum(log_precision(stage, bounds) for stage in stages)
         yield (1 / (shared + day_variance) + precision) ** -0.5
         shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))
 
 
-_ROUGH = VehicleSpread(fitted.VEHICLE_FACTOR * fitted.VEHICLE_VARIANCE, fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE)
+_ROUGH = VehicleSpread(fitted.CAUTION * fitted.VEHICLE_VARIANCE, fitted.CAUTION * fitted.FLOOR_VARIANCE)
 _FEWER = 2
 """Node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do."""
 
@@ -158,7 +158,7 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
     if stage.counts_public:
         return np.zeros(vehicles.size)
     precision, other_variance = _level_evidence(stage, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + precision + 1 / np.maximum(other_variance, 1e-300))
+    variances: Float64s = 1 / (1 / fitted.BUSIER**2 + precision + 1 / np.maximum(other_variance, 1e-300))
     return variances
 
 
@@ -207,7 +207,7 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
     fleet = bounds.fleet
-    hat_weight = fitted.RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
+    hat_weight = RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
     weight: Float64s = hat_weight * slots * (vehicles + others * bounds.usual_vehicles)
     return weight
 

@@ -13,19 +13,18 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.expected import OF_NORMAL, speed_noise, weight_noise
-from dpops.learning.field import Z95
 from dpops.learning.places import own_variance
-from dpops.levels.defaults import Fleet, weight_at_places
+from dpops.levels.defaults import RETAINED, Fleet, weight_at_places
 from dpops.levels.stages import Stage
+from dpops.spread import Z95
 from dpops.types import Float64s
 
-MOST_HALF_WIDTH_KMH, LEAST_VEHICLES = fitted.PLACE_WIDTH_KMH, fitted.PLACE_VEHICLES
+LEAST_VEHICLES = 1
+"""A place of a single vehicle is never `ok`."""
 Z90 = 1.645
 """A normal law exceeds its mean by fewer standard deviations with a probability of 95 %."""
-SPREAD, CONCENTRATED = fitted.SPREAD_PLACES, fitted.FEW_PLACES
-"""Spreads of traffic over hexagons. Buses' stops and lines lie between both."""
-EVEN = fitted.EVEN_PLACES
-"""Spread over segments of streets that many share."""
+EVEN, SPREAD, CONCENTRATED = (fitted.BUSIER * times for times in (1 / 2, 3 / 2, 5 / 2))
+"""Spreads of traffic over segments of streets, which many share, and over hexagons: lines lie between the latter."""
 _CLASSES = 1_000
 
 
@@ -56,12 +55,12 @@ def expected_maps(
     share = dict(stage.shares)["place"]
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
     popular = _popular(crowding)
-    visits = fitted.RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
+    visits = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
     weights = visits * popular / places
     own = own_variance(weights)
     maps, reports = [], popular / popular.sum()
     for day in days:
-        prior_variance = fitted.PLACES_KMH**2 + (fitted.FIRST_CELL_SD_KMH / day) ** 2
+        prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2
         noise_variance = (of_speed**2 + prior_variance * of_weight**2) / weights**2
         variance = 1 / (1 / prior_variance + day / (noise_variance + own))
         half = Z95 * np.sqrt(variance + own / day)
@@ -72,7 +71,7 @@ def expected_maps(
                 kmh=OF_NORMAL * float(reports @ np.sqrt(variance)),
                 cell_kmh=OF_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
-                ok=float(reports @ ((half < MOST_HALF_WIDTH_KMH) & sure)),
+                ok=float(reports @ ((half < fitted.PLACE_WIDTH_KMH) & sure)),
             )
         )
     return maps

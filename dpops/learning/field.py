@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dpops import fitted
-from dpops.spread import VehicleSpread
+from dpops.spread import LEAST_VEHICLES, Z95, VehicleSpread
 from dpops.types import Float64s, Int64s
 
 
@@ -31,21 +31,18 @@ class Gate:
     Attributes:
         ratio: expected squared error of the map over that of the city's true mean.
         moved_kmh: distance of the map's mean from that of the last stage's centres.
-        total_sd: of the logarithm of the day's weight.
-        is_early: whether the account has few days.
+        total_sd: of the logarithm of the day's weight; releases tell something of it below its prior, RETAINED_SD.
     """
 
     ratio: float
     moved_kmh: float = 0.0
     total_sd: float = 0.0
-    is_early: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether the day is shown."""
-        moved_kmh = fitted.FIRST_MOVED_KMH if self.is_early else fitted.MAX_MOVED_KMH
-        is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.MAX_TOTAL_SD
-        return is_known and abs(self.moved_kmh) < moved_kmh
+        is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.RETAINED_SD
+        return is_known and abs(self.moved_kmh) < fitted.MAX_MOVED_KMH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,6 @@ class Field:
         weights: expected.
         vehicles: equally likely numbers, ascending, (.., NODES).
         repeats: HATs of a group that one vehicle visits.
-        is_misweighed: whether the weight of standing vehicles may decide a group's mean.
     """
 
     values: Float64s
@@ -76,7 +72,6 @@ class Field:
     day: DayFields
     gate: Gate
     repeats: Float64s | float = 1.0
-    is_misweighed: "np.typing.NDArray[np.bool_] | bool" = False
 
 
 NODES = 8
@@ -125,9 +120,6 @@ def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
 
 STEP_KMH = 0.01
 """Rounding step of published values: last digits of floating point differ between machines."""
-Z95 = 1.96
-LEAST_VEHICLES = 4.0
-"""Expected vehicles below which an honest interval spans all speeds: the value is unreliable."""
 
 
 class Status(IntEnum):
@@ -145,14 +137,15 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
-    """Estimates vehicle numbers with intervals, (3, ..), and status."""
+    """Estimates vehicle numbers, (3, ..), and status.
+
+    Unreliable without a declared profile, or beyond LEAST_VEHICLES times as many or as few.
+    """
     logs = np.log(field.vehicles)
     about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
-    status = np.where(
-        is_declared & (upper <= fitted.NUMBER_RATIO * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE
-    )
+    status = np.where(is_declared & (upper <= LEAST_VEHICLES**2 * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE)
     numbers = np.stack([rounded(about), np.floor(lower), np.ceil(upper)])
-    if field.gate.total_sd > fitted.MAX_TOTAL_SD:
+    if field.gate.total_sd > fitted.RETAINED_SD:
         return numbers * np.nan, np.full_like(status, Status.HELD_BACK)
     return numbers, status
 
@@ -183,7 +176,7 @@ def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> Publ
     variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
     traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))
-    is_reliable = (vehicles >= LEAST_VEHICLES * field.repeats) & np.logical_not(field.is_misweighed)
+    is_reliable = vehicles >= LEAST_VEHICLES * field.repeats
     status = np.where(is_reliable, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if not field.gate.is_open:
         status = np.full(field.values.shape, Status.HELD_BACK)

@@ -9,10 +9,12 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import Effects, Start
+from dpops.learning.posterior import Sums
 from dpops.learning.releases import HOURS, DayValues, LevelValues, StageValues
-from dpops.learning.speeds import DayWeights, SpeedField, SpeedSums
+from dpops.learning.speeds import DayWeights, SpeedField
 from dpops.learning.state import State
-from dpops.learning.weights import VehicleNumber, WeightField, WeightSums
+from dpops.learning.weights import VehicleNumber, WeightField
+from dpops.spread import FLEET_SD
 from dpops.types import Float64s
 
 COLD, WARM = (5, 3, 2, 2), (2, 2, 2, 2)
@@ -45,11 +47,10 @@ class RoughFields(NamedTuple):
 def rough_fields(state: State) -> RoughFields:
     """Fits weights, then speeds, each to their sums."""
     days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)
-    vehicles, is_counted = _typical_vehicles(state, days)
+    vehicles = _typical_vehicles(state, days)
     numbers = [_number(day, vehicles) for day in days]
     totals = [_released_total(day) for day in days]
-    retained_sd = fitted.RETAINED_SD if is_counted else math.hypot(fitted.RETAINED_SD, fitted.FLEET_SD)
-    weights = WeightField(state.layouts.weights, days, numbers, totals, retained_sd, state.start)
+    weights = WeightField(state.layouts.weights, days, numbers, totals, state.start)
     speeds = SpeedField(state.layouts.speeds, days, state.facts.hat_weight, state.start)
     rounds = COLD if state.start is None else WARM
     weights.fit(list(_weight_sums(days)), rounds[0])
@@ -62,11 +63,11 @@ def fitted_fields(state: State) -> Fit:
     """Fits both fields, with a coming day appended."""
     weights, speeds, hats = rough_fields(state)
     days, (*_, to_weights, to_speeds) = weights.days, COLD if state.start is None else WARM
-    coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)[0]
+    coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
     weight_sums, speed_sums = list(_weight_sums(days)), list(_speed_sums(days))
     weight_sums += _weights_from_speeds(speeds, speed_sums)
     weights.fit(weight_sums, to_weights)
-    weights.finish(weight_sums, coming, VehicleNumber(vehicles, 0.0))
+    weights.finish(weight_sums, coming, _number(coming, vehicles))
     # Sums of speeds move a day's total by its doubt alone, so totals stay those of weights.
     *fitted_hats, of_coming = weights.weights(weights.effects)
     scaled = [
@@ -79,7 +80,7 @@ def fitted_fields(state: State) -> Fit:
 
 def typical_traffic(weights: WeightField, day: DayValues) -> Float64s:
     """Computes centred logarithms of a day's typical weights."""
-    logs = weights.layout.hats(weights.effects, day.hours, None) + weights.night(day)
+    logs = weights.layout.hats(weights.effects, day.hours, None)
     shares = np.exp(logs)
     centred: Float64s = logs - np.sum(logs * shares) / shares.sum()
     return np.clip(centred, -3, 3)
@@ -90,23 +91,25 @@ def _day_weights(weights: WeightField, hats: list[Float64s]) -> DayWeights:
     return DayWeights(hats, traffic, weights.total_variances, weights.retention)
 
 
-def _weight_sums(days: Sequence[DayValues]) -> Iterator[WeightSums]:
-    for index, day in enumerate(days):
-        for level in day.levels:
-            if np.any(np.isfinite(level.weight_variance)):
-                yield WeightSums(index, level.groups, level.weights.ravel(), level.weight_variances.ravel())
+def _weight_sums(days: Sequence[DayValues]) -> Iterator[Sums]:
+    for index, stage, level in _levels(days):
+        if np.any(np.isfinite(level.weight_variance)):
+            yield Sums(index, level.groups, level.weights.ravel(), level.weight_variances.ravel(), stage.centre)
 
 
-def _speed_sums(days: Sequence[DayValues]) -> Iterator[SpeedSums]:
-    for index, day in enumerate(days):
-        for stage in day.speed_stages:
-            for level in stage.levels:
-                if np.any(np.isfinite(level.speed_variance)):
-                    variances = level.speed_variances.ravel()
-                    yield SpeedSums(index, level.groups, stage.centre, level.speeds.ravel(), variances)
+def _speed_sums(days: Sequence[DayValues]) -> Iterator[Sums]:
+    for index, stage, level in _levels(days):
+        if np.any(np.isfinite(level.speed_variance)):
+            yield Sums(index, level.groups, level.speeds.ravel(), level.speed_variances.ravel(), stage.centre)
 
 
-def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[WeightSums]:
+def _levels(days: Sequence[DayValues]) -> Iterator[tuple[int, StageValues, LevelValues]]:
+    return (
+        (index, look, level) for index, day in enumerate(days) for look in day.speed_stages for level in look.levels
+    )
+
+
+def _weights_from_speeds(speeds: SpeedField, sums: Sequence[Sums]) -> list[Sums]:
     """Reads weight sums off speed sums: one variational step."""
     result, variances = [], dict[int, Float64s]()
     for item in sums:
@@ -121,20 +124,19 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[SpeedSums]) -> list[
         slope = (totals(hats * (speeds.values[day] - item.centre)) / total).ravel()
         square = slope**2 + (totals(hats * variances[day]) / total).ravel()
         noise = item.variances + totals(hats**2 * speeds.hat_variances(day)).ravel()
-        result.append(WeightSums(day, item.groups, item.values * slope / square, noise / square))
+        result.append(Sums(day, item.groups, item.values * slope / square, noise / square, item.centre))
     return result
 
 
-def _typical_vehicles(state: State, days: Sequence[DayValues]) -> tuple[float, bool]:
+def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:
     """Estimates a typical day's vehicles, and whether counts existed."""
     declared = state.facts.vehicles
-    precision = (fitted.FLEET_SD * declared) ** -2
+    precision = (FLEET_SD * declared) ** -2
     total = precision * declared
-    counted = [level for day in days for level in day.counted]
-    for level in counted:
+    for level in (level for day in days for level in day.counted):
         precision += float(level.weight_precision[0, 0])
         total += float(level.weight_precision[0, 0] * level.weights[0, 0])
-    return max(total / precision, 0.1 * declared), bool(counted)
+    return max(total / precision, 0.1 * declared)
 
 
 def _released_total(day: DayValues) -> float | None:
@@ -150,7 +152,7 @@ def _released_total(day: DayValues) -> float | None:
 
 def _number(day: DayValues, vehicles: float) -> VehicleNumber:
     if not day.counted:
-        return VehicleNumber(vehicles, 0.0)
+        return VehicleNumber(vehicles, FLEET_SD**2)
     precision = sum(float(level.weight_precision[0, 0]) for level in day.counted)
     mean = sum(float(level.weight_precision[0, 0] * level.weights[0, 0]) for level in day.counted) / precision
     number = max(mean, precision**-0.5)

@@ -11,7 +11,8 @@ from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_var
 from dpops.learning.fit import Fit, fitted_fields, typical_traffic
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
 from dpops.learning.state import State
-from dpops.spread import VehicleSpread
+from dpops.levels.defaults import RETAINED
+from dpops.spread import FLEET_SD, VehicleSpread
 from dpops.types import Float64s, Int64s
 
 
@@ -55,7 +56,6 @@ class Learned:
             ratio=self._ratio(day, means, variances),
             moved_kmh=moved,
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
-            is_early=self.state.days - (fit.coming - 1 - index) <= fitted.FIRST_DAYS,
         )
         one_weight = fit.speeds.one_weight
         spread = fit.speeds.cautious_spread
@@ -81,8 +81,7 @@ class Learned:
         """Computes the map's expected squared error relative to the city's true mean."""
         layout, posterior = self.fit.speeds.layout, self.fit.speeds.posterior
         share = day.weights / day.weights.sum()
-        city = Groups(cells=np.zeros(len(share), np.int64), slots=np.zeros(day.hours.size, np.int64))
-        item = Item(city, day.hours, day.index, ("traffic",))
+        item = Item(Groups.everything(*share.shape), day.hours, day.index, ("traffic",))
         rows = layout.stack([item], len(self.fit.days))([share], [day.regressors])
         covariance = posterior.solve(rows.adjoint(np.ones(1)))
         with_mean = layout.hats(covariance, day.hours, day.index, day.regressors)
@@ -162,13 +161,12 @@ def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Li
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
     """Keeps a day's weight open: live slots clip less."""
-    cells, slots = (np.zeros(size, np.int64) for size in centre.shape)
-    vehicles = np.array([[state.facts.vehicles]])
+    vehicles = np.array([[state.facts.vehicles / RETAINED]])
     level = LevelValues(
-        groups=Groups(cells=cells, slots=slots),
+        groups=Groups.everything(*centre.shape),
         weights=vehicles,
         speeds=0 * vehicles,
-        weight_variance=vehicles**2,
+        weight_variance=(FLEET_SD * vehicles) ** 2,
         speed_variance=np.inf,
     )
     return StageValues(centre=centre, levels=(level,), counts_vehicles=True)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops import fitted
+from dpops.spread import FLEET_SD
 from dpops.types import Float64s, Int64s
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 """Possible weights of a place, relative to the expected one."""
 AT_LEAST = 4
 """Vehicles that a product names. One to three that come every day must not be taken for as many."""
+EVIDENCE = 5
+"""Logarithm of how much likelier releases must be if places differ from cells before any is published otherwise.
+
+Source: Kass and Raftery (1995), "very strong". In cities where none differs it stayed below.
+"""
 CHANCE = 0.05
 """That at any place, on any day, four vehicles are spoken of where fewer were."""
 _TINY = 1e-12
@@ -133,7 +139,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
     if not sums.days:
         return expected
     scores = np.linspace(-20, 20, 20_001)
-    weights = expected * np.exp(fitted.FLEET_SD * scores)
+    weights = expected * np.exp(FLEET_SD * scores)
     precision = sums.weight_precision / sums.weights.size
     residuals = weights - float(sums.weights.sum()) / sums.weight_precision
     costs = scores**2 + precision * residuals**2
@@ -151,7 +157,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
     means, of_reports, variances, weights, weight_variances = moments
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
-    values = of_reports if evidence >= fitted.PLACE_EVIDENCE else around.values
+    values = of_reports if evidence >= EVIDENCE else around.values
     own = own_variance(weights)
     return PlaceFit(
         values=values,
@@ -217,7 +223,7 @@ def _posterior(
 
 
 def _slowed(ratios: Float64s, power: float) -> Float64s:
-    return np.asarray(np.clip(ratios, 1 / fitted.PLACE_SLOWED_RATIO, fitted.PLACE_SLOWED_RATIO) ** power)
+    return np.asarray(np.clip(ratios, math.exp(-fitted.BUSIER), math.exp(fitted.BUSIER)) ** power)
 
 
 def _chunks(places: int) -> list[slice]:

@@ -13,8 +13,8 @@ import scipy.sparse as sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from dpops import fitted
-from dpops.learning.effects import Block, EffectLayout, EffectRows, Effects, Strengths
-from dpops.learning.releases import HABITS
+from dpops.learning.effects import Block, EffectLayout, EffectRows, Effects, Item, Strengths
+from dpops.learning.releases import HABITS, DayValues, Groups
 from dpops.types import Float64s, Int64s
 
 EXACT = 1_500
@@ -255,3 +255,45 @@ def _factored(precision: sparse.spmatrix) -> SuperLU:
     """Factors a sparse positive definite matrix, minimum degree order."""
     options = {"SymmetricMode": True}
     return splu(precision.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Noisy sums of one day's groups: weights, or weighted speeds around `centre`.
+
+    values, variances: (groups,). centre: km/h, (cells, slots).
+    """
+
+    day: int
+    groups: Groups
+    values: Float64s
+    variances: Float64s
+    centre: Float64s
+
+
+class LatentField:
+    """Latent Gaussian field on some days.
+
+    Attributes:
+        strengths: precision of each block.
+        posterior: of the last round.
+    """
+
+    def __init__(self, layout: EffectLayout, days: Sequence[DayValues], strengths: Strengths | None) -> None:
+        self.layout, self.days = layout, tuple(days)
+        prior = {block.name: np.array([block.precision]) for block in layout.blocks}
+        self.strengths = prior if strengths is None else dict(strengths)
+
+    def lay(self, sums: Sequence[Sums], regressors: tuple[str, ...] = (), further: Sequence[Item] = ()) -> list[Sums]:
+        """Orders sums, wide ones last, and prepares the sparse pattern of their and further rows."""
+        ordered = sorted(sums, key=lambda item: item.groups.is_wide)
+        items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
+        self.stack = self.layout.stack([*items, *further], len(self.days))
+        self.wide = int(self.stack.starts[sum(not item.groups.is_wide for item in ordered)])
+        return ordered
+
+    def solve(self, data: LinearData, *, is_rough: bool) -> None:
+        """Computes the posterior. is_rough: with few samples, for strengths alone."""
+        self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
+        counts = [day.count for day in self.days]
+        self.posterior = Posterior(self.layout, self.strengths, counts, data, is_rough=is_rough)

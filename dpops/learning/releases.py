@@ -52,6 +52,11 @@ class Groups:
     cells: Int64s
     slots: Int64s
 
+    @staticmethod
+    def everything(cells: int, slots: int) -> "Groups":
+        """Makes one group of all HATs."""
+        return Groups(cells=np.zeros(cells, np.int64), slots=np.zeros(slots, np.int64))
+
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of cell groups and of slot groups."""

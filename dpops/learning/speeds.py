@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import EffectLayout, Item, Start
-from dpops.learning.posterior import LinearData, Posterior
-from dpops.learning.releases import DayValues, Groups
-from dpops.spread import VehicleSpread, growth
+from dpops.learning.effects import EffectLayout, Start
+from dpops.learning.posterior import LatentField, LinearData, Sums
+from dpops.learning.releases import DayValues
+from dpops.spread import FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
 
 MAX_DOUBT_STEP = 0.5
@@ -19,17 +18,6 @@ _CONVERGED = 0.1
 _MAX_EXCESS = 8.0
 """Cap of squared residuals, in variances, so that no outlier decides."""
 _MAX_VARIANCE_STEP = 0.7
-
-
-@dataclass(frozen=True)
-class SpeedSums:
-    """Noisy sums of weighted speeds around centres, km/h."""
-
-    day: int
-    groups: Groups
-    centre: Float64s
-    values: Float64s
-    variances: Float64s
 
 
 class DayWeights(NamedTuple):
@@ -48,34 +36,28 @@ class DayWeights(NamedTuple):
     retention: float
 
 
-class SpeedField:
+class SpeedField(LatentField):
     """Speeds of HATs on each day, km/h.
 
     Attributes:
         values: posterior means, (cells, slots) of each day.
         weights: of each day's HATs, with totals updated by sums of speeds.
         spread: learned variances of HATs around the field.
-        posterior: of the last round.
     """
 
     def __init__(self, layout: EffectLayout, days: Sequence[DayValues], hat_weight: float, start: Start | None) -> None:
-        self.layout, self.days, self.one_weight = layout, tuple(days), hat_weight
-        self._hat_weight = hat_weight
-        self._counts = [day.count for day in days]
-        self.strengths: dict[str, Float64s] = {block.name: np.array([block.precision]) for block in layout.blocks}
-        self.spread = VehicleSpread()
-        if start is not None:
-            self.strengths, self.spread = dict(start.speeds), start.spread
-        cells = layout.blocks[0].cell_keys.size
-        self.values = [np.full((cells, day.hours.size), fitted.CITY_KMH[0]) for day in days]
+        super().__init__(layout, days, None if start is None else start.speeds)
+        self.one_weight = self._hat_weight = hat_weight
+        self.spread = VehicleSpread() if start is None else start.spread
+        self.values = [np.full((layout.cells, day.hours.size), TYPICAL_KMH) for day in days]
         self._are_fitted = False
 
     def add(self, coming: DayValues) -> None:
         """Adds a day to come."""
-        self.days, self._counts = (*self.days, coming), [*self._counts, 1.0]
-        self.values.append(np.full((self.layout.blocks[0].cell_keys.size, coming.hours.size), fitted.CITY_KMH[0]))
+        self.days = (*self.days, coming)
+        self.values.append(np.full((self.layout.cells, coming.hours.size), TYPICAL_KMH))
 
-    def fit(self, sums: Sequence[SpeedSums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
+    def fit(self, sums: Sequence[Sums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
         """Fits the field, strengths, variances and doubts of weights.
 
         is_last: whether covariances of HATs are needed.
@@ -83,13 +65,11 @@ class SpeedField:
         self.weights, self.traffic = weights.hats, weights.traffic
         self.one_weight = self._hat_weight * math.exp(weights.retention)
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
-        doubts, sums = np.zeros(len(self.days)), self._lay(sums)
+        doubts, sums = np.zeros(len(self.days)), self.lay(sums, ("traffic", "doubt"))
         is_first = not self._are_fitted
         for index in range(rounds):
             data = self._data(sums, doubts)
-            self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
-            is_rough = not (is_last and index + 1 == rounds)
-            self.posterior = Posterior(self.layout, self.strengths, self._counts, data, is_rough=is_rough)
+            self.solve(data, is_rough=not (is_last and index + 1 == rounds))
             if self._are_fitted:
                 doubts = self._doubts(doubts)
                 self.weights = [hats * np.exp(doubt) for hats, doubt in zip(weights.hats, doubts, strict=True)]
@@ -108,7 +88,7 @@ class SpeedField:
     @property
     def cautious_spread(self) -> VehicleSpread:
         """Multiple of the barely identified spread, for cautious intervals."""
-        return VehicleSpread(fitted.VEHICLE_FACTOR * self.spread.vehicle, fitted.FLOOR_FACTOR * self.spread.floor)
+        return VehicleSpread(fitted.CAUTION * self.spread.vehicle, fitted.CAUTION * self.spread.floor)
 
     def _doubts(self, doubts: Float64s) -> Float64s:
         """Moves doubts of days' weights towards their posterior mean."""
@@ -123,17 +103,8 @@ class SpeedField:
             for index, (day, traffic) in enumerate(zip(self.days, self.traffic, strict=True))
         ]
 
-    def _lay(self, sums: Sequence[SpeedSums]) -> list[SpeedSums]:
-        """Orders sums, wide ones last, and prepares sparse rows."""
-        ordered = sorted(sums, key=lambda item: item.groups.is_wide)
-        names = "traffic", "doubt"
-        items = [Item(item.groups, self.days[item.day].hours, item.day, names) for item in ordered]
-        self._stack = self.layout.stack(items, len(self.days))
-        self._wide = int(self._stack.starts[sum(not item.groups.is_wide for item in ordered)])
-        return ordered
-
-    def _data(self, sums: Sequence[SpeedSums], doubts: Float64s) -> LinearData:
-        """Writes noisy speeds as linear observations of the field."""
+    def _data(self, sums: Sequence[Sums], doubts: Float64s) -> LinearData:
+        """Writes released sums as observations of the field, given the weights."""
         values, variances, regressors = [], [], []
         self._parts: list[tuple[Float64s, Float64s]] = []
         for item in sums:
@@ -147,9 +118,9 @@ class SpeedField:
             self._parts.append((vehicles, floor))
             variances.append(item.variances + self.spread.vehicle * vehicles + self.spread.floor * floor)
             values.append(item.values + totals(hats * (item.centre + doubts[day] * offset)).ravel())
-        rows = self._stack([self.weights[item.day] for item in sums], regressors)
+        rows = self.stack([self.weights[item.day] for item in sums], regressors)
         return LinearData(
-            rows, np.concatenate([np.zeros(0), *values]), 1 / np.concatenate([np.ones(0), *variances]), self._wide
+            rows, np.concatenate([np.zeros(0), *values]), 1 / np.concatenate([np.ones(0), *variances]), self.wide
         )
 
     def _learn_spread(self, data: LinearData) -> None:
@@ -160,7 +131,7 @@ class SpeedField:
         excess = np.minimum(data.precisions * (data.values - fitted_values) ** 2 + leverage - 1, _MAX_EXCESS)
         vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._parts, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
-        precision = np.identity(2) / fitted.VEHICLE_VARIANCE_SD**2
+        precision = np.identity(2) / FLEET_SD**2
         logs = np.log([self.spread.vehicle / prior.vehicle, self.spread.floor / prior.floor])
         information = 0.5 * (slopes * (1 - leverage) ** 2) @ slopes.T + precision
         step = np.linalg.solve(information, 0.5 * slopes @ excess - precision @ logs)

@@ -1,5 +1,6 @@
 """Field of log weights, fitted to noisy sums."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -7,8 +8,9 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, Effects, Item, Start
-from dpops.learning.posterior import LinearData, Posterior
+from dpops.learning.posterior import LatentField, LinearData, Sums
 from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
+from dpops.levels.defaults import RETAINED
 from dpops.types import Float64s, Int64s
 
 TOTAL_PRECISION = fitted.RETAINED_SD**-2
@@ -22,16 +24,6 @@ _CLIP = 30.0
 
 
 @dataclass(frozen=True)
-class WeightSums:
-    """One day's noisy sums of weights by group."""
-
-    day: int
-    groups: Groups
-    values: Float64s
-    variances: Float64s
-
-
-@dataclass(frozen=True)
 class VehicleNumber:
     """A day's vehicle number, and its logarithm's variance."""
 
@@ -39,13 +31,12 @@ class VehicleNumber:
     log_variance: float
 
 
-class WeightField:
+class WeightField(LatentField):
     """Field of daily HAT weights, in typical vehicle-days.
 
     Attributes:
         effects: where the field was last linearised.
         variances: of logarithms of each day's HATs, (cells, slots).
-        posterior: of the last round.
         total_variances: of the logarithm of each day's weight.
     """
 
@@ -55,50 +46,34 @@ class WeightField:
         days: Sequence[DayValues],
         numbers: Sequence[VehicleNumber],
         totals: Sequence[float | None],
-        retained_sd: float,
         start: Start | None,
     ) -> None:
-        self.layout, self.days, self.numbers = layout, tuple(days), tuple(numbers)
-        self._counts = [day.count for day in days]
-        self._retained = np.log(fitted.RETAINED), retained_sd
+        super().__init__(layout, days, None if start is None else start.weights)
+        self.numbers = tuple(numbers)
         self._total_precisions = np.full(len(days), TOTAL_PRECISION)
         self._at_retention = layout.place("retention")
-        cells = layout.blocks[0].cell_keys.size
-        self.variances = [np.zeros((cells, day.hours.size)) for day in days]
+        self.variances = [np.zeros((layout.cells, day.hours.size)) for day in days]
         self.total_variances = np.full(len(days), 1.0)
-        self.is_cold = start is None
         self.effects = layout.zeros(len(days))
-        self.strengths: dict[str, Float64s] = {block.name: np.array([block.precision]) for block in layout.blocks}
-        if start is not None:
-            self.strengths = dict(start.weights)
+        if start is None:
+            self.effects.border[self._at_retention] = math.log(RETAINED)
+        else:
             for part, values in zip(self.effects, start.effects, strict=True):
                 part[: values.size] = values
-        self.strengths["retention"] = np.array([retained_sd**-2])
         self._begin(totals)
 
     def _begin(self, totals: Sequence[float | None]) -> None:
         """Initialises city and day effects by totals or vehicles."""
-        if self.is_cold:
-            self.effects.border[self._at_retention] = self._retained[0]
-        logs = np.array(
-            [
-                (np.log(number.number) + self.retention if total is None else np.log(total)) - np.log(weights.sum())
-                for number, total, weights in zip(self.numbers, totals, self.weights(self.effects), strict=True)
-            ]
-        )
-        first = logs[0] if self.is_cold else 0.0
-        self.effects.border[self.layout.place("city")] += first
-        for day, log in enumerate(logs):
-            self.effects.border[self.layout.place("day", day)] = log - first
+        first = len(self.days) - len(totals)
+        hats = self.weights(self.effects)[first:]
+        for day, total, weights in zip(range(first, len(self.days)), totals, hats, strict=True):
+            expected = math.log(self.numbers[day].number) + self.retention if total is None else math.log(total)
+            self.effects.border[self.layout.place("day", day)] += expected - math.log(weights.sum())
 
     @property
     def retention(self) -> float:
         """Log share of a counted vehicle's weight after clipping."""
         return float(self.effects.border[self._at_retention])
-
-    def night(self, day: DayValues) -> Float64s:
-        """Gives the prior mean of each slot's logarithm, (slots,)."""
-        return np.where(day.hours % HOURS < fitted.NIGHT_ENDS, fitted.NIGHT, 0.0)
 
     def weights(self, effects: Effects) -> list[Float64s]:
         """Computes expected weights of days' HATs, as lognormal means."""
@@ -113,11 +88,11 @@ class WeightField:
         return self._expected(self.effects, day, index, variances), variances
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
-        logs = self.layout.hats(effects, day.hours, index) + self.night(day)
+        logs = self.layout.hats(effects, day.hours, index)
         weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
         return weights
 
-    def fit(self, sums: Sequence[WeightSums], rounds: int) -> None:
+    def fit(self, sums: Sequence[Sums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
 
         Variances behind weights stay fixed in the last two rounds, so that totals fit the released ones.
@@ -125,37 +100,37 @@ class WeightField:
         sums = self._lay(sums)
         for index in range(rounds):
             data = self._linear(sums)
-            self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
-            self.posterior = Posterior(self.layout, self.strengths, self._counts, data, is_rough=True)
+            self.solve(data, is_rough=True)
             if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
                 self._update_variances()
             moved = self._step(sums, data)
             previous, self.strengths = self.strengths, self.posterior.next_strengths(self.effects)
             self._update_totals(data)
-            changes = [np.max(np.abs(np.log(self.strengths[name] / previous[name]))) for name in previous]
+            learned = [block.name for block in self.layout.blocks if block.is_learned]
+            changes = [np.max(np.abs(np.log(self.strengths[name] / previous[name]))) for name in learned]
             if moved < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
                 break
 
-    def finish(self, sums: Sequence[WeightSums], coming: DayValues, number: VehicleNumber) -> None:
+    def finish(self, sums: Sequence[Sums], coming: DayValues, number: VehicleNumber) -> None:
         """Computes the posterior around effects, a coming day included."""
-        self.days, self.numbers, self._counts = (*self.days, coming), (*self.numbers, number), [*self._counts, 1.0]
+        self.days, self.numbers = (*self.days, coming), (*self.numbers, number)
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
-        self.variances = [*self.variances, np.zeros((self.layout.blocks[0].cell_keys.size, coming.hours.size))]
+        self.variances = [*self.variances, np.zeros((self.layout.cells, coming.hours.size))]
+        self._begin([None])
         data = self._linear(self._lay(sums))
-        del self.posterior
-        self.posterior = Posterior(self.layout, self.strengths, self._counts, data)
+        self.solve(data, is_rough=False)
         self._update_variances()
         self._update_totals(data)
 
-    def _linear(self, sums: Sequence[WeightSums]) -> LinearData:
+    def _linear(self, sums: Sequence[Sums]) -> LinearData:
         """Linearises released sums and daily totals around the effects."""
         weights = self.weights(self.effects)
         totals = np.array([hats.sum() for hats in weights])
         of_items = [weights[item.day] for item in sums]
         plain: Mapping[str, Float64s] = {}
         with_retention: list[Mapping[str, Float64s]] = [{"retention": np.array(-1.0)}] * len(weights)
-        rows = self._stack(
+        rows = self.stack(
             [*of_items, *(hats / total for hats, total in zip(weights, totals, strict=True))],
             [plain] * len(of_items) + with_retention,
         )
@@ -167,36 +142,31 @@ class WeightField:
         precisions.append(1 / (1 / self._total_precisions + uncertain))
         residuals = self._residuals(sums, self.effects)
         values = residuals + rows.times(self.effects)
-        return LinearData(rows, values, np.concatenate(precisions), self._wide)
+        return LinearData(rows, values, np.concatenate(precisions), self.wide)
 
-    def _residuals(self, sums: Sequence[WeightSums], effects: Effects) -> Float64s:
+    def _residuals(self, sums: Sequence[Sums], effects: Effects) -> Float64s:
         """Computes residuals of released sums and of log totals."""
         weights = self.weights(effects)
         residuals = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
         logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
         return np.concatenate([*residuals, logs + effects.border[self._at_retention]])
 
-    def _lay(self, sums: Sequence[WeightSums]) -> list[WeightSums]:
-        """Orders sums, wide ones last, and prepares sparse rows."""
-        ordered = sorted(sums, key=lambda item: item.groups.is_wide)
-        narrow = sum(not item.groups.is_wide for item in ordered)
-        items = [Item(item.groups, self.days[item.day].hours, item.day) for item in ordered]
-        cells = np.zeros(self.layout.blocks[0].cell_keys.size, np.int64)
-        for index, day in enumerate(self.days):
-            everything = Groups(cells=cells, slots=np.zeros(day.hours.size, np.int64))
-            items.append(Item(everything, day.hours, index, ("retention",)))
-        self._stack = self.layout.stack(items, len(self.days))
-        self._wide = int(self._stack.starts[narrow])
-        return ordered
+    def _lay(self, sums: Sequence[Sums]) -> list[Sums]:
+        """Lays sums, then each day's total."""
+        totals = [
+            Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
+            for index, day in enumerate(self.days)
+        ]
+        return self.lay(sums, further=totals)
 
-    def _step(self, sums: Sequence[WeightSums], data: LinearData) -> float:
-        """Takes a damped step; returns its largest change."""
+    def _step(self, sums: Sequence[Sums], data: LinearData) -> float:
+        """Takes a step, halved while cost rises; returns the largest change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         largest = max(
             float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)
         )
         size = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))
-        prior = self.layout.prior(self.strengths, self._counts)
+        prior = self.layout.prior(self.strengths, [day.count for day in self.days])
 
         def cost(effects: Effects) -> float:
             off = float(effects.local @ (prior.local @ effects.local) + effects.border @ prior.border @ effects.border)

@@ -196,12 +196,15 @@ def _weight(shares: Shares, profile: Profile) -> float:
     return 1 / math.sqrt(sum(share / profile.touched(name) for name, share in shares))
 
 
-def weight_gain(bound_kmh: Fraction) -> float:
-    """Computes a bound's retained weight over the usual bound's.
+def kept(bound_kmh: float) -> float:
+    """Estimates the part of a vehicle's weight that a bound B leaves, B / (B^3 + R^3)^(1/3) at the norm R."""
+    return bound_kmh / math.cbrt(bound_kmh**3 + fitted.NORM_KMH**3)
 
-    A vehicle whose residual speeds have the norm R keeps about B / (B^3 + R^3)^(1/3); R is 6.5 km/h, roughly.
-    """
-    share, usual_share = (
-        bound / math.cbrt(bound**3 + fitted.NORM_KMH**3) for bound in (float(bound_kmh), _USUAL_BOUND)
-    )
-    return max(share / usual_share, 1.0)
+
+def weight_gain(bound_kmh: Fraction) -> float:
+    """Computes a bound's retained weight over the usual one's, at least 1."""
+    return max(kept(float(bound_kmh)) / kept(_USUAL_BOUND), 1.0)
+
+
+RETAINED = kept(float(_LATER_NUMBERS["gaussian"][0]))
+"""Part of counted vehicles' weight that later days' bound leaves, as a prior mean."""

@@ -17,7 +17,7 @@ import numpy as np
 from dpops import fitted
 from dpops.levels.defaults import COARSE, BoundsOnly, Recipe, coarser_shares, vehicle_weight
 from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, UNIT, Kind, PublicHats, Stage, alike
-from dpops.spread import TYPICAL
+from dpops.spread import LEAST_VEHICLES, TYPICAL
 
 Part = tuple[int, int]
 """Fineness of a group of HATs: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
@@ -28,7 +28,7 @@ CITY: Part = _OF["city"]
 Variances = Mapping[Part, float]
 
 PARTS: dict[Part, float] = {
-    _OF["city"]: fitted.CITY_KMH[1],
+    _OF["city"]: fitted.CITY_SD_KMH,
     **dict.fromkeys((_OF["grandparent-day"], _OF["parent-day"], _OF["cell"]), fitted.PLACES_KMH / math.sqrt(3)),
     **dict.fromkeys((_OF["hour"], _OF["parent"]), fitted.HOURS_KMH),
 }
@@ -162,15 +162,12 @@ def squared_error(
     busy: float,
     residual: float,
 ) -> float:
-    """Forecasts a HAT's squared error from components, clipping, residuals.
-
-    residual: variance of a HAT's mean, which a release of single HATs resolves where many vehicles are.
-    """
-    vehicles, norm = bounds.usual_vehicles * busy, _norm(stage, bounds, centres)
-    informed = vehicles**2 / (vehicles**2 + fitted.FEW_IN_HAT**2)
-    clipping_kmh = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
-    remaining = informed / (1 / residual + precisions[_OWN])
-    return sum(posterior.values()) + (1 - informed) * residual + remaining + clipping_kmh**2
+    """Forecasts a HAT's squared error, (km/h)^2, from components, clipping and residuals."""
+    vehicles = bounds.usual_vehicles * busy
+    single = vehicles**2 / (vehicles**2 + LEAST_VEHICLES**2)
+    norm = _norm(stage, bounds, centres)
+    drawn = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
+    return sum(posterior.values()) + (1 - single) * residual + single / (1 / residual + precisions[_OWN]) + drawn**2
 
 
 def log_precision(stage: Stage, bounds: BoundsOnly) -> float:

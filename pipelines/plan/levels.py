@@ -13,10 +13,10 @@ import numpy as np
 from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
-from dpops.learning.field import Z95
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked
+from dpops.spread import Z95
 from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
@@ -296,7 +296,7 @@ def _answers(value: Value, levels: LevelsRelease, bounds: BoundsOnly, totals: li
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
         answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
     goal = f"±{within:g} {value.unit} for a single HAT"
-    hat_width = value.width(Z95 * (fitted.FLOOR_FACTOR * fitted.FLOOR_VARIANCE) ** 0.5)
+    hat_width = value.width(Z95 * (fitted.CAUTION * fitted.FLOOR_VARIANCE) ** 0.5)
     why = "it is described by its cell and its hour, around which its own mean lies by "
     why += f"±{hat_width:.2g} {value.unit} at best"
     larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)

@@ -11,17 +11,16 @@ from dpops.learning.expected import speed_noise, weight_noise
 from dpops.learning.expected_places import (
     CONCENTRATED,
     LEAST_VEHICLES,
-    MOST_HALF_WIDTH_KMH,
     SPREAD,
     Z90,
     ExpectedMap,
     expected_maps,
 )
-from dpops.learning.field import Z95
 from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, whole_weight
-from dpops.levels.defaults import Fleet, spread_of, weight_at_places
+from dpops.levels.defaults import RETAINED, Fleet, spread_of, weight_at_places
 from dpops.levels.parts import with_places
 from dpops.levels.stages import Stage, alike
+from dpops.spread import Z95
 from dpops.types import Float64s
 
 CELLS, IN_A_CELL = 100, 7
@@ -60,7 +59,7 @@ def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
 def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_where_nobody_drives() -> None:
     for figures in expected(stage(), 1, days=(1, 7, 365)):
         assert 0.9 * figures.cell_kmh < figures.kmh <= figures.cell_kmh
-        assert (figures.ok, figures.half_width_kmh > MOST_HALF_WIDTH_KMH) == (0, True)
+        assert (figures.ok, figures.half_width_kmh > fitted.PLACE_WIDTH_KMH) == (0, True)
 
 
 @pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
@@ -72,10 +71,10 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
     errors, parts = [], []
     for seed in range(4):
         weights, far = drawn_places(crowding, vehicles, seed)
-        posterior, reports = learned(weights, far, days), weights / weights.sum()
-        errors.append(reports @ np.abs(posterior.values - far))
-        sure = posterior.weights - Z90 * np.sqrt(posterior.weight_variances) > LEAST_VEHICLES
-        parts.append(reports @ (sure & (Z95 * np.sqrt(posterior.variances) < MOST_HALF_WIDTH_KMH)))
+        belief, reports = learned(weights, far, days), weights / weights.sum()
+        errors.append(reports @ np.abs(belief.values - far))
+        sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+        parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < fitted.PLACE_WIDTH_KMH)))
     (expectation,) = expected(stage(), vehicles, crowding, (days,))
     assert np.mean(errors) == pytest.approx(expectation.kmh, rel=0.3)
     assert expectation.ok / 1.6 < np.mean(parts) < expectation.ok * 1.6
@@ -85,7 +84,7 @@ def drawn_places(crowding: float, vehicles: int, seed: int) -> tuple[Float64s, F
     """Weights on a day, and km/h around the cells."""
     rng, fleet = np.random.default_rng(seed), Fleet(vehicles=vehicles)
     popular = np.exp(crowding * rng.normal(size=CELLS * IN_A_CELL))
-    whole = fitted.RETAINED * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
+    whole = RETAINED * vehicles * weight_at_places(fleet.profile, "gaussian", IN_A_CELL)
     return whole * popular / popular.sum(), fitted.PLACES_KMH * rng.normal(size=popular.size)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dpops import fitted
 from dpops.learning.expected import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
 from dpops.levels.bounded import Rows, read, sum_up
-from dpops.levels.defaults import BoundsOnly, Fleet, Profile, recipe
+from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Profile, recipe
 from dpops.levels.stages import FIRST_CENTRE, PublicHats, level
 
 HATS = PublicHats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
@@ -45,7 +45,7 @@ def test_the_expected_weight_of_a_group_is_what_such_vehicles_add_up_to():
     for released in read(integers, stage).levels:
         grouped = level(released.level.name, HATS, Fraction(1))
         expected = _weight(stage, BOUNDS, grouped, np.array([BOUNDS.usual_vehicles]))[0]
-        before_clips = expected / fitted.RETAINED
+        before_clips = expected / RETAINED
         assert released.weights.mean() == pytest.approx(before_clips, rel=0.15)
 
 
@@ -66,7 +66,7 @@ def test_more_vehicles_more_budget_and_more_days_make_intervals_narrower(kind, c
 
 def test_a_hat_is_never_known_better_than_its_own_deviation_unless_it_is_released_itself():
     huge = np.array([1e6])
-    assert hat_half_widths(stage_of(), BOUNDS, huge, 65.0).kmh[0] == pytest.approx(1.96 * 2, rel=0.01)
+    assert hat_half_widths(stage_of(), BOUNDS, huge, 65.0).kmh[0] == pytest.approx(1.96 * fitted.CAUTION**0.5, rel=0.01)
     assert "hat" in dict(stage_of(epsilon=Fraction(20)).shares)
     assert hat_half_widths(stage_of(epsilon=Fraction(20)), BOUNDS, huge, 65.0).kmh[0] < 0.1
 

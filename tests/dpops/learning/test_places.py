@@ -5,9 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpops import fitted
 from dpops.learning import places
-from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, learned_traffic, whole_weight
+from dpops.learning.places import (
+    EVIDENCE,
+    Around,
+    PlaceDay,
+    PlaceFit,
+    PlaceSums,
+    learn_places,
+    learned_traffic,
+    whole_weight,
+)
 
 PLACES, CELL_KMH = 600, 20.0
 WEIGHT_SD, SPEED_SD = 8.0, 25.0
@@ -70,7 +78,7 @@ def test_until_releases_tell_places_apart_each_is_as_its_cell() -> None:
     one, many = believed(summed(1, noise=20.0)), believed(summed(8))
     assert np.array_equal(one.values, np.full(PLACES, CELL_KMH))
     assert np.median(one.variances) > 8**2
-    assert many.evidence > fitted.PLACE_EVIDENCE
+    assert many.evidence > EVIDENCE
     assert np.ptp(many.values) > 10
 
 

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 
 from dpops.learning import Field, Groups, Learned, coarser, published
 from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
-from dpops.learning.field import LEAST_VEHICLES, STATUS_NAMES, rounded
+from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.levels.defaults import Fleet
 from dpops.levels.parts import MOVING, times_of
 from dpops.levels.stages import Kind
+from dpops.spread import LEAST_VEHICLES
 from dpops.types import Float64s, Grid
 from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry

@@ -9,8 +9,8 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
-from dpops.learning.expected_places import LEAST_VEHICLES, MOST_HALF_WIDTH_KMH, Z90
-from dpops.learning.field import STATUS_NAMES, Z95, rounded
+from dpops.learning.expected_places import LEAST_VEHICLES, Z90
+from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.learning.places import (
     AT_LEAST,
     Around,
@@ -22,9 +22,9 @@ from dpops.learning.places import (
     whole_weight,
 )
 from dpops.levels.bounded import ReleasedStage
-from dpops.levels.defaults import weight_at_places
+from dpops.levels.defaults import RETAINED, weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage
-from dpops.spread import TYPICAL
+from dpops.spread import TYPICAL, Z95
 from dpops.types import Float64s
 from transforms.places.ground import Pieces
 from transforms.places.hierarchy import texts_of
@@ -96,7 +96,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     if not traffic.size:  # before any release a place weighs as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     in_a_cell = cell.size / np.unique(cell).size
-    retained = fitted.RETAINED * policy.fleet.vehicles
+    retained = RETAINED * policy.fleet.vehicles
     fleet_weight = whole_weight(sums, retained * weight_at_places(profile, policy.kind, in_a_cell))
     around = Around(
         values=cells,
@@ -180,9 +180,9 @@ def _estimates(
     """Bounds values, and withholds places of withheld cells."""
     sd = np.sqrt(variances)
     half = Z95 * sd
-    posterior = places.places
-    is_visited = posterior.weights - Z90 * np.sqrt(posterior.weight_variances) > LEAST_VEHICLES
-    ok = (half < MOST_HALF_WIDTH_KMH) & is_visited[:, None]
+    belief = places.places
+    is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
+    ok = (half < fitted.PLACE_WIDTH_KMH) & is_visited[:, None]
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))
     is_told = status != Status.HELD_BACK
