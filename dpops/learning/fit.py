@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import Effects, Start
-from dpops.learning.posterior import Sums
+from dpops.learning.posterior import NoisySums
 from dpops.learning.releases import HOURS, DayValues, LevelValues, StageValues
 from dpops.learning.speeds import DayWeights, SpeedField
 from dpops.learning.state import State
@@ -68,7 +68,7 @@ def fitted_fields(state: State) -> Fit:
     weight_sums += _weights_from_speeds(speeds, speed_sums)
     weights.fit(weight_sums, to_weights)
     weights.finish(weight_sums, coming, _number(coming, vehicles))
-    # Sums of speeds move a day's total by its doubt alone, so totals stay those of weights.
+    # NoisySums of speeds move a day's total by its doubt alone, so totals stay those of weights.
     *fitted_hats, of_coming = weights.weights(weights.effects)
     scaled = [
         informed * (released.sum() / informed.sum()) for released, informed in zip(hats, fitted_hats, strict=True)
@@ -91,16 +91,16 @@ def _day_weights(weights: WeightField, hats: list[Float64s]) -> DayWeights:
     return DayWeights(hats, traffic, weights.total_variances, weights.retention)
 
 
-def _weight_sums(days: Sequence[DayValues]) -> Iterator[Sums]:
+def _weight_sums(days: Sequence[DayValues]) -> Iterator[NoisySums]:
     for index, stage, level in _levels(days):
         if np.any(np.isfinite(level.weight_variance)):
-            yield Sums(index, level.groups, level.weights.ravel(), level.weight_variances.ravel(), stage.centre)
+            yield NoisySums(index, level.groups, level.weights.ravel(), level.weight_variances.ravel(), stage.centre)
 
 
-def _speed_sums(days: Sequence[DayValues]) -> Iterator[Sums]:
+def _speed_sums(days: Sequence[DayValues]) -> Iterator[NoisySums]:
     for index, stage, level in _levels(days):
         if np.any(np.isfinite(level.speed_variance)):
-            yield Sums(index, level.groups, level.speeds.ravel(), level.speed_variances.ravel(), stage.centre)
+            yield NoisySums(index, level.groups, level.speeds.ravel(), level.speed_variances.ravel(), stage.centre)
 
 
 def _levels(days: Sequence[DayValues]) -> Iterator[tuple[int, StageValues, LevelValues]]:
@@ -109,7 +109,7 @@ def _levels(days: Sequence[DayValues]) -> Iterator[tuple[int, StageValues, Level
     )
 
 
-def _weights_from_speeds(speeds: SpeedField, sums: Sequence[Sums]) -> list[Sums]:
+def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[NoisySums]:
     """Reads weight sums off speed sums: one variational step."""
     result, variances = [], dict[int, Float64s]()
     for item in sums:
@@ -124,7 +124,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[Sums]) -> list[Sums]
         slope = (totals(hats * (speeds.values[day] - item.centre)) / total).ravel()
         square = slope**2 + (totals(hats * variances[day]) / total).ravel()
         noise = item.variances + totals(hats**2 * speeds.hat_variances(day)).ravel()
-        result.append(Sums(day, item.groups, item.values * slope / square, noise / square, item.centre))
+        result.append(NoisySums(day, item.groups, item.values * slope / square, noise / square, item.centre))
     return result
 
 

@@ -28,10 +28,7 @@ RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 AT_LEAST = 4
 """Vehicles that a product names. One to three that come every day must not be taken for as many."""
 EVIDENCE = 5
-"""Logarithm of how much likelier releases must be if places differ from cells before any is published otherwise.
-
-Source: Kass and Raftery (1995), "very strong". In cities where none differs it stayed below.
-"""
+"""Kass and Raftery's (1995) "very strong": log ratio of likelihoods from which on places may differ from cells."""
 CHANCE = 0.05
 """That at any place, on any day, four vehicles are spoken of where fewer were."""
 _TINY = 1e-12

@@ -258,7 +258,7 @@ def _factored(precision: sparse.spmatrix) -> SuperLU:
 
 
 @dataclass(frozen=True)
-class Sums:
+class NoisySums:
     """Noisy sums of one day's groups: weights, or weighted speeds around `centre`.
 
     values, variances: (groups,). centre: km/h, (cells, slots).
@@ -284,7 +284,9 @@ class LatentField:
         prior = {block.name: np.array([block.precision]) for block in layout.blocks}
         self.strengths = prior if strengths is None else dict(strengths)
 
-    def lay(self, sums: Sequence[Sums], regressors: tuple[str, ...] = (), further: Sequence[Item] = ()) -> list[Sums]:
+    def lay(
+        self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), further: Sequence[Item] = ()
+    ) -> list[NoisySums]:
         """Orders sums, wide ones last, and prepares the sparse pattern of their and further rows."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]

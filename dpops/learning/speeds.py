@@ -8,7 +8,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, Start
-from dpops.learning.posterior import LatentField, LinearData, Sums
+from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import DayValues
 from dpops.spread import FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
@@ -57,7 +57,7 @@ class SpeedField(LatentField):
         self.days = (*self.days, coming)
         self.values.append(np.full((self.layout.cells, coming.hours.size), TYPICAL_KMH))
 
-    def fit(self, sums: Sequence[Sums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
+    def fit(self, sums: Sequence[NoisySums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
         """Fits the field, strengths, variances and doubts of weights.
 
         is_last: whether covariances of HATs are needed.
@@ -103,7 +103,7 @@ class SpeedField(LatentField):
             for index, (day, traffic) in enumerate(zip(self.days, self.traffic, strict=True))
         ]
 
-    def _data(self, sums: Sequence[Sums], doubts: Float64s) -> LinearData:
+    def _data(self, sums: Sequence[NoisySums], doubts: Float64s) -> LinearData:
         """Writes released sums as observations of the field, given the weights."""
         values, variances, regressors = [], [], []
         self._parts: list[tuple[Float64s, Float64s]] = []

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, Effects, Item, Start
-from dpops.learning.posterior import LatentField, LinearData, Sums
+from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
 from dpops.levels.defaults import RETAINED
 from dpops.types import Float64s, Int64s
@@ -92,7 +92,7 @@ class WeightField(LatentField):
         weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
         return weights
 
-    def fit(self, sums: Sequence[Sums], rounds: int) -> None:
+    def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
 
         Variances behind weights stay fixed in the last two rounds, so that totals fit the released ones.
@@ -111,7 +111,7 @@ class WeightField(LatentField):
             if moved < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
                 break
 
-    def finish(self, sums: Sequence[Sums], coming: DayValues, number: VehicleNumber) -> None:
+    def finish(self, sums: Sequence[NoisySums], coming: DayValues, number: VehicleNumber) -> None:
         """Computes the posterior around effects, a coming day included."""
         self.days, self.numbers = (*self.days, coming), (*self.numbers, number)
         self.effects = self.layout.padded(self.effects, len(self.days))
@@ -123,7 +123,7 @@ class WeightField(LatentField):
         self._update_variances()
         self._update_totals(data)
 
-    def _linear(self, sums: Sequence[Sums]) -> LinearData:
+    def _linear(self, sums: Sequence[NoisySums]) -> LinearData:
         """Linearises released sums and daily totals around the effects."""
         weights = self.weights(self.effects)
         totals = np.array([hats.sum() for hats in weights])
@@ -144,14 +144,14 @@ class WeightField(LatentField):
         values = residuals + rows.times(self.effects)
         return LinearData(rows, values, np.concatenate(precisions), self.wide)
 
-    def _residuals(self, sums: Sequence[Sums], effects: Effects) -> Float64s:
+    def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
         """Computes residuals of released sums and of log totals."""
         weights = self.weights(effects)
         residuals = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
         logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
         return np.concatenate([*residuals, logs + effects.border[self._at_retention]])
 
-    def _lay(self, sums: Sequence[Sums]) -> list[Sums]:
+    def _lay(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
         """Lays sums, then each day's total."""
         totals = [
             Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
@@ -159,7 +159,7 @@ class WeightField(LatentField):
         ]
         return self.lay(sums, further=totals)
 
-    def _step(self, sums: Sequence[Sums], data: LinearData) -> float:
+    def _step(self, sums: Sequence[NoisySums], data: LinearData) -> float:
         """Takes a step, halved while cost rises; returns the largest change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         largest = max(

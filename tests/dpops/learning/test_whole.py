@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, learned, taken_in
+from dpops.learning import DayValues, Groups, LevelValues, StageValues, State, add_day, learned
 from dpops.learning.places import PlaceSums, whole_weight
 from dpops.levels.defaults import RETAINED
 from tests.dpops.learning.city import FACTS, HOURS, after, design, error, released_day, truth
@@ -45,7 +45,7 @@ def test_a_fleet_that_is_declared_many_times_too_small_or_large_takes_nothing_fr
     state = State.new(design(), replace(FACTS, vehicles=declared))
     for day in range(3):
         centre = learned(state).forecast(HOURS).values
-        state = taken_in(state, released_day(design(), 0.1, day, centre))
+        state = add_day(state, released_day(design(), 0.1, day, centre))
     assert learned(state).estimate().weights.sum() == pytest.approx(100, rel=0.01)
     assert error(learned(state).estimate(), design()) < 0.5
 
@@ -55,7 +55,7 @@ def test_counted_vehicles_say_what_weight_is_expected_and_declared_ones_no_more(
     day = released_day(design(), 60.0, 3)
     weights = []
     for vehicles in (50.0, 200.0):
-        state = taken_in(State.new(design(), FACTS), with_count(day, vehicles))
+        state = add_day(State.new(design(), FACTS), with_count(day, vehicles))
         weights.append(learned(state).estimate().weights.sum() / (RETAINED * vehicles))
     assert weights == pytest.approx([1.0, 1.0], abs=0.25)
 
@@ -65,7 +65,7 @@ def test_a_day_off_with_a_tenth_of_the_fleet_is_no_usual_day() -> None:
     quiet = released_day(design(), 1.0, 77)
     (stage,) = quiet.stages
     levels = tuple(replace(level, weights=0.1 * level.weights, speeds=0.1 * level.speeds) for level in stage.levels)
-    state = taken_in(state, DayValues(hours=HOURS + 24, stages=(replace(stage, levels=levels),)))
+    state = add_day(state, DayValues(hours=HOURS + 24, stages=(replace(stage, levels=levels),)))
     belief = learned(state)
     assert belief.forecast(HOURS).weights.sum() == pytest.approx(100, rel=0.1)
     assert belief.estimate().weights.sum() < 30
