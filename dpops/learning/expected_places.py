@@ -13,10 +13,9 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.expected import OF_NORMAL, speed_noise, weight_noise
-from dpops.learning.places import own_variance
 from dpops.levels.defaults import RETAINED, Fleet, weight_at_places
 from dpops.levels.stages import Stage
-from dpops.spread import Z95
+from dpops.spread import TYPICAL, Z95
 from dpops.types import Float64s
 
 LEAST_VEHICLES = 1
@@ -57,7 +56,7 @@ def expected_maps(
     popular = _popular(crowding)
     visits = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
     weights = visits * popular / places
-    own = own_variance(weights)
+    own = TYPICAL.of(np.maximum(weights, 1.0))
     maps, reports = [], popular / popular.sum()
     for day in days:
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2

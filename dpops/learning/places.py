@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops import fitted
-from dpops.spread import FLEET_SD
+from dpops.spread import FLEET_SD, TYPICAL
 from dpops.types import Float64s, Int64s
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     means, of_reports, variances, weights, weight_variances = moments
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = of_reports if evidence >= EVIDENCE else around.values
-    own = own_variance(weights)
+    own = TYPICAL.of(np.maximum(weights, 1.0))
     return PlaceFit(
         values=values,
         variances=variances + (means - values) ** 2 + own / max(sums.days, 1),
@@ -164,11 +164,6 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
         own=own,
         evidence=evidence,
     )
-
-
-def own_variance(weights: Float64s) -> Float64s:
-    """Computes a daily mean's variance, (km/h)^2, by vehicles."""
-    return fitted.VEHICLE_VARIANCE / np.maximum(weights, 1.0) + fitted.FLOOR_VARIANCE
 
 
 def _posterior(

@@ -287,7 +287,7 @@ class LatentField:
     def lay(
         self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), further: Sequence[Item] = ()
     ) -> list[NoisySums]:
-        """Orders sums, wide ones last, and prepares the sparse pattern of their and further rows."""
+        """Orders sums, wide ones last, and prepares sparse rows."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
         self.stack = self.layout.stack([*items, *further], len(self.days))

@@ -197,7 +197,7 @@ def _weight(shares: Shares, profile: Profile) -> float:
 
 
 def kept(bound_kmh: float) -> float:
-    """Estimates the part of a vehicle's weight that a bound B leaves, B / (B^3 + R^3)^(1/3) at the norm R."""
+    """Estimates the part of a vehicle's weight that a bound leaves."""
     return bound_kmh / math.cbrt(bound_kmh**3 + fitted.NORM_KMH**3)
 
 
