@@ -10,7 +10,7 @@ from dpops.claims import rho_within
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, recipe
 from dpops.levels.stages import Kind, PublicHats
 from dpops.spread import LEAST_VEHICLES
-from pipelines.plan.usable import usable_parts
+from pipelines.plan.spans import usable_parts
 
 HATS = PublicHats(
     parents=tuple(cell // 7 for cell in range(140)),
