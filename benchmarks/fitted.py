@@ -1,6 +1,6 @@
 """Tells what each number in dpops/fitted.py does: figures with it halved and doubled, over those without.
 
-`python -m benchmarks.fitted --cities 'drawn 2,drawn 4' --names FLEET_SD,CITY_KMH`. Each change takes about as long as
+`python -m benchmarks.fitted --cities 'drawn 2,drawn 4' --names MAX_RATIO`. Each change takes about as long as
 `hatstream evaluate days`; all numbers on the usual cities take three hours of two cores.
 """
 
