@@ -21,16 +21,13 @@ ALONE = [(0, 0, 1, 6500)]
 
 def excess(stages: list[Stage], days: list[list[Visit]]) -> Fraction:
     """The largest norm of a vehicle-day's stacked integers over all stages, as a part of what is allowed (1)."""
-    visits = rows(days)
-    norms = [Fraction(0)] * len(days)
+    visits, norms, power = rows(days), np.zeros(len(days), np.int64), 2 if stages[0].kind == "gaussian" else 1
     for one in stages:
         made = unchecked(visits, one)
-        for vehicle, query, value in zip(*(column.tolist() for column in made), strict=True):
-            if one.counts_public and query < one.groups:
-                continue
-            size = 2 * abs(value) if one.counts_public else abs(value)  # a neighbour's speeds are others: twice
-            norms[vehicle] += Fraction(size * size, UNIT * UNIT) if one.kind == "gaussian" else Fraction(size, UNIT)
-    return max(norms)
+        counted = made.query >= (one.groups if one.counts_public else 0)
+        size = abs(made.value[counted]) * (2 if one.counts_public else 1)  # a neighbour's speeds are others: twice
+        np.add.at(norms, made.vehicle[counted], size**power)
+    return Fraction(int(norms.max()), UNIT**power)
 
 
 def two_stages(kind: Kind, *, shares: tuple[str, str] = (".3", ".7")) -> list[Stage]:

@@ -55,16 +55,12 @@ def of_slot(day_rows: Rows, slot: int) -> Rows:
 
 def excess(how: LevelsPolicy, days: list[list[Visit]], slots: int | None = None) -> Fraction:
     """The most that a vehicle-day spends over all live slots and the day's end, as a part of the total (1)."""
-    most, looks = Fraction(0), stages_of(how, slots)
-    for day in days:
-        spent = Fraction(0)
-        for stage, slot in looks:
-            day_rows = rows([day])
-            values = unchecked(day_rows if slot is None else of_slot(day_rows, slot), stage).value.tolist()
-            power = 2 if how.kind == "gaussian" else 1
-            spent += Fraction(sum(abs(value) ** power for value in values), UNIT**power)
-        most = max(most, spent)
-    return most
+    spent, power = np.zeros(len(days), np.int64), 2 if how.kind == "gaussian" else 1
+    for stage, slot in stages_of(how, slots):
+        visits = rows(days) if slot is None else of_slot(rows(days), slot)
+        made = unchecked(visits, stage)
+        np.add.at(spent, np.unique(visits.vehicle)[made.vehicle], abs(made.value) ** power)
+    return Fraction(int(spent.max()), UNIT**power)
 
 
 @pytest.mark.parametrize("kind", KINDS)
