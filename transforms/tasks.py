@@ -24,7 +24,7 @@ from transforms.observe.parse import Located, Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import DrawnUnits
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
-from transforms.releases.base import Before, DrawnUnit, ReleaseKind, Stopped, Tallies, release_group
+from transforms.releases.base import DrawnUnit, History, ReleaseKind, Stopped, Tallies, release_group
 
 Count = Callable[[str, int], object]  # called with the name of a counter, and how much is added to it
 
@@ -99,7 +99,7 @@ def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
-def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: Before) -> list[DrawnUnit]:
+def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:
     """Draws groups from their packed tallies."""
     tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())

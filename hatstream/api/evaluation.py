@@ -35,7 +35,7 @@ from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.base import Before, ReleaseKind
+from transforms.releases.base import History, ReleaseKind
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
 from transforms.releases.registry import KINDS
@@ -186,12 +186,12 @@ class _EvaluatedDays:
         """Draws a group, stores its units and estimates it."""
         release, recorded = self.release, list[RecordedSlot]()
         table = wire.joined(tallies)
-        while drawn := release.draw({(first_s, 0): lambda: [table]}, Before(self.account, recorded), self.noise):
+        while drawn := release.draw({(first_s, 0): lambda: [table]}, History(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
             if not release.in_order:
                 break
         for slot in recorded[-1:] if release.in_order else recorded:
-            for estimates in release.estimates(slot, Before(self.account)):
+            for estimates in release.estimates(slot, History(self.account)):
                 self.show(estimates.product or "hats", [estimates._replace(product="")])
 
     def by_all(self, days: _Days) -> Iterator[SlotEstimates]:

@@ -107,14 +107,15 @@ def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> Sa
         parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
-    return tallied(wire.joined(parts), f"one day of {vehicles} made-up buses in a made-up town", 1)
+    return counts_of(wire.joined(parts), f"one day of {vehicles} made-up buses in a made-up town", 1)
 
 
-def tallied(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
-    """Makes counts of a period's tallies over some days."""
+def counts_of(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
+    """Counts a period's reports by slot, cell and vehicle."""
     vehicle = np.unique(tally.vehicle, return_inverse=True)[1]
     period = np.zeros(vehicle.size, np.int64)
-    return SampleCounts(tally.slot_s, tally.cell, vehicle, tally.kept, True, True, origin, period, (days,))
+    named = True, True  # slots, vehicles
+    return SampleCounts(tally.slot_s, tally.cell, vehicle, tally.kept, *named, origin, period, (days,))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
@@ -275,7 +276,7 @@ class FeedPeriod:
             raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
         counted, zone = wire.joined(parts), ZoneInfo(table.zone)
         days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(counted.slot_s).tolist()}
-        return tallied(counted, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
+        return counts_of(counted, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:

@@ -57,7 +57,7 @@ def _released() -> list[bytes]:
 
 
 class _Recorded(NamedTuple):
-    """In the place of `Before`: a ledger with a whole day."""
+    """In the place of `History`: a ledger with a whole day."""
 
     entries: list[StageEntry]
     recorded: tuple[()] = ()

@@ -139,7 +139,7 @@ def test_a_run_that_was_killed_before_it_stopped_has_told_nobody_so_the_next_one
 ) -> None:
     write(town, OTHER_DAY)
     with monkeypatch.context() as killed:
-        killed.setattr("transforms.releases.base.Before.stop_once", _die)
+        killed.setattr("transforms.releases.base.History.stop_once", _die)
         assert hatstream(*city.release(town, end=DAYS[0]))[0] == 4
     assert stages(town) == [(DAYS[0], 0, True)]
     code, _, err = hatstream(*city.release(town, end=DAYS[0]))

@@ -70,11 +70,11 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     pa.set_memory_pool(pa.system_memory_pool())  # others reserve more than they use
     keep_freed_memory()
-    with os.fdopen(os.dup(0), "rb") as asked, os.fdopen(os.dup(1), "wb") as answers, ThreadPoolExecutor(1) as sender:
+    with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb") as answers, ThreadPoolExecutor(1) as sender:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
-        while request := receive(asked):
+        while request := receive(requests):
             sent: Future[None] | None = None
             for answer, table in _answers(pickle.loads(request)):
                 if sent is not None:

@@ -125,8 +125,8 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     db.execute(ENTRY.insert(), rows)
     # A trigger can make the database keep other entries than it was given: looked at before the commit.
     query = sa.select(ENTRY).where(ENTRY.c.seq >= rows[0]["seq"]).order_by(ENTRY.c.seq)
-    with db.execute(query.execution_options(yield_per=1)) as kept:  # each may have megabytes
-        is_as_written = all(entry and dict(entry) == row for entry, row in zip_longest(kept.mappings(), rows))
+    with db.execute(query.execution_options(yield_per=1)) as stored:  # each may have megabytes
+        is_as_written = all(entry and dict(entry) == row for entry, row in zip_longest(stored.mappings(), rows))
     if not is_as_written:
         raise LedgerError(
             "the database did not keep the new entries as they were written: does it have a trigger? Nothing of them "

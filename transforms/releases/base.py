@@ -39,7 +39,7 @@ class DrawnUnit(NamedTuple):
     exposure: Exposure | None = None
 
 
-class Before(NamedTuple):
+class History(NamedTuple):
     """Inputs of a draw besides tallies: account and entries."""
 
     account: LedgerAccount | None
@@ -131,20 +131,20 @@ class ReleaseKind(Protocol):
     def continuing(self, digest: str | None) -> "ReleaseKind":
         """Continues a ledger's releases, given its first digest."""
 
-    def claims(self, history: Before) -> dict[str, list[Debit]] | None:
+    def claims(self, history: History) -> dict[str, list[Debit]] | None:
         """Lists periods' debits, or None where units decide them."""
 
     def group(self, slot_s: int) -> int:
         """Returns the first slot drawn together with this one."""
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Draws the groups' next units, by slot and shard.
 
         Returns none when nothing is left; a single group where draws rest on recorded entries.
         Raises StepError, LedgerError or MustStop.
         """
 
-    def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, history: History) -> Iterator[SlotEstimates]:
         """Yields estimates of a slot or a complete period."""
 
 
@@ -154,11 +154,11 @@ def release_group(
     """Draws, records and estimates a group, unless over limit."""
     recorded: list[RecordedSlot] = []
     try:
-        while drawn := release.draw({group: tallies}, Before(account, recorded), Noise()):
+        while drawn := release.draw({group: tallies}, History(account, recorded), Noise()):
             slots = record([unit for unit, _ in drawn])
             if not slots:
                 return iter(())
             recorded += slots
     except MustStop as stop:
         return Stopped(*stop.args)
-    return release.estimates(recorded[-1], Before(account)) if recorded else iter(())
+    return release.estimates(recorded[-1], History(account)) if recorded else iter(())

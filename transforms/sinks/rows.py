@@ -133,8 +133,8 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     columns |= {name: hats.notes[name] for name in noted(hats.notes, shape)}
     if shape.unknown or slot.product or slot.is_live or UNKNOWN.isdisjoint(hats.estimates.status):
         return columns
-    known = [row for row, status in enumerate(hats.estimates.status) if status not in UNKNOWN]
-    return {name: [column[row] for row in known] for name, column in columns.items()}
+    shown = [row for row, status in enumerate(hats.estimates.status) if status not in UNKNOWN]
+    return {name: [column[row] for row in shown] for name, column in columns.items()}
 
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:

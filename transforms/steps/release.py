@@ -20,7 +20,7 @@ from transforms.ledger.recording import LedgerAccount, decoded
 from transforms.recorded.codec import Spending, encode
 from transforms.recorded.units import Transaction
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
-from transforms.releases.base import Before, ReleaseKind
+from transforms.releases.base import History, ReleaseKind
 from transforms.steps.metrics import Demanded, Parting, Shelf, count, passed
 
 DRAW_BYTES = 1 << 20  # of packed tallies that are drawn at a time
@@ -81,7 +81,7 @@ class Draw(beam.DoFn):
         if not groups:
             return
         packed = {key: filter(None, parts) for key, parts in groups.items()}
-        for unit, exposure in tasks.drawn(packed, self._step.release, Before(self._step.account)):
+        for unit, exposure in tasks.drawn(packed, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
             yield TaggedOutput(
                 records.DEMAND, (unit.period, ((unit.slot_s, records.SPENDING), Spending.of(unit).encoded()))
@@ -159,7 +159,7 @@ class Estimate(beam.PTransform[PCollection[RecordedSlot], PCollection[SlotEstima
 
     def estimates(self, slot: RecordedSlot) -> Iterator[SlotEstimates]:
         """Yields the estimates that follow from a slot."""
-        yield from self.release.estimates(slot, Before(self.account))
+        yield from self.release.estimates(slot, History(self.account))
 
 
 class UnsizedCoder(coders.Coder):

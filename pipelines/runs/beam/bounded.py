@@ -44,7 +44,7 @@ from transforms.records import (
     SlotEstimates,
     SlotShard,
 )
-from transforms.releases.base import Before
+from transforms.releases.base import History
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.metrics import Phase, count, passed, report_to
 from transforms.steps.periods import ReleaseInOrder
@@ -307,7 +307,7 @@ def _recorded_slots(job: Job) -> set[tuple[int, int]]:
 
 def asked_of_the_account(job: Job) -> Outcome:
     """Returns input-independent debits by period, and the periods that the account refuses."""
-    wanted = job.release.claims(Before(job.account))
+    wanted = job.release.claims(History(job.account))
     if wanted is None:
         return Outcome()
     return Outcome(

@@ -32,7 +32,7 @@ from transforms.releases.periods.stages import (
     read_unit,
     vehicles_of,
 )
-from transforms.releases.periods.states import Kept, StateFile
+from transforms.releases.periods.states import StateFile, StoredState
 
 OURS = Signature(b"k" * 32, "check")
 FIRST_FOLD = 2 * RECENT
@@ -72,14 +72,14 @@ def plain(many: list[Sequenced]) -> bytes:
 
 @pytest.fixture
 def file(tmp_path: Path) -> StateFile:
-    return StateFile.beside(tmp_path / "key.head", "a", OURS)
+    return StateFile.of_head(tmp_path / "key.head", "a", OURS)
 
 
 @pytest.fixture(scope="module")
 def written(many: list[Sequenced], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What a file holds after `many`."""
-    file = StateFile.beside(tmp_path_factory.mktemp("written") / "key.head", "a", OURS)
-    estimated(many, replace(HOW, kept=file))
+    file = StateFile.of_head(tmp_path_factory.mktemp("written") / "key.head", "a", OURS)
+    estimated(many, replace(HOW, cache_file=file))
     return file.path.read_bytes()
 
 
@@ -103,7 +103,7 @@ def test_a_number_of_vehicles_is_read_as_that_and_is_no_look_at_a_day() -> None:
 def test_bytes_are_the_same_and_a_new_process_takes_in_the_last_days_alone(
     file: StateFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    how, taken, many = replace(HOW, kept=file), [], entries(FIRST_FOLD + RECENT + 1)
+    how, taken, many = replace(HOW, cache_file=file), [], entries(FIRST_FOLD + RECENT + 1)
     monkeypatch.setattr(states, "add_day", lambda state, day, do=states.add_day: taken.append(day) or do(state, day))
     for days, anew in ((FIRST_FOLD, FIRST_FOLD), (len(many), RECENT + 1), (len(many), 1)):
         taken.clear()
@@ -126,7 +126,7 @@ def test_damage_is_told_once_and_loses_nothing(
     caplog: pytest.LogCaptureFixture,
     damage: Callable[[bytes], bytes],
 ) -> None:
-    how, whole = replace(HOW, kept=full), full.path.read_bytes()
+    how, whole = replace(HOW, cache_file=full), full.path.read_bytes()
     full.path.write_bytes(damage(whole))
     with caplog.at_level(logging.WARNING, "hatstream.learned"):
         assert estimated(many, how) == plain
@@ -136,8 +136,8 @@ def test_damage_is_told_once_and_loses_nothing(
 
 
 FORGERS = {
-    "another key": StateFile.beside(Path("key.head"), "a", Signature(b"x" * 32, "check")),
-    "another specification of the account": StateFile.beside(Path("key.head"), "b", OURS),
+    "another key": StateFile.of_head(Path("key.head"), "a", Signature(b"x" * 32, "check")),
+    "another specification of the account": StateFile.of_head(Path("key.head"), "b", OURS),
     "no key": StateFile(Path("key.head"), b""),
 }
 
@@ -151,7 +151,7 @@ def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
     forger: str,
     arrays: str,
 ) -> None:
-    how, kept = replace(HOW, kept=full), full.read()
+    how, kept = replace(HOW, cache_file=full), full.read()
     assert kept is not None
     forged = {"x": np.zeros(3)} if arrays == "malformed" else {n: values * 2 for n, values in kept.arrays.items()}
     replace(FORGERS[forger], path=full.path).write(kept._replace(arrays=forged))
@@ -166,7 +166,7 @@ def test_arrays_of_another_model_are_learned_anew_and_end_nothing(
     kept = full.read()
     assert kept is not None
     full.write(kept._replace(arrays={"x": np.zeros(3)}))
-    assert estimated(many, replace(HOW, kept=full)) == plain
+    assert estimated(many, replace(HOW, cache_file=full)) == plain
 
 
 def test_without_the_key_it_is_neither_taken_nor_written(
@@ -180,7 +180,7 @@ def test_without_the_key_it_is_neither_taken_nor_written(
 
 
 def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], file: StateFile) -> None:
-    how, others = replace(HOW, kept=file), entries(len(many), seed=9)
+    how, others = replace(HOW, cache_file=file), entries(len(many), seed=9)
     estimated(others, how)
     assert estimated(many, how) == estimated(many, HOW)
     first, *rest = many
@@ -191,7 +191,7 @@ def test_what_rests_on_other_entries_is_not_believed(many: list[Sequenced], file
 def test_a_file_of_another_version_is_made_anew(
     many: list[Sequenced], plain: bytes, file: StateFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    how = replace(HOW, kept=file)
+    how = replace(HOW, cache_file=file)
     with monkeypatch.context() as patch:
         patch.setattr(state_module, "VERSION", 0)
         estimated(many, how)
@@ -211,14 +211,14 @@ def test_a_folder_that_nobody_may_write_to_is_told_and_costs_nothing(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(states, "replacing", refused)
-    assert estimated(many, replace(HOW, kept=file)) == plain
+    assert estimated(many, replace(HOW, cache_file=file)) == plain
     assert "cannot be written" in caplog.text
 
 
 def test_of_two_writers_one_wins_whole(file: StateFile) -> None:
     def write(number: int) -> None:
         for _ in range(20):
-            file.write(Kept(str(number), number, {"numbers": np.full(5_000, number)}))
+            file.write(StoredState(str(number), number, {"numbers": np.full(5_000, number)}))
             state = file.read()
             assert state is not None
             assert set(state.arrays["numbers"].tolist()) == {state.number}
@@ -232,7 +232,7 @@ def digest_of_two_processes(path: str) -> None:
     print(
         estimated(
             entries(FIRST_FOLD + 1),
-            replace(HOW, kept=StateFile(Path(path), StateFile.beside(Path(path), "a", OURS).key)),
+            replace(HOW, kept=StateFile(Path(path), StateFile.of_head(Path(path), "a", OURS).key)),
         ).hex()
     )
 

@@ -191,11 +191,11 @@ def seconds_of(duration: str) -> str:
     >>> seconds_of("PT2M"), seconds_of("-PT1M30S"), seconds_of("PT-30.5S"), seconds_of("120")
     ('120.0', '-90.0', '-30.5', '?')
     """
-    if (found := _DURATION.fullmatch(duration)) is None:
+    if (match := _DURATION.fullmatch(duration)) is None:
         return "?"
-    pairs = zip(found.groups("0")[1:], (per_s for units in _PARTS for per_s in units.values()), strict=True)
+    pairs = zip(match.groups("0")[1:], (per_s for units in _PARTS for per_s in units.values()), strict=True)
     seconds = sum(float(number.replace(",", ".")) * per_s for number, per_s in pairs)
-    return str(min(max(-seconds if found[1] == "-" else seconds, -_MOST_S), _MOST_S))
+    return str(min(max(-seconds if match[1] == "-" else seconds, -_MOST_S), _MOST_S))
 
 
 def _batch(rows: Sequence[_Row], layout: SiriVm, refused: Mapping[str, int]) -> RawBatch:

@@ -18,7 +18,7 @@ from transforms.failpoints import failpoint
 from transforms.recorded.units import Debit, HatUnit, Released, all_of
 from transforms.records import HatColumns, RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
-from transforms.releases.base import Before, DrawnUnit, Request, Tallies
+from transforms.releases.base import DrawnUnit, History, Request, Tallies
 from transforms.releases.hats.draw import Policy, draw_releases, is_plain
 from transforms.wire import joined
 
@@ -53,7 +53,7 @@ class HatRelease(Policy):
         """Continues with the ledger's form of digests (transforms.releases.hats.draw)."""
         return replace(self, plain_digests=digest is not None and is_plain(digest))
 
-    def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
+    def claims(self, _history: History) -> dict[str, list[Debit]] | None:
         """Returns None: debits depend on counts."""
         return None
 
@@ -61,7 +61,7 @@ class HatRelease(Policy):
         """Returns the first slot planned together with a slot."""
         return self.slots[slot_s].plan[0]
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Raises StepError where a HAT has no plan."""
         if history.recorded:
             return []
@@ -74,7 +74,7 @@ class HatRelease(Policy):
         failpoint("after-noise")
         return [DrawnUnit(*unit) for unit in units]
 
-    def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, _history: History) -> Iterator[SlotEstimates]:
         """Yields the estimates of a recorded slot."""
         yield estimates_of(all_of(HatUnit, recorded.units), self.names, self.value.lower)
 

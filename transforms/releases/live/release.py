@@ -19,7 +19,7 @@ from transforms.recorded.stage_plan import is_complete, numbers_of, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
-from transforms.releases.base import Before, DrawnUnit, Tallies
+from transforms.releases.base import DrawnUnit, History, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_live
 from transforms.releases.periods.publish import estimates_of_slot
 from transforms.releases.periods.release import CentresOf, VectorRelease
@@ -45,7 +45,7 @@ class LiveRelease(VectorRelease):
             "their period ends; without it use `hatstream release`"
         )
 
-    def claims(self, _before: Before) -> dict[str, list[Debit]] | None:
+    def claims(self, _history: History) -> dict[str, list[Debit]] | None:
         """Returns None: debits depend on recorded slots."""
         return None
 
@@ -58,7 +58,7 @@ class LiveRelease(VectorRelease):
         """Returns the slot itself: each is drawn alone."""
         return slot_s
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], history: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Draws a live slot that is not recorded yet."""
         (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
@@ -71,14 +71,14 @@ class LiveRelease(VectorRelease):
         failpoint("after-noise")
         return [DrawnUnit(unit)]
 
-    def estimates(self, recorded: RecordedSlot, history: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, history: History) -> Iterator[SlotEstimates]:
         """Estimates a live slot from earlier entries, reproducibly."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
         stages = known_before(history.stages(unit.spec_id), unit.period, sequence)
         live = [entry for entry in history.live(unit.spec_id, unit.period) if entry.sequence <= sequence]
         yield live_estimates(stages, live, self.slots[unit.slot_s], self.policy)
 
-    def _stage(self, slot_s: int, facts: SlotFacts, history: Before) -> Stage | None:
+    def _stage(self, slot_s: int, facts: SlotFacts, history: History) -> Stage | None:
         """Reads or plans a slot's stage; None if unreleased."""
         stages = history.stages(self.policy.spec_id)
         stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)

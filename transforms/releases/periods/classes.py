@@ -95,5 +95,5 @@ def notes_of(
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * MOST_HALF_WIDTH_KMH)
     held, best = status == held_back, np.where(status == forecast, forecast, ok)
     columns = [np.where(held, np.nan, part) for of_level in zip(*percentiles, strict=True) for part in of_level]
-    said = np.where(held, held_back, np.where(is_known, best, unreliable))
-    return dict(zip(DISTRIBUTION, [*columns, said], strict=True))
+    statuses = np.where(held, held_back, np.where(is_known, best, unreliable))
+    return dict(zip(DISTRIBUTION, [*columns, statuses], strict=True))

@@ -56,7 +56,7 @@ def day_estimates(
     return _hat_estimates(shown.estimates)._replace(
         about=(*vehicles, STATUS_NAMES[status]),
         parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
-        beside=(shown.values, shown.lower95, shown.upper95),
+        parent_values=(shown.values, shown.lower95, shown.upper95),
         products=product_estimates(models, posterior, policy, slots, entries),
     )
 
@@ -71,10 +71,10 @@ def product_estimates(
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
     """Estimates a period's products from its HATs' posterior."""
-    starts, shown, of = [facts.start for facts in slots], [], policy.products
-    places = learned_places(entries, models, policy) if any(product.is_of_places for product in of) else None
-    classes = learned_classes(entries, models, policy) if any(product.has_distributions for product in of) else None
-    for product in policy.products:
+    starts, shown, kinds = [facts.start for facts in slots], [], policy.products
+    places = learned_places(entries, models, policy) if any(product.is_of_places for product in kinds) else None
+    classes = learned_classes(entries, models, policy) if any(product.has_distributions for product in kinds) else None
+    for product in kinds:
         if product.is_of_places:
             if places is not None:
                 shown.append(place_product(product, places, models, posterior, slots, policy))
@@ -113,7 +113,7 @@ def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = Fa
 
 def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
     has_value = numbers.status != Status.HELD_BACK
-    own = (
+    columns = (
         numbers.values,
         numbers.lower95,
         numbers.upper95,
@@ -121,5 +121,5 @@ def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
         numbers.traffic_lower95,
         numbers.traffic_upper95,
     )
-    value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in own)
+    value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status], (traffic[0], traffic[1]))

@@ -61,8 +61,8 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
     if not stage.is_of_places:
         return None
     models, places = learned_from(entries, policy), _pieces(policy).places
-    known = learned_places(entries, models, policy)
-    far = np.zeros(places.cell.size) if known is None else known.differences
+    learned = learned_places(entries, models, policy)
+    far = np.zeros(places.cell.size) if learned is None else learned.differences
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
@@ -166,7 +166,7 @@ def place_product(
     cells = np.array(texts_of(policy.region))[cell]
     whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     parents = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
-    result = result._replace(parent=whose, beside=(parents[0], parents[1], parents[2]))
+    result = result._replace(parent=whose, parent_values=(parents[0], parents[1], parents[2]))
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     of_period = len({facts.start.partition("T")[0] for facts in slots})  # a week has several days
     behind = Behind(models.state.days * of_period, proved, named.geometries)

@@ -22,7 +22,7 @@ from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.value import Value
 
-_BESIDE = ("parent_value", "parent_lower95", "parent_upper95")
+_PARENT_COLUMNS = ("parent_value", "parent_lower95", "parent_upper95")
 
 
 class HatEstimates(NamedTuple):
@@ -36,7 +36,7 @@ class HatEstimates(NamedTuple):
     traffic: tuple[Float64s, Float64s] | None = None  # bounds of the mean of very many vehicles
     leans: Float64s | None = None  # weight of the day's slots in a live value
     parent: NDArray[np.str_] | None = None  # cell of an unknown HAT, if known
-    beside: tuple[Float64s, ...] | None = None  # the parent's value and bounds
+    parent_values: tuple[Float64s, ...] | None = None  # the parent's value and bounds
     products: tuple[SlotEstimates, ...] = ()
     notes: Mapping[str, NDArray[Any]] | None = None  # further columns
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
@@ -62,7 +62,7 @@ class HatEstimates(NamedTuple):
             upper95=value.shown(self.upper95),
             sd=value.width(self.sd),
             traffic=None if self.traffic is None else (value.shown(self.traffic[0]), value.shown(self.traffic[1])),
-            beside=None if self.beside is None else tuple(map(value.shown, self.beside)),
+            parent_values=None if self.parent_values is None else tuple(map(value.shown, self.parent_values)),
             notes=notes,
         )
 
@@ -97,11 +97,11 @@ def estimates_of_product(
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
     named: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}
-    said = _notes(estimates, list(spans))
-    notes, geometries = named | said, dict[str, Any]()
+    of_estimates = _notes(estimates, list(spans))
+    notes, geometries = named | of_estimates, dict[str, Any]()
     if behind is not None:
         days, vehicles = [behind.days] * len(names) * len(spans), [*behind.vehicles] * len(spans)
-        notes = said | named | {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
+        notes = of_estimates | named | {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
         geometries = dict(zip(names, behind.geometries, strict=False))
     columns = _columns(estimates, list(spans), names, notes, policy.on(slots[0].period))
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]
@@ -145,7 +145,7 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
     columns = {
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,
-        **dict(zip(_BESIDE, estimates.beside or (), strict=False)),
+        **dict(zip(_PARENT_COLUMNS, estimates.parent_values or (), strict=False)),
         **dict(zip(TRAFFIC, estimates.traffic or (), strict=False)),
         **dict(zip(ABOUT, estimates.about or (), strict=False)),
         **(estimates.notes or {}),

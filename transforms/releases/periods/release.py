@@ -21,7 +21,7 @@ from transforms.recorded.stage_plan import counts_vehicles, is_complete, numbers
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
-from transforms.releases.base import Before, DrawnUnit, Request, Tallies
+from transforms.releases.base import DrawnUnit, History, Request, Tallies
 from transforms.releases.periods.learned import learned_centres, learned_estimates
 from transforms.releases.periods.places import learned_differences
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
@@ -47,11 +47,11 @@ class VectorRelease:
     keeps_late = False
 
     @classmethod
-    def of(cls, asked: Request) -> Self:
+    def of(cls, request: Request) -> Self:
         """Creates the release of a specification."""
-        policy = asked.options.policy(asked.spec_id, asked.region or (), asked.value, asked.digest_key)
-        state_file = StateFile.beside(asked.account.head, asked.spec_id, asked.account.signature)
-        return cls(replace(policy, kept=state_file), asked.slots, asked.zone)
+        policy = request.options.policy(request.spec_id, request.region or (), request.value, request.digest_key)
+        state_file = StateFile.of_head(request.account.head, request.spec_id, request.account.signature)
+        return cls(replace(policy, cache_file=state_file), request.slots, request.zone)
 
     @property
     def spec_id(self) -> str:
@@ -70,10 +70,10 @@ class PeriodRelease(VectorRelease):
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
     in_order = True
 
-    def claims(self, before: Before) -> dict[str, list[Debit]]:
+    def claims(self, history: History) -> dict[str, list[Debit]]:
         """Computes each period's debits; the specification's first period differs."""
         policy, claims = self.policy, dict[str, list[Debit]]()
-        is_first = not before.stages(policy.spec_id)
+        is_first = not history.stages(policy.spec_id)
         for period, plan in {facts.period: facts.plan for facts in self.slots.values()}.items():
             cost = policy.on(period).cost_of_period(is_first)
             claims[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
@@ -93,20 +93,20 @@ class PeriodRelease(VectorRelease):
         """Returns the first slot of a slot's period."""
         return self.slots[slot_s].plan[0]
 
-    def draw(self, groups: Mapping[SlotShard, Tallies], before: Before, noise: Noise) -> list[DrawnUnit]:
+    def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Draws a period's next stage. Raises MustStop."""
         (((first_s, _), tallies),) = groups.items()
-        number = len(before.recorded)
+        number = len(history.recorded)
         if number:
-            unit = all_of(StageUnit, before.recorded[-1].units)[0]
+            unit = all_of(StageUnit, history.recorded[-1].units)[0]
             stage = numbers_of(unit)
             if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
-                before.stop_once(unit, self.run)
+                history.stop_once(unit, self.run)
             if stage.number + 1 == stage.stages:
                 return []
         slots = self.slots[first_s].plan
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
-        entries = before.stages(self.policy.spec_id)
+        entries = history.stages(self.policy.spec_id)
         laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, self.centres)
         sums = add_up(tallies(), self.policy, slots, laid)
         failpoint("before-noise")
@@ -114,10 +114,10 @@ class PeriodRelease(VectorRelease):
         failpoint("after-noise")
         return [DrawnUnit(unit)]
 
-    def estimates(self, recorded: RecordedSlot, before: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, history: History) -> Iterator[SlotEstimates]:
         """Estimates a period from its last and earlier entries."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
-        entries = [entry for entry in before.stages(unit.spec_id) if entry.sequence <= sequence]
+        entries = [entry for entry in history.stages(unit.spec_id) if entry.sequence <= sequence]
         facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].plan]
         estimates = learned_estimates(entries, self.policy, facts)
         for number, slot in enumerate(facts):
@@ -141,20 +141,20 @@ def plan_for(
     """
     recorded = of_period(entries, period)
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
-    before = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
-    counts = counts_vehicles(before) if before else policy.count is not None
+    reference = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
+    counts = counts_vehicles(reference) if reference else policy.count is not None
     is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
         return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
-    taught_by = (
+    evidence = (
         earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
     )
-    if not taught_by or not stages[number].has_speeds:
+    if not evidence or not stages[number].has_speeds:
         centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
     else:
-        centres, rests_on = centres_of(taught_by, policy, hours), taught_by[-1].sequence
-    differences = learned_differences(taught_by, policy, stages[number])
+        centres, rests_on = centres_of(evidence, policy, hours), evidence[-1].sequence
+    differences = learned_differences(evidence, policy, stages[number])
     return laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first
 
 
@@ -172,7 +172,7 @@ class CountRelease(PeriodRelease):
         """Returns constant centres, as a count has no values."""
         return first_centres(len(policy.region), len(hours))
 
-    def estimates(self, recorded: RecordedSlot, _before: Before) -> Iterator[SlotEstimates]:
+    def estimates(self, recorded: RecordedSlot, _history: History) -> Iterator[SlotEstimates]:
         """Reads a period's counts from its single stage."""
         value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
         (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)

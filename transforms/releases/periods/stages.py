@@ -45,7 +45,7 @@ class LevelsPolicy:
 
     total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others; count:
     stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a share. by_day: shares of
-    days; part: the period's. region: sorted cells, cut by places. kept: cache of states, without effect on results.
+    days; part: the period's. region: sorted cells, cut by places. cache_file: of states; no result depends on it.
     """
 
     spec_id: str
@@ -64,7 +64,7 @@ class LevelsPolicy:
     part: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
     places: Pieces | None = None
-    kept: "StateFile | None" = field(default=None, compare=False)
+    cache_file: "StateFile | None" = field(default=None, compare=False)
 
     @property
     def kind(self) -> Kind:

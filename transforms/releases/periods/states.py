@@ -49,7 +49,7 @@ WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, z
 """What arrays raise that are none of a state, and a file that is none of arrays."""
 
 
-class Kept(NamedTuple):
+class StoredState(NamedTuple):
     """A state's arrays, their entries' digest, number of days."""
 
     rests_on: str
@@ -65,12 +65,12 @@ class StateFile:
     key: bytes | None = field(default=None, repr=False)
 
     @staticmethod
-    def beside(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
+    def of_head(head: Path, spec_id: str, signature: "Signature | None") -> "StateFile":
         """Names a file beside the head file."""
         key = None if signature is None else signature.key_of(f"learned/{spec_id}")
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 
-    def read(self) -> Kept | None:
+    def read(self) -> StoredState | None:
         """Reads the file; removes an invalid one with warning."""
         if self.key is None:
             return None
@@ -99,7 +99,7 @@ class StateFile:
     def _sign(self, data: bytes) -> bytes:
         return hmac.digest(self.key or b"", data, "sha256")
 
-    def write(self, state: Kept) -> None:
+    def write(self, state: StoredState) -> None:
         """Writes the file atomically; warns if that fails."""
         if self.key is None or not self.path.parent.is_dir():
             return
@@ -120,14 +120,14 @@ class StateFile:
             LOG.warning("%s cannot be written (%s): it will be learned anew", self.path, reason_of(error))
 
 
-def _kept(data: bytes) -> Kept | None:
+def _kept(data: bytes) -> StoredState | None:
     from dpops.learning.state import VERSION
 
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         if int(stored[" version"]) != VERSION:
             return None
         arrays = {name: stored[name] for name in stored.files if not name.startswith(" ")}
-        return Kept(str(stored[" rests on"]), int(stored[" number"]), arrays)
+        return StoredState(str(stored[" rests on"]), int(stored[" number"]), arrays)
 
 
 def learned_from(entries: Sequence[StageEntry], policy: LevelsPolicy, least_recent: int | None = RECENT) -> Learned:
@@ -199,30 +199,30 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 
 def _folded(released: StateSource) -> State:
     """Computes a folded state from the newest known one."""
-    file = released.policy.kept
-    kept = None if file is None else file.read()
-    state = next(_known(released, kept), _new(released))
+    file = released.policy.cache_file
+    stored = None if file is None else file.read()
+    state = next(_known(released, stored), _new(released))
     if state.days < len(released.periods):
         for day in released.days(state.days):
             state = add_day(state, day)
         _FOLDED.append((released.digest, state))
     # A kept state of more periods than are asked for may be right.
-    is_right = kept is not None and (kept.number > len(released.periods) or kept.rests_on == released.digest)
+    is_right = stored is not None and (stored.number > len(released.periods) or stored.rests_on == released.digest)
     if file is not None and not is_right:
-        file.write(Kept(released.digest, state.days, arrays_of(state)))
+        file.write(StoredState(released.digest, state.days, arrays_of(state)))
     return state
 
 
-def _known(released: StateSource, kept: Kept | None) -> Iterator[State]:
+def _known(released: StateSource, stored: StoredState | None) -> Iterator[State]:
     """Yields known states of first periods, newest first."""
     for digest, state in reversed(_FOLDED):
         if _is_after(released, state.days, digest):
             yield state
-    if kept is not None and _is_after(released, kept.number, kept.rests_on):
+    if stored is not None and _is_after(released, stored.number, stored.rests_on):
         minimum = released.least_recent or 0
-        recent = tuple(released.first(kept.number).days(kept.number - minimum))
+        recent = tuple(released.first(stored.number).days(stored.number - minimum))
         with suppress(*WRONG):  # arrays of another model
-            yield restore_state(_new(released), kept.number, recent, kept.arrays)
+            yield restore_state(_new(released), stored.number, recent, stored.arrays)
 
 
 def _is_after(released: StateSource, periods: int, digest: str) -> bool:

@@ -188,6 +188,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _json(data: bytes, *, is_array: bool) -> Sample:
+    """Samples JSON records, where they are nested by recognised columns."""
     text = data.decode(errors="replace")
     records = _array_start(text) if is_array else _documents(text)
     columns = _columns([_flat(record) for record in records])
@@ -196,9 +197,8 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     if len(records) == 1 or not find_columns(with_points(columns)[0]):
         places = _places_of_objects(records)
         samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
-        match = next((sample for sample in samples if find_columns(with_points(_first(sample.columns))[0])), None)
-        if match or samples:
-            return match or samples[0]
+        if samples:
+            return next((item for item in samples if find_columns(with_points(_first(item.columns))[0])), samples[0])
     return Sample("json" if is_array else "jsonl", columns)
 
 

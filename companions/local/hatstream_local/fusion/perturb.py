@@ -39,7 +39,7 @@ def perturb(
 ) -> list[Row]:
     """Perturbs each vehicle's means on [-1, 1], by service.
 
-    Each report tells its service epsilon about that mean; those of several slots or cells add up.
+    Each report spends epsilon at its service; reports of several slots or cells add up.
     """
     key, means = _means(np.stack([slot_us, cell, vehicle]), values)
     times = [f"{instant}Z" for instant in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
