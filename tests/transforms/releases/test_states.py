@@ -172,7 +172,7 @@ def test_arrays_of_another_model_are_learned_anew_and_end_nothing(
 def test_without_the_key_it_is_neither_taken_nor_written(
     many: list[Sequenced], plain: bytes, file: StateFile, written: bytes
 ) -> None:
-    assert estimated(many, replace(HOW, kept=StateFile(file.path))) == plain
+    assert estimated(many, replace(HOW, cache_file=StateFile(file.path))) == plain
     assert not file.path.exists()
     file.path.write_bytes(written)
     assert StateFile(file.path).read() is None
@@ -232,7 +232,7 @@ def digest_of_two_processes(path: str) -> None:
     print(
         estimated(
             entries(FIRST_FOLD + 1),
-            replace(HOW, kept=StateFile(Path(path), StateFile.of_head(Path(path), "a", OURS).key)),
+            replace(HOW, cache_file=StateFile(Path(path), StateFile.of_head(Path(path), "a", OURS).key)),
         ).hex()
     )
 
