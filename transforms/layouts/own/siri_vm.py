@@ -38,8 +38,7 @@ _DURATION = re.compile(f"([+-]?)P(?=[^T]|T.){_NUMBERS[0]}(?:T{_NUMBERS[1]})?")
 _MOST_S = 1e300  # a finite value counts as its bound, however large
 
 DELAY = "delay"  # in seconds, above 0 if late
-_DELIVERY, _VEHICLE = "VehicleMonitoringDelivery", "VehicleActivity"
-_JOURNEY = "MonitoredVehicleJourney"
+_DELIVERY, _VEHICLE, _JOURNEY = "VehicleMonitoringDelivery", "VehicleActivity", "MonitoredVehicleJourney"
 _TIMES = tuple(f"{kind}{event}Time" for event in ("Arrival", "Departure") for kind in ("Actual", "Expected", "Aimed"))
 KEYS = ("LineRef", "DirectionRef", "DatedVehicleJourneyRef", "StopPointRef", "PreviousStopPointRef", "OperatorRef")
 _PATHS: Mapping[tuple[str, ...], str] = {
