@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.allocation import Allocation, PlanShare
-from dpops.forecast import Float64s
-from dpops.suppression import search as rounds
 from dpops.suppression.clip_user import Bools, Clipped, Weights, clip_user
 from dpops.types import Int64s
 from tests.dpops import reference
@@ -214,27 +212,6 @@ def test_rounds_are_greedy_not_optimal() -> None:
         assert best <= reached
         smaller += best < reached
     assert smaller >= 5
-
-
-def worst_errors(
-    hat: Int64s,
-    vehicle: Int64s,
-    counts: Int64s,
-    samples: Int64s | None,
-    kept: Bools,
-    epsilon: Fraction,
-    errors: Weights,
-) -> Float64s:
-    """The error bound of each HAT, float64 (HATs,), with the kept rows only: bias plus noise scale, of all asked for.
-
-    Bias counts against all reported samples, also where the rows are no longer all.
-    Source: algorithms 9.1, gridErr.
-    """
-    factors = errors.factors(epsilon)
-    everything = rounds.RowsByHat.of(hat, vehicle, counts, samples)
-    left = rounds.RowsByHat.of(hat[kept], vehicle[kept], counts[kept], everything.samples)
-    states = zip(left.samples.tolist(), left.retained.tolist(), left.heaviest.tolist(), strict=True)
-    return np.array([float(factors.exact(*state)) for state in states], np.float64)
 
 
 def test_what_is_missing_already_belongs_to_the_threshold() -> None:
