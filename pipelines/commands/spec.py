@@ -93,6 +93,8 @@ def _described(spec: Specification) -> dict[str, str | int]:
     allocation = spec.privacy.allocation
     unit = "each HAT" if allocation.per == "hat" else "each period"
     statistics = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
+    if spec.levels is not None and spec.levels.classes is not None:
+        statistics.append("distribution by levels")
     outputs = ("HATs", *(("live HATs",) if spec.has_live else ()), *(product.name for product in spec.products))
     return {
         "name": spec.name,
@@ -100,7 +102,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         "account": f"{account.name}: {account.unit}, {account.adjacency}, {account.limit.said()}",
         "slots": f"{table.slot_minutes} minutes, {table.service_text} {table.zone}",
         **({"keys": f"{len(spec.keys):,}"} if spec.keys else {"cells": f"resolution {cells.resolution}, {region}"}),
-        "statistics": ", ".join([*statistics, *(["distribution by levels"] if spec.classes else [])]),
+        "statistics": ", ".join(statistics),
         "privacy": f"epsilon {float(allocation.epsilon):g} for "
         + (unit if spec.span is None else _of_span(spec, spec.span)),
         "input": spec.input.name,

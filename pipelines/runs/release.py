@@ -1,6 +1,5 @@
 """Scheduled release from a specification to files."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ from pipelines.account.guarantee import note_spending
 from pipelines.account.location import AccountLocation
 from pipelines.errors import InputError, Report
 from pipelines.inputs import input_of
-from pipelines.job import Job, Outputs, admitted, continuing, job_of, ledger_account_of
+from pipelines.job import Outputs, admitted, continuing, job_of, ledger_account_of
 from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome
 from pipelines.specification import Specification
@@ -86,17 +85,15 @@ def release(
     if outcome.periods_stopped:
         raise InputError("\n".join(stopped_sentence(spec, location, period) for period in outcome.periods_stopped))
     note_spending(location.ledger, spec, outcome)
-    return FinishedRun(Operator(outcome), sum(outcome.new.values()), calendar, tuple(_files(spec, job)), outputs.topic)
-
-
-def _files(spec: Specification, job: Job) -> Iterator[Path]:
-    """Yields paths of slots' files, then of products' files."""
-    first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
     names = [(facts.start, HATS) for facts in job.slots.values()]
+    first = [facts.start for slot_s, facts in job.slots.items() if slot_s == facts.plan[0]]
     names += [(start, product.name) for start in first for product in spec.products]
-    for start, name in names:
-        for kind in job.outputs.formats:
-            yield job.outputs.folder / file_of(spec.spec_id, start, kind, job.outputs.shape, name)
+    written = tuple(
+        outputs.folder / file_of(spec.spec_id, start, kind, outputs.shape, name)
+        for start, name in names
+        for kind in outputs.formats
+    )
+    return FinishedRun(Operator(outcome), sum(outcome.new.values()), calendar, written, outputs.topic)
 
 
 def stopped_sentence(spec: Specification, location: AccountLocation, period: str) -> str:

@@ -16,7 +16,7 @@ from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.identity import decisive_text
-from pipelines.specification.places import ClassesAsked, PlacesAsked, PublisherTable
+from pipelines.specification.places import PlacesAsked, PublisherTable
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
@@ -193,11 +193,6 @@ class Specification:
         return () if self.levels is None else self.levels.products
 
     @property
-    def classes(self) -> ClassesAsked | None:
-        """The speed classes that are released, if any."""
-        return None if self.levels is None else self.levels.classes
-
-    @property
     def ground(self) -> Ground:
         """Counting keys of positions: cells, possibly cut by places."""
         return self.cells.ground if self.places is None else self.places.pieces
@@ -226,10 +221,6 @@ class Specification:
     def period_lateness_s(self) -> int | None:
         """Delay of a whole period's release in a stream."""
         return None if self.levels is None else self.levels.day_lateness_s
-
-    def entry_slot(self, slot_s: int) -> int:
-        """Finds the slot of this one's ledger entry."""
-        return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
     @property
     def counts_are_public(self) -> bool:

@@ -3,7 +3,7 @@
 RUNNERS = {
     "DirectRunner": f"{__name__}.in_process:InProcess",
     "FnApiRunner": f"{__name__}.in_process:InProcess",
-    "PrismRunner": f"{__name__}.prism_runner:Prism",
+    "PrismRunner": f"{__name__}.by_name:Prism",
     **dict.fromkeys(("FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner"), f"{__name__}.by_name:ByName"),
 }
 """By Beam's name; each is made of that name and of Beam's own options."""

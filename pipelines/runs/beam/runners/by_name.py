@@ -1,7 +1,9 @@
 """Any Beam runner by name, with Beam's options."""
 
 import io
+import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
@@ -167,3 +169,40 @@ def refuse_type_checks(options: PipelineOptions) -> None:
     for name in ("runtime_type_check", "performance_runtime_type_check"):
         if getattr(types, name):
             raise UsageError(f"--{name} breaks steps of several outputs, in Beam: leave it out")
+
+
+PROGRAM = "prism"
+_NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
+
+_NEEDS_PROGRAM = (
+    "PrismRunner needs Prism's program, and it cannot be downloaded: give its path after -- as "
+    "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
+)
+
+
+class Prism(ByName):
+    """Prism runner: installed, or downloaded by Beam from GitHub."""
+
+    def beam_options(self) -> tuple[str, ...]:
+        """Returns the options with the local Prism program."""
+        text = " ".join(self.options)
+        program = shutil.which(PROGRAM)
+        extra = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in text else []
+        if "--prism_log_kind" not in text:
+            extra.append("--prism_log_kind=json")  # else Beam shows its lines, however quiet we are
+        return (*self.options, *extra)
+
+    def runner(self) -> Any:
+        """Creates the runner."""
+        from apache_beam.runners.portability.prism_runner import PrismRunner
+
+        return PrismRunner()
+
+    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+        """Submits the pipeline; a missing program is an EngineError."""
+        try:
+            return super().submitted(p)
+        except EngineError as error:
+            if any(words in str(error) for words in _NO_PROGRAM):
+                raise EngineError(_NEEDS_PROGRAM) from None
+            raise
