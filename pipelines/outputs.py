@@ -101,6 +101,7 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         about="counts" in columns and spec.is_learned,
         unknown="counts" in columns and spec.is_learned,  # vehicles are told where the value is not
         value_means=value_meaning(spec),
+        trips=spec.trips,
     )
 
 

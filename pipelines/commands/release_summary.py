@@ -1,7 +1,7 @@
 """Summary of a finished run or a checked input."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from pipelines.outcome import Outcome
 from pipelines.runs.estimates import answer_afterwards
 from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
+from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber, Fact, Operator, Summary
+from transforms.recorded.codec import CountedPart
 from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import counted
 from transforms.sinks.files import HATS
@@ -42,9 +44,10 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
     """Summarises a run with public counts."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
-    periods, hat, bound = list[dict[str, Fact]](), Fraction(0), Loss()
+    periods, hat, bound, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[CountedPart]()
     for period in run.calendar.periods:
         units = [unit for unit in place.ledger.counted(spec.spec_id, period) if unit.slot_s in wanted]
+        recorded += units
         debits, spend = spending(place.ledger, spec, period)
         with_data = {unit.slot_s for unit in units if unit.empty < len(unit.released)}
         periods.append(
@@ -73,7 +76,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
             "slots_new": run.new,
             "slots_that_differ_now": outcome.units_changed,
             "guarantee": sentence(spec, bounds_of_account(place.ledger, spec.account.name), hat, bound),
-            **_where(run),
+            **_where(spec, run, [(unit.slot_s, [hat.cell for hat in unit.released]) for unit in recorded]),
         }
     )
 
@@ -88,8 +91,16 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
     }
 
 
-def _where(run: FinishedRun) -> dict[str, Fact]:
-    return {"files": [str(path) for path in run.files], "kafka": None if run.topic is None else str(run.topic)}
+def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Collection[str]]]) -> dict[str, Fact]:
+    """Names the results, and counts HATs without rows for want of a trip. slots: starts, and cells."""
+    facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
+    facts["kafka"] = None if run.topic is None else str(run.topic)
+    if spec.trips is not None:
+        table = spec.timetable
+        edges = [(table.text(start_s), table.text(start_s + table.slot_s), cells) for start_s, cells in slots]
+        served = [(cells, spec.trips.cells_in(start, end)) for start, end, cells in edges]
+        facts["without_trip"] = sum(cell not in with_trip for cells, with_trip in served for cell in cells)
+    return facts
 
 
 def show_hats(summary: dict[str, Any], out: Console) -> None:
@@ -205,7 +216,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
         "stages_new": run.new,
         "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
         "usable": usable,
-        **_where(run),
+        **_where(spec, run, [(slot.start_s, texts_of(spec.cells.region or ())) for slot in run.calendar.slots]),
     }
     secret: dict[str, Fact] = {
         **_rows_of(outcome),
@@ -263,6 +274,8 @@ def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: 
 def show_files(summary: dict[str, Any], out: Console) -> None:
     """Prints the locations of the results."""
     files = summary["files"]
+    if number := summary.get("without_trip"):
+        out.print(f"{number:,} rows of hours without a trip (slot.trips) are left out.")
     out.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
         out.print(f"  {path}", soft_wrap=True)

@@ -15,7 +15,6 @@ from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.stages import Stage, level
-from dpops.levels.strategy import ranked
 from dpops.spread import Z95
 from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
@@ -43,7 +42,6 @@ from transforms.value import Value
 
 MOST_VEHICLES = 1_000_000
 WEEK = 7
-MOST_CHOICES = 5
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,15 +57,6 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     hat_vehicles: int | None  # fewest for the requested interval of a HAT; None: impossible
     place_vehicles: int | None  # fewest for that of a day
     fleet: int | None  # smallest that gives an average cell place_vehicles
-
-
-class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Option of release: its bounds and expected errors."""
-
-    levels: dict[str, float]
-    bound: tuple[float, float]
-    first: float
-    later: float
 
 
 class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +88,6 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     usable: list[UsablePart]  # of the specification, and in other cells and slots
     answer: str  # `usable` in words
     answers: list[str]
-    choices: list[Choice]  # best first; none where nothing is open
     places: PlannedPlaces | None  # value of a map of places; None if impossible
     operator_only: CountedFleet | None  # from secret counts
 
@@ -107,7 +95,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release; counts of a period, for the operator alone if secret."""
     levels = spec.by_levels
-    bounds, width = known_of(spec, levels), spec.value.width
+    bounds = known_of(spec, levels)
     totals = [
         _total(spec.value, levels, bounds, factor, day, within)
         for factor in FACTORS
@@ -115,11 +103,9 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     ]
     spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
     usable = [
-        _usable(spec, levels, choice, other, spans if other is bounds else None)
-        for choice, other in choices_of_hats(spec, bounds)
+        _usable(spec, levels, choice, other, spans if other is bounds else None, served)
+        for choice, other, served in choices_of_hats(spec, bounds)
     ]
-    is_open = levels.free.bounds or levels.free.levels
-    ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -140,24 +126,23 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
             *of_distributions(levels, bounds, spec.value),
             first_days(spans),
         ],
-        choices=[
-            Choice(
-                levels={name: float(share) for name, share in way.recipe.later[-1].shares},
-                bound=(width(float(way.recipe.first[0].bound_kmh)), width(float(way.recipe.later[0].bound_kmh))),
-                first=width(way.first_kmh),
-                later=width(way.later_kmh),
-            )
-            for way in ways
-        ],
         places=plan_places(spec, levels, bounds),
         operator_only=None if counts is None else _counted(counts),
     )
 
 
 def _usable(
-    spec: Specification, levels: LevelsRelease, choice: str, bounds: BoundsOnly, spans: Sequence[SpanWorth] | None
+    spec: Specification,
+    levels: LevelsRelease,
+    choice: str,
+    bounds: BoundsOnly,
+    spans: Sequence[SpanWorth] | None,
+    served: float = 1.0,
 ) -> UsablePart:
-    """Forecasts usable parts of rows, for some HATs."""
+    """Forecasts usable parts of rows, for some HATs.
+
+    served: share of HATs that have rows.
+    """
     worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
     published = next(span.first_published for span in worth if span.as_specified)
     days = []
@@ -165,6 +150,7 @@ def _usable(
         kind = _DAYS[0] if number == 1 else _LATER
         rows, reports = usable_parts(kind.stage(levels, bounds, Fraction(1)), bounds, number)
         is_held = published is None or number < published
+        rows = min(rows / served, 1.0)
         days.append(UsableDay(day=number, rows=0.0 if is_held else rows, reports=0.0 if is_held else reports))
     return UsablePart(choice=choice, days=days)
 

@@ -25,9 +25,10 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import ClassesAsked
 from pipelines.specification.span_total import SpanTotal
-from transforms.places.hierarchy import hats_of
+from transforms.places.hierarchy import hats_of, texts_of
 from transforms.releases.periods.classes import edges_in_units, weight_of_one
-from transforms.time.calendar import DAY_MINUTES, WEEKDAYS
+from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
+from transforms.time.trips import Trips
 from transforms.value import Value
 
 SPANS = (1, 7, 28, 91, 365)
@@ -190,23 +191,33 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     days: list[UsableDay]
 
 
-def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly]]:
-    """Lists choices of HATs: as specified, coarser and longer."""
-    yield "", bounds
-    table, profile, fleet = spec.timetable, bounds.fleet.profile, bounds.fleet
+def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, float]]:
+    """Lists choices of HATs, and their shares with a trip."""
+    table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
+    yield "", bounds, served_share(trips, spec.cells.region or (), table)
     if spec.keys is None and spec.cells.resolution:
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
         hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
         touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
         coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
-        yield f"cells.resolution {spec.cells.resolution - 1}", coarser
+        served = served_share(trips and trips.of_parents(), parents, table)
+        yield f"cells.resolution {spec.cells.resolution - 1}", coarser, served
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
         slots = profile.hours * 60 / table.slot_minutes
         met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
         fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
         hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
-        yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
+        served = served_share(trips, spec.cells.region or (), replace(table, slot_minutes=minutes))
+        yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), served
+
+
+def served_share(trips: Trips | None, cells: Sequence[int], table: Timetable) -> float:
+    """Computes the share of HATs with a trip; 1 for none."""
+    if trips is None:
+        return 1.0
+    number = trips.number(texts_of(cells), table)
+    return number / (len(cells) * len(table.weekdays) * len(table.service_minutes)) or 1.0
 
 
 def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:

@@ -7,12 +7,11 @@ from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpops.learning import Learned, Status, published
+from dpops.learning import Learned
 from dpops.learning.expected import OF_NORMAL
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
@@ -29,14 +28,13 @@ from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_estimates, product_estimates
-from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import SCHEMA, HatEstimates, estimates_of_slot, sums_of
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.releases.periods.states import learned_from, period_order
 from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot
 from transforms.sinks.rows import columns_in
-from transforms.time.calendar import Calendar, hours_of
+from transforms.time.calendar import WEEKDAYS, Calendar, Weekday, hours_of
 
 SUMS = "released"
 """Of the files that hold what was released itself."""
@@ -61,7 +59,7 @@ class RecordedStages:
         return [entry for entry in self.entries if entry.sequence <= last]
 
 
-def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> RecordedStages:
+def recorded(spec: Specification, location: AccountLocation) -> RecordedStages:
     """Reads recorded stages. Raises UsageError for other mechanisms, AccountRefusal without a ledger."""
     if not spec.is_learned:
         raise UsageError(
@@ -71,10 +69,6 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
     book = location.read()
     account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
     policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # records nothing: no digest
-    if policy.places is None and any(product.is_of_places for product in products):
-        raise UsageError("--product of places goes with a specification that has [places]")
-    wanted = {product.name: product for product in (*policy.products, *products)}
-    policy = replace(policy, products=tuple(wanted.values()))
     return RecordedStages(spec, policy, book.stages(spec.account.name, spec.spec_id))
 
 
@@ -106,83 +100,6 @@ def estimate_again(
     return written, missing
 
 
-def share_of_reports(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> tuple[str, float] | None:
-    """Estimates given HATs' share of the newest period's reports.
-
-    Args:
-        hats: Cell and start of each.
-
-    Returns:
-        The period, and the part; None where no period of these is recorded.
-    """
-    table, dates = recorded.spec.timetable, {start[:10] for _, start in hats}
-    periods = {table.period_of(date.fromisoformat(day)) for day in dates} & recorded.periods
-    if not periods:
-        return None
-    period = max(periods)
-    *_, newest = entries = recorded.until(period)
-    weights = learned_from(entries, recorded.policy).estimate().weights
-    cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
-    starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
-    slots = {start: column for column, start in enumerate(starts)}
-    weight = sum(weights[cells[cell], slots[start]] for cell, start in hats if start in slots)
-    return period, float(weight / weights.sum())
-
-
-class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
-    """Newest released period, estimated by all ledger entries."""
-
-    period: str
-    days: int  # released until then
-    rows: float  # share of HATs that are `ok`
-    reports: float  # share of reports in these
-    error: float  # expected mean absolute one, by reports
-    constant: float  # of the period's mean everywhere
-    unit: str
-
-    @property
-    def answer(self) -> str:
-        """Words the result for planning further days."""
-        return (
-            f"This account's released days ({self.days}) say more: on {self.period} {hundredths(self.rows)} of 100 "
-            f"rows are usable by themselves, which hold {hundredths(self.reports)} of 100 reports; an error of "
-            f"{self.error:.1f} {self.unit} is expected, {self.constant:.1f} with the day's mean everywhere."
-        )
-
-
-def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | None:
-    """Estimates an account's newest released period; None without one."""
-    if not spec.is_learned:
-        return None
-    book = location.reader()
-    if not book.exists() or spec.account.name not in {account.name for account in book.accounts()}:
-        return None
-    stages = recorded(spec, location)
-    if not stages.periods:
-        return None
-    period = max(stages.periods)
-    entries, value = stages.until(period), spec.value
-    models = learned_from(entries, stages.policy)
-    field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
-    is_ok = published(field, float(value.standard.upper)).status == Status.OK
-    share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
-    deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
-    variances = field.variances + deviations.mean(axis=-1)
-    around = (field.values - np.sum(share * field.values)) ** 2
-    error, constant = (
-        value.width(OF_NORMAL * float(np.sum(share * squares)) ** 0.5) for squares in (variances, variances + around)
-    )
-    return NewestDay(
-        period=period,
-        days=len(stages.periods.intersection(period_order(entries))),
-        rows=float(is_ok.mean()),
-        reports=float(share[is_ok].sum()),
-        error=error,
-        constant=constant,
-        unit=value.unit,
-    )
-
-
 def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Table, days: pa.Table) -> str:
     """Words usable shares of released rows and reports.
 
@@ -194,16 +111,60 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     released = places.total() - places["forecast"]
     if not released:
         return ""
-    slots, usable = len(spec.timetable.service_minutes), hats.filter(pc.equal(hats["status"], "ok"))
-    row_part, area_part, day_part = rows["ok"] / slots, rows["parent"] / slots, places["ok"]
+    usable, day_part = hats.filter(pc.equal(hats["status"], "ok")), places["ok"] / released
+    total = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
     keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
-    share = share_of_reports(recorded(spec, account), list(keys))
-    reports = share and f" (those of {share[0]} hold {hundredths(share[1])} of 100 reports, by released weights)"
+    reports = newest_said(recorded(spec, account), list(keys))
     return (
-        f"Of 100 rows, a place in a slot each, {hundredths(row_part / released)} are usable by themselves"
-        f"{reports or ''} and {hundredths(area_part / released)} by the area around; of 100 places' whole days "
-        f"{hundredths(day_part / released)} are."
+        f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, {hundredths(rows['ok'] / total)} "
+        f"are usable by themselves{reports} and {hundredths(rows['parent'] / total)} by the area around; of 100 "
+        f"places' whole days {hundredths(day_part)} are."
     )
+
+
+def newest_said(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> str:
+    """Words given HATs' share of the newest period's reports, and its error.
+
+    Args:
+        hats: Cell and start of each.
+
+    Returns:
+        The words; empty where no period of these is recorded.
+    """
+    table, value, dates = recorded.spec.timetable, recorded.spec.value, {start[:10] for _, start in hats}
+    periods = {table.period_of(date.fromisoformat(day)) for day in dates} & recorded.periods
+    if not periods:
+        return ""
+    period = max(periods)
+    *_, newest = entries = recorded.until(period)
+    models = learned_from(entries, recorded.policy)
+    field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
+    share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
+    cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
+    starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
+    slots = {start: column for column, start in enumerate(starts)}
+    part = float(sum(share[cells[cell], slots[start]] for cell, start in hats if start in slots))
+    deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
+    variances = field.variances + deviations.mean(axis=-1)
+    around = (field.values - np.sum(share * field.values)) ** 2
+    error, constant = (
+        value.width(OF_NORMAL * float(np.sum(share * squares)) ** 0.5) for squares in (variances, variances + around)
+    )
+    return (
+        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of {error:.1f} "
+        f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
+    )
+
+
+def _hats_of(spec: Specification, days: pa.Table) -> int:
+    """Counts the HATs that places' days have, of those with a trip where there is a list."""
+    table = spec.timetable
+    if spec.trips is None:
+        return len(table.service_minutes) * days.num_rows
+    cells = dict[Weekday, list[str]]()
+    for cell, start in zip(days["cell"].to_pylist(), days["slot_start"].to_pylist(), strict=True):
+        cells.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
+    return sum(spec.trips.number(of_day, replace(table, weekdays=(day,))) for day, of_day in cells.items()) or 1
 
 
 def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:

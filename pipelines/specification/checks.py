@@ -1,5 +1,6 @@
 """Checks of a specification, table by table."""
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,8 +29,10 @@ from transforms.errors import did_you_mean
 from transforms.layouts import FIXED, layout
 from transforms.layouts.base import FIELDS, HEADING, with_keys
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
+from transforms.places.ground import Keys
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
+from transforms.time.trips import Trips, read_trips
 from transforms.value import NAME, Value
 
 BOUND = Fraction(1_000_000)
@@ -236,6 +239,18 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
         raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
     need(bool(cells_listed), "cells.region", "must hold at least one cell at this resolution", "empty")
     return cells_listed
+
+
+def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
+    """Reads the public hours with a trip. folder: where paths of files begin."""
+    name = document.slot.trips
+    if name is None:
+        return None
+    need(not isinstance(cells.region, Keys), "slot.trips", "goes with [cells]", "places.column")
+    try:
+        return read_trips(_text_of(folder, name, "slot.trips"), cells.resolution)
+    except (ValueError, csv.Error) as error:
+        raise SpecificationError(f"slot.trips: {shortened(repr(name))}: {shortened(str(error))}") from None
 
 
 def places_of(document: Document, region: Sequence[int], folder: Path, progress: Report) -> PlacesAsked:

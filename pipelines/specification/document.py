@@ -84,6 +84,13 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     weekdays: Annotated[
         list[Weekday] | None, about("the local days that are released; all seven if left out; public")
     ] = None
+    trips: Annotated[
+        str | None,
+        about(
+            "a public CSV of columns cell, weekdays and hours with a trip, as `spec new --gtfs` writes it: other HATs "
+            "have no row; no part of the spec_id"
+        ),
+    ] = None
     allowed_lateness_s: Annotated[int, about("how long a stream waits for reports after a slot's end, in seconds")] = 0
 
 

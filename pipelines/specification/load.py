@@ -24,6 +24,7 @@ from pipelines.specification.checks import (
     prior_of,
     privacy_of,
     timetable_of,
+    trips_of,
     value_of,
 )
 from pipelines.specification.document import Document, read, read_tables
@@ -94,6 +95,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
             document, headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed
         ),
         publisher=document.publisher,
+        trips=trips_of(document, cells, folder),
     )
 
 

@@ -74,7 +74,7 @@ One strict TOML file says what is released. An unknown key is an error that name
 `examples/`, words in the [glossary](glossary.md).
 
 Its identity, `spec_id`, is the hash of everything that decides a release, with defaults filled in and regions by their
-cells. Names, the account's limit, the allowed lateness and further outputs are no part of it.
+cells. Names, the account's limit, the allowed lateness, hours with a trip and further outputs are no part of it.
 """
 
 

@@ -26,9 +26,11 @@ from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import VehicleForm
 from transforms.places.ground import Ground, Hexagons, Keys
+from transforms.places.hierarchy import texts_of
 from transforms.releases.periods.products import Product
 from transforms.releases.registry import KINDS
 from transforms.time.calendar import Locator, Timetable, Unit
+from transforms.time.trips import Trips
 from transforms.value import NAME, Value
 
 if TYPE_CHECKING:
@@ -144,6 +146,7 @@ class Specification:
     statistics: tuple[RequestedStatistic, ...]  # of HATs; empty if `levels` alone releases
     input: Input
     publisher: PublisherTable | None = None
+    trips: Trips | None = None
 
     @cached_property
     def text(self) -> str:
@@ -221,6 +224,17 @@ class Specification:
     def period_lateness_s(self) -> int | None:
         """Delay of a whole period's release in a stream."""
         return None if self.levels is None else self.levels.day_lateness_s
+
+    @property
+    def trips_said(self) -> str:
+        """Words how many HATs have rows; empty without a list of trips."""
+        if self.trips is None:
+            return ""
+        table, region = self.timetable, self.cells.region
+        cells = texts_of(region) if isinstance(region, tuple) else [*self.trips.hours]
+        total = len(cells) * len(table.weekdays) * len(table.service_minutes)
+        number = self.trips.number(cells, table)
+        return f"Rows only where slot.trips has a trip: {number:,} of a week's {total:,} HATs."
 
     @property
     def counts_are_public(self) -> bool:

@@ -49,7 +49,7 @@ def test_every_cell_and_day_gets_a_row_in_every_format(tmp_path: Path, hatstream
 def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
     """On request, in files of HATs and of products, and nothing else changes."""
     where = [f"--{name}={folder / name}{end}" for name, end in (("spec", ".toml"), ("ledger", ".sqlite"))]
-    days = ("--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv", "--product", "city-hour")
+    days = ("--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv")
     for columns in ("times", "times,traffic"):
         asked = (f"--output={folder / columns}", "--columns", columns)
         assert hatstream("estimate", *where, *days, *asked)[0] == 0
@@ -121,11 +121,13 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
     stages = estimates.recorded(load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None))
     starts, parts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
     for cell in CELLS:
-        period, parts[cell] = estimates.share_of_reports(stages, [(cell, start) for start in starts]) or ("", 0)
-        assert period == DAYS[-1]
+        text = estimates.newest_said(stages, [(cell, start) for start in starts])
+        parts[cell] = int(re.match(rf" \(those of {DAYS[-1]} hold (?:under )?(\d+) of 100 reports", text)[1]) / 100
+    error, constant = map(float, re.search(r"an error of (\S+) km/h is expected by reports, (\S+) with", said).groups())
+    assert 0 < error < constant
     assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.03)
     assert f"(those of {DAYS[-1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
-    assert estimates.share_of_reports(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) is None
+    assert estimates.newest_said(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) == ""
     assert hatstream("report", *place, "--input", folder / "out", "--output", folder / "report.html")[0] == 0
     assert said in html.unescape((folder / "report.html").read_text())
 

@@ -74,6 +74,7 @@ class _SpentOn(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Counted(msgspec.Struct, frozen=True, gc=False):
+    cell: str
     plan: _SpentOn | None
 
 

@@ -29,7 +29,8 @@ class OtherValues(Exception):
         super().__init__(
             f"{path} holds other values of the same release, or cannot be read, and is left as it is: a release is "
             "published once. Was it released with another ledger or key? Name those with --ledger and --key. Did an "
-            "older version estimate it (column model)? `hatstream estimate` writes all days anew, into another folder. "
+            "older version estimate it (column model), or has slot.trips changed? `hatstream estimate` writes all days "
+            "anew, into another folder. "
             "A file that is damaged can be moved away"
         )
 

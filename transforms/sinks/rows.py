@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from transforms.public import Fact
 from transforms.records import ABOUT, TRAFFIC
 from transforms.sinks.columns import NOTES as NOTES
 from transforms.sinks.columns import SCHEMA as SCHEMA
+from transforms.time.trips import Trips
 
 if TYPE_CHECKING:
     from transforms.records import SlotEstimates
@@ -42,6 +44,7 @@ class Shape:
     about: bool = False  # columns ABOUT
     value_means: str = ""  # description of `value` in Parquet
     unknown: bool = False  # rows of unknown HATs too
+    trips: Trips | None = None  # rows only of HATs with a trip
 
 
 PLAIN = Shape()
@@ -131,10 +134,13 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
     columns |= {name: hats.notes[name] for name in noted(hats.notes, shape)}
-    if shape.unknown or slot.product or slot.is_live or UNKNOWN.isdisjoint(hats.estimates.status):
+    hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN
+    if slot.product or (shape.trips is None and hidden.isdisjoint(hats.estimates.status)):
         return columns
-    shown = [row for row, status in enumerate(hats.estimates.status) if status not in UNKNOWN]
-    return {name: [column[row] for row in shown] for name, column in columns.items()}
+    served = frozenset(hats.cell) if shape.trips is None else shape.trips.cells_in(slot.slot_start, slot.slot_end)
+    rows = zip(hats.cell, hats.estimates.status, strict=True)
+    is_shown = [cell in served and status not in hidden for cell, status in rows]
+    return {name: [*compress(column, is_shown)] for name, column in columns.items()}
 
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:

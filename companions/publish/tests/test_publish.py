@@ -33,9 +33,9 @@ TEXTS = ("--publisher", "City of Town", "--contact", "data@town.example", "--lic
 def released(tmp_path_factory):
     """A city of which two days are released, with a forecast of the next."""
     folder = tmp_path_factory.mktemp("city")
-    levels_city.write(folder, spec=SPEC, lines=levels_city.rows(buses=20))
+    levels_city.write(folder, spec=SPEC + '[[output]]\nproduct = "city-hour"\n', lines=levels_city.rows(buses=20))
     again = ["estimate", *place(folder), "--from", "2022-01-01", "--to", "2022-01-02", "--output", folder / "whole"]
-    again += ["--whole", "--forecast", 1, "--product", "city-hour"]
+    again += ["--whole", "--forecast", 1]
     draws = np.random.default_rng(1)  # which noise holds a day of so few buses back is not tried here
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))

@@ -107,7 +107,7 @@ def test_rows_of_another_specification_are_refused(released, hatstream):
 
 def test_rows_are_counted_by_status_with_the_widths_of_their_intervals(tmp_path):
     rows = [row(CELLS[0], 6, 20.0, half_kmh=5.0), row(CELLS[1], 6, 20.0, half_kmh=20.0), row(CELLS[2], 6, None)]
-    counted = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))]))
+    counted = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))])[0])
     assert [(row["status"], row["rows"], row["reliable"]) for row in counted] == [("no-data", 1, 0.0), ("ok", 2, 0.5)]
     assert counted[0]["half"] is None
 

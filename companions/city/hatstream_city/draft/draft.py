@@ -156,6 +156,7 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
     documents = [tomllib.loads(choice) for choice in choices]
     for document in documents if region else ():
         document["cells"]["region"] = sorted(region or ())
+        del document["slot"]["trips"]
     days, limited = (worth_by_day(load(document)) for document in documents)
     return ", ".join(
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
@@ -209,7 +210,8 @@ def _said_of_town(town: Town) -> tuple[str, ...]:
     return (
         f"timetable {town.origin}: {service.first} to {service.last}, {days}, {hours} {town.zone}",
         f"{service.vehicles:,} vehicles under way at once, {service.blocks:,} duties on {service.day}",
-        f"{len(town.cells):,} cells of resolution {town.resolution} with lines or stops",
+        f"{len(town.cells):,} cells of resolution {town.resolution} with lines or stops, {town.served_hours:,} "
+        "hours of them in a week have a trip",
     )
 
 

@@ -62,7 +62,7 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     """Finds the busiest day's service. Raises InputError."""
     coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
     names, service = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
-    calendar = _calendar(feed, names)
+    calendar = calendar_of(feed, names)
     per_date = np.zeros(calendar.days, np.int64)
     for number, trips in enumerate(np.bincount(service, minlength=len(names)).tolist()):
         per_date[calendar.runs(number)] += trips
@@ -133,7 +133,7 @@ class _Calendar(NamedTuple):
         return runs
 
 
-def _calendar(feed: Gtfs, names: list[str]) -> _Calendar:
+def calendar_of(feed: Gtfs, names: list[str]) -> _Calendar:
     """Reads the calendar of services."""
     number = {name: number_of_name for number_of_name, name in enumerate(names)}
     tables = []
@@ -167,7 +167,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
     """
     times = feed.stop_times
     begins, ends = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
-    departures = _departures(feed)
+    departures = departures_of(feed)
     stretches = [
         (trip, start, end, shifts)
         for trip, start, end in zip(trips.tolist(), begins.tolist(), ends.tolist(), strict=True)
@@ -197,7 +197,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
     return _Visits(run, trip[run], times.stop[row], times.s[row] + shift[run]), of_run
 
 
-def _departures(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
+def departures_of(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
     """Lists departures of trips by frequency, in seconds."""
     trip = feed.rows_of("frequencies", "trip_id", "trips")
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")

@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import h3
 import h3.api.basic_int as h3_int
@@ -33,8 +33,17 @@ def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     return cells
 
 
-def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
-    """Finds the cells of each line, as distinct pairs."""
+class Passages(NamedTuple):
+    """Stretches of lines in a cell, in order; start, end: parts of the line's length."""
+
+    line: Int64s
+    cell: Int64s
+    start: Floats
+    end: Floats
+
+
+def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
+    """Finds the cells that lines pass."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
     is_inside = np.append(line[1:] == line[:-1], False)
@@ -44,8 +53,14 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> tuple[Int64s, Int64s]:
     row = np.repeat(np.arange(line.size), steps)
     part = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
     lat, lon = (column[row] + part * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
-    pairs = np.unique(np.column_stack([line[row], cells_or_none(lat, lon, resolution)]), axis=0)
-    return pairs[:, 0], pairs[:, 1]
+    cell, of_row = cells_or_none(lat, lon, resolution), line[row]
+    before_m = np.cumsum(step_m) - step_m
+    along_m = (before_m[row] + part * step_m[row]) - before_m[lines.starts[of_row]]
+    length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)
+    starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(of_row) != 0))[: row.size])
+    of_passage, start = of_row[starts], along_m[starts] / length_m[of_row[starts]]
+    is_last = np.append(np.diff(of_passage) != 0, True)[: starts.size]
+    return Passages(of_passage, cell[starts], start, np.where(is_last, 1.0, np.roll(start, -1)))
 
 
 def region_document(cells: Int64s) -> dict[str, Any]:
@@ -54,7 +69,7 @@ def region_document(cells: Int64s) -> dict[str, Any]:
     return {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": shape}
 
 
-def places_document(feed: Gtfs, cells: Int64s, of_line: tuple[Int64s, Int64s], resolution: int) -> dict[str, Any]:
+def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: int) -> dict[str, Any]:
     """Names cells after their busiest or nearest stop."""
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
@@ -88,7 +103,7 @@ def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
     return int(np.nanargmin(np.where(served > 0, far_m, far_m + 1e6)))
 
 
-def _routes_by_cell(feed: Gtfs, of_line: tuple[Int64s, Int64s]) -> dict[int, set[str]]:
+def _routes_by_cell(feed: Gtfs, of_line: Passages) -> dict[int, set[str]]:
     route = feed.rows_of("trips", "route_id", "routes")
     names = route_names(feed)
     of_lines: dict[int, set[str]] = {}
@@ -96,7 +111,7 @@ def _routes_by_cell(feed: Gtfs, of_line: tuple[Int64s, Int64s]) -> dict[int, set
         if line >= 0 and number >= 0:
             of_lines.setdefault(line, set()).add(names[number])
     cells: dict[int, set[str]] = {}
-    for line, cell in zip(*(column.tolist() for column in of_line), strict=True):
+    for line, cell in set(zip(of_line.line.tolist(), of_line.cell.tolist(), strict=True)):
         cells.setdefault(cell, set()).update(of_lines.get(line, ()))
     return cells
 

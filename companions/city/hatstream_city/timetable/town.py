@@ -24,6 +24,7 @@ from hatstream_city.timetable.surroundings import (
     places_document,
     region_document,
 )
+from hatstream_city.timetable.trips import hours_table
 
 NAME_LETTERS = 60
 PAIR = "|"  # between the two ids of a key
@@ -69,9 +70,9 @@ def _stops(feed: Gtfs, nowhere: list[int], served: int) -> str:
     )
 
 
-REGION, PLACES, GROUND, SEGMENTS, VISITS = "region", "places", "ground", "segments", "visits"
+REGION, PLACES, GROUND, SEGMENTS, VISITS, HOURS = "region", "places", "ground", "segments", "visits", "hours"
 """Of the files: the cells' outline, names of the cells, lines of the routes; lines from stop to stop, and how many
-vehicles come to each."""
+vehicles come to each; hours of each cell with a trip."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Town:
     """Town of a timetable; `cells` is its region.
 
     documents: GeoJSON by REGION, PLACES, GROUND and, if requested, SEGMENTS. visits: vehicles a day by segment.
-    left_out: sentences on invalid parts of the feed. keys: ids of what runs, by column of a feed.
+    left_out: sentences on invalid parts of the feed. keys: ids of what runs, by column of a feed. hours: list of HOURS,
+    with so many served_hours a week.
     """
 
     origin: str
@@ -91,6 +93,8 @@ class Town:
     visits: Mapping[str, float]
     left_out: list[str]
     keys: Mapping[str, list[str]]
+    hours: bytes
+    served_hours: int
 
     def lists(self, stem: str) -> dict[str, bytes]:
         """Encodes the ids of each column, one a line."""
@@ -107,6 +111,7 @@ class Town:
     def files(self, stem: str) -> dict[str, bytes]:
         """Encodes all documents, by file name."""
         files = {f"{stem}-{name}.geojson": msgspec.json.encode(document) for name, document in self.documents.items()}
+        files[f"{stem}-{HOURS}.csv"] = self.hours
         return files | ({f"{stem}-{VISITS}.csv": _table(self.visits)} if self.visits else {})
 
 
@@ -121,7 +126,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     stop_cells = cells_or_none(*feed.stop_positions, resolution)
     of_line = cells_of_lines(feed, resolution)
     served = np.unique(feed.stop_times.stop)
-    cells = np.unique(np.concatenate([of_line[1], stop_cells[served]]))
+    cells = np.unique(np.concatenate([of_line.cell, stop_cells[served]]))
     cells = cells[cells > 0]
     if not cells.size:
         raise InputError(f"{path}: no stop that is served has a position")
@@ -147,7 +152,20 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         "trip_id": _ids(feed, "trips", trips),
         "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],
     }
-    return Town(path.name, feed.zone, service, resolution, texts, documents, visits, left_out(feed), keys)
+    hours, served_hours = hours_table(feed, cells, of_line, stop_cells)
+    return Town(
+        origin=path.name,
+        zone=feed.zone,
+        service=service,
+        resolution=resolution,
+        cells=texts,
+        documents=documents,
+        visits=visits,
+        left_out=left_out(feed),
+        keys=keys,
+        hours=hours,
+        served_hours=served_hours,
+    )
 
 
 def _ids(feed: Gtfs, table: str, rows: NDArray[np.int64]) -> list[str]:

@@ -17,6 +17,7 @@ from hatstream.api import console, note, option, progress_bars
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from hatstream.api import Specification
     from hatstream_lab.made_up_fleet import MadeUpFleet
 
 DAYS = 4
@@ -66,7 +67,7 @@ def demo(output: Path, as_json: bool) -> None:
         days = Days(tables_of(path), count_days(spec, pattern, report=report))
     classes = steps.compare_hexagons(days, table_of(results, HATS))
     errors = steps.compare_streets(days, results[STANDING]) if spec.places else None
-    pages = _draw(results, output, account.guarantee)
+    pages = _draw(results, output, account.guarantee, spec)
 
     lines = [
         "Guarantee: what is published about a day raises the odds of a true guess about a bus, that it drove at all "
@@ -132,7 +133,7 @@ def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
     return path
 
 
-def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str) -> str:
+def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str, spec: Specification) -> str:
     """Draws maps of hexagons and streets; returns their paths."""
     from hatstream_publish.pages.map import MapTexts, Surroundings, draw_map
     from hatstream_publish.pages.places import read_ground, read_places
@@ -140,7 +141,7 @@ def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str) -> str:
 
     page = output / "map.html"
     around = Surroundings(read_places(output / "town-places.geojson"), read_ground(output / "town-ground.geojson"))
-    hexagons = draw_map(with_days(results), page, MapTexts("Speeds of a made-up bus fleet", guarantee), around)
+    hexagons = draw_map(with_days(results, spec), page, MapTexts("Speeds of a made-up bus fleet", guarantee), around)
     if STANDING not in results:
         return f"A map of {hexagons:,} hexagons opens in any browser: {page}"
     streets = MapTexts("Streets of a made-up town, as usual", guarantee)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -65,7 +65,7 @@ def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[
 
 @dataclass(frozen=True)
 class Results:
-    """Output of an evaluation: tables, JSON, documents and pictures."""
+    """Output of an evaluation: tables, JSON and documents."""
 
     output: Path | None
     as_json: bool
@@ -87,16 +87,11 @@ class Results:
         for part in (*warning, *parts, *warning):
             out.print(part, soft_wrap=isinstance(part, str))
 
-    def draw(self, pictures: Callable[[Table, Path], Sequence[Path]], table: Table) -> None:
-        """Draws a table's pictures into the output folder."""
-        if self.output is not None:
-            click.echo(f"wrote {len(pictures(table, self.output))} pictures to {self.output}", err=True)
-
 
 results_options = packed(
     "results",
     Results,
-    option("folder", required=False, help="Folder for all figures as JSON, and for pictures."),
+    option("folder", required=False, help="Folder for all figures as JSON."),
     option("json"),
 )
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Seed of made-up data and noise.")
@@ -176,7 +171,6 @@ def papers(
     sources = papers.Sources(seed, None if counts is None else tuple(counts_from(counts).tolist()), folder)
     with progress_bars(quiet=results.as_json) as bars:
         table = papers.compare(sources, runs, partial(bars, "cells simulated"), processes)
-    results.draw(papers.pictures, table)
     results.show("papers", table, papers.tables(table, is_exact=not_private), is_private=not_private)
 
 
@@ -238,7 +232,6 @@ def days(
             rows += [{"city": name, **row} for row in (*released.constant_table(city).rows, *table.rows)]
             facts.append(_facts_of(name, city))
     table = Table(rows)
-    results.draw(released.pictures, table)
     parts = (*(fact["shown"] for fact in facts), *released.tables(table))
     results.show("days", table, parts, **facts[0], cities=facts, span_days=span_days)
 
@@ -314,5 +307,4 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
             raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
     with progress_bars(quiet=results.as_json) as bars:
         table = fusion.compare(USERS, trials, seed, pool, partial(bars, "cells simulated"), processes)
-    results.draw(fusion.pictures, table)
     results.show("fusion", table, fusion.tables(table), is_private=feed is not None, users=USERS)

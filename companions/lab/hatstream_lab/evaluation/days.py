@@ -109,7 +109,7 @@ def tables_of(path: Path) -> dict[str, Any]:
     """Reads a specification's tables, with absolute paths of files."""
     load(path)  # its errors name the file
     tables = tomllib.loads(path.read_text(), parse_float=Decimal)
-    for table, key in (("cells", "region"), ("places", "file"), ("places", "visits")):
+    for table, key in (("cells", "region"), ("places", "file"), ("places", "visits"), ("slot", "trips")):
         name = tables.get(table, {}).get(key)
         if isinstance(name, str) and name != "occupied":
             tables[table][key] = str((path.parent / name).absolute())

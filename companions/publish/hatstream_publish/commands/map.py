@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from hatstream_publish.commands.answer import (
     tiles_option,
     with_specified,
 )
+
+if TYPE_CHECKING:
+    from hatstream.api import Specification
 
 NOISY = "All figures carry noise that hides what any single vehicle did (differential privacy)."
 
@@ -55,13 +59,14 @@ def map_(
       hatstream map --input 'out/*.parquet' --output out/map.html
     """
     from hatstream_publish.pages.map import MapTexts, draw_map
-    from hatstream_publish.pages.rows import read_days_of_places
+    from hatstream_publish.pages.rows import read_rows
 
     around = read_surroundings(places_path, ground_path)
-    rows, standing = read_days_of_places(pattern)
-    if spec_path is not None:
-        around = with_specified(around, loaded(spec_path, quiet=as_json), spec_path)
-    places = draw_map(rows, output, MapTexts(title, claim_of(spec_path), tiles, credit, language), around, standing)
+    spec = None if spec_path is None else loaded(spec_path, quiet=as_json)
+    rows, standing = read_rows(pattern, spec)
+    if spec_path is not None and spec is not None:
+        around = with_specified(around, spec, spec_path)
+    places = draw_map(rows, output, MapTexts(title, claim_of(spec), tiles, credit, language), around, standing)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size
     document = {"output": str(output), "bytes": size, "places": places, "slots": slots}
@@ -69,13 +74,11 @@ def map_(
     return 0
 
 
-def claim_of(spec_path: Path | None) -> str:
+def claim_of(spec: Specification | None) -> str:
     """Words the guarantee; with epsilon for a specification."""
-    if spec_path is None:
+    if spec is None:
         return NOISY
-    from hatstream.api import load
-
-    account = load(spec_path).account
+    account = spec.account
     protects = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
     bound = f"epsilon at most {account.limit.said()} by their specification"
     return f"{NOISY} They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {protects}, with {bound}."

@@ -42,6 +42,8 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     if not publisher:
         raise UsageError("give --publisher, or publisher.controller in the specification: a dataset needs a publisher")
     summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
+    if spec.trips is not None:
+        summary += " Hours in which the timetable has no trip of a place have no row."
     return Wishes(
         title=texts["title"] or f"{slots} speeds of vehicles: {spec.name}",
         description=texts["description"] or summary,

@@ -41,7 +41,7 @@ def report(
     """Writes an account's report."""
     from hatstream.api import AccountReport
     from hatstream_publish.pages.report import draw_report
-    from hatstream_publish.pages.rows import check_origin, read_results
+    from hatstream_publish.pages.rows import HATS, check_origin, read_results, with_trips
 
     spec = loaded(spec_path, quiet=as_json)
     if (start is None) != (end is None):
@@ -49,6 +49,7 @@ def report(
     tables = read_results(pattern) if pattern else {}
     for rows in tables.values():
         check_origin(rows, spec.name, spec.spec_id)
+    tables = {name: with_trips(rows, spec) if name == HATS else rows for name, rows in tables.items()}
     account = AccountReport.read(spec, place, (start, end) if start and end else None, HABIT_DAYS)
     draw_report(account, tables, output)
     size = output.stat().st_size

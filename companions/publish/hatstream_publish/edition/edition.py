@@ -122,12 +122,13 @@ class Edition:
     def not_protected(self) -> list[str]:
         """Facts that a reader may wrongly believe protected."""
         fleet = "" if self.spec.fleet is None else f", a fleet of about {self.spec.fleet.vehicles:,}"
+        trips = "" if self.spec.trips is None else ", the hours of each place's trips by the timetable"
         sentences = [
             "What is true of all traffic: that a street is slow at eight in the morning is what the data are for."
             if self.hides_driving
             else "That a vehicle reported, when, where, how often, and whether a report carried a speed: only speeds "
             "are.",
-            f"Public facts: the area, the hours of service{fleet}.",
+            f"Public facts: the area, the hours of service{trips}{fleet}.",
             "A driver who changes vehicles is protected once for each of them; what they give away multiplies.",
             "What others publish about the same vehicles adds up with this, and no ledger knows of both.",
         ]

@@ -36,7 +36,7 @@ from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
-from hatstream_publish.pages.rows import ADVICE, CITY, HATS, table_of, with_days
+from hatstream_publish.pages.rows import ADVICE, CITY, HATS, table_of, with_days, with_trips
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
 from hatstream_publish.pages.usable import USABLE, csv_bytes, published
 
@@ -104,11 +104,12 @@ class Site:
         Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
+        results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}
         for path, why in () if self.follows else self.files.skipped.items():
             raise InputError(f"{path}: {why}")
         if not any(name in results and results[name].num_rows for name in (HATS, OF_DAYS)):
             return None
-        edition = self._edition(with_days(results))
+        edition = self._edition(with_days(results, self.spec))
         with updating(self.folder, self._digests) as update, self._forgetting():
             former = _created(self.folder)
             unchanged = edition if former is None else replace(edition, origin=edition.origin._replace(created=former))
@@ -162,7 +163,7 @@ class Site:
         self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate
     ) -> Mapping[str, tuple[int, int]]:
         """Stages every file, and returns tables' published and total rows. Raises InputError."""
-        rows, places = with_days(results), self.around.places
+        rows, places = with_days(results, self.spec), self.around.places
         days = self._put_days(edition, results, update)
         tables = self._whole_tables(edition, results, days[-1].date)
         if not self.follows and not {HATS, OF_DAYS} & set(tables):

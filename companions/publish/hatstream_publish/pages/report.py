@@ -95,6 +95,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
         "statuses": _statuses(rows.values()),
         "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
+        "trips": spec.trips_said,
         "channels": CHANNELS,
         "wide": WIDE_KMH,
         "region": _region(spec),

@@ -1,13 +1,19 @@
 """Reads result files, as rows of slots or products."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hatstream.api import InputError
 from hatstream.api import read_results as read_files
+
+if TYPE_CHECKING:
+    from hatstream.api import Specification
 
 STATUSES: Mapping[str, str] = {
     "ok": "Known well enough to use, within its interval.",
@@ -51,19 +57,14 @@ def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa
     return tables
 
 
-def read_rows(pattern: str | Sequence[str | Path | pa.Table]) -> pa.Table:
-    """Reads rows of slots or places. Raises InputError."""
-    return _rows_of(read_results(pattern))
-
-
-def _rows_of(tables: Mapping[str, pa.Table]) -> pa.Table:
+def _rows_of(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
     if len(tables) == 1 and next(iter(tables)).startswith("place-"):
         return next(iter(tables.values()))
     if not {HATS, DAYS} & set(tables):
         coarser = ", ".join(tables)
         others = "take 'hats-*' and 'days-*', or one product of places, such as 'place-slot-*'"
         raise InputError(f"the files hold coarser products ({coarser}): {others}")
-    return with_days(tables)
+    return with_days(tables, spec)
 
 
 def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
@@ -71,16 +72,28 @@ def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
     return results[name] if name in results else next(iter(results.values())).slice(0, 0)
 
 
-def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
+def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
+    """Leaves out rows of slots without a trip."""
+    if spec is None or spec.trips is None:
+        return rows
+    slots = rows.group_by(["slot_start", "slot_end"]).aggregate([])
+    edges = zip(slots["slot_start"].to_pylist(), slots["slot_end"].to_pylist(), strict=True)
+    served = [f"{start} {cell}" for start, end in edges for cell in spec.trips.cells_in(start, end)]
+    key = pc.binary_join_element_wise(rows["slot_start"], rows["cell"], " ")
+    return rows.filter(pc.is_in(key, pa.array(served, pa.string())))
+
+
+def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
     """Fills missing slots with their place's day."""
     if DAYS not in tables:
-        return tables[HATS]
+        return with_trips(tables[HATS], spec)
     date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)
     days = tables[DAYS].append_column("date", date(tables[DAYS]["slot_start"], 0, 10))
     slots = hats.group_by(["slot_start", "slot_end"]).aggregate([])
     slots = slots.append_column("date", date(slots["slot_start"], 0, 10))
     filled = days.drop_columns(["slot_start", "slot_end"]).join(slots, "date", join_type="inner")
     filled = filled.join(hats.select(["slot_start", "cell"]), ["slot_start", "cell"], join_type="left anti")
+    hats, filled = with_trips(hats, spec), with_trips(filled, spec)
     whole = days.filter(pc.invert(pc.is_in(days["date"], slots["date"])))
     names = [*(name for name in hats.column_names if name in days.column_names and name != "product"), "product"]
     parts = [hats.drop_columns(["product"] if "product" in hats.column_names else [])]
@@ -88,12 +101,14 @@ def with_days(tables: Mapping[str, pa.Table]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="default")
 
 
-def read_days_of_places(pattern: str | Sequence[str | Path | pa.Table]) -> tuple[pa.Table, pa.Table | None]:
+def read_rows(
+    pattern: str | Sequence[str | Path | pa.Table], spec: Specification | None = None
+) -> tuple[pa.Table, pa.Table | None]:
     """Reads rows, and the standing values of days of places. Raises InputError."""
     tables = read_results(pattern)
     if set(tables) == {PLACE_DAY, STANDING}:
         return tables[PLACE_DAY], tables[STANDING]
-    return _rows_of(tables), None
+    return _rows_of(tables, spec), None
 
 
 def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
