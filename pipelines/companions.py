@@ -11,6 +11,7 @@ COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
     "collect": ("city", "Keep each new message of a GTFS-realtime address."),
     "map": ("publish", "Draw result files as a map in one HTML file that needs no network."),
     "publish": ("publish", "Write a static site, and keep it current: tables, map, privacy card, records."),
+    "preview": ("publish", "Show a published folder on this machine, for looking."),
     "report": ("publish", "Write what is promised, spent and missing into one HTML page."),
     "evaluate": ("lab", "Show what mechanisms are worth, on reference or real data."),
     "perturb": ("local", "Make vehicles' reports to several services."),

@@ -92,7 +92,7 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
 
 
 def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Collection[str]]]) -> dict[str, Fact]:
-    """Names the results, and counts HATs without rows for want of a trip. slots: starts, and cells."""
+    """Names results; counts HATs without a trip in slots."""
     facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
     facts["kafka"] = None if run.topic is None else str(run.topic)
     if spec.trips is not None:

@@ -157,7 +157,7 @@ def newest_said(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> st
 
 
 def _hats_of(spec: Specification, days: pa.Table) -> int:
-    """Counts the HATs that places' days have, of those with a trip where there is a list."""
+    """Counts the HATs of places' days, with a trip."""
     table = spec.timetable
     if spec.trips is None:
         return len(table.service_minutes) * days.num_rows

@@ -27,7 +27,7 @@ PRELOADED = [
     "pipelines.account.location", "pipelines.runs.release", "pipelines.runs.beam.bounded", "pipelines.runs.estimates",
     "hatstream_city.draft.draft", "hatstream_publish.edition.site", "tests.levels_city",
     "hatstream_publish.pages.report", "pipelines.plan.levels", "transforms.releases.periods.learned",
-    "pipelines.commands.stream",
+    "hatstream_publish.commands.preview", "pipelines.commands.stream",
     "hatstream_local.fusion.perturb", "hatstream_lab.commands.evaluate", "pipelines.runs.flink.engine",
     "pipelines.runs.stream.stream",
 ]  # fmt: skip

@@ -4,10 +4,12 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import time
 
 from tests.hostile import servers
 from tests.hostile.flink import Engine
+from tests.hostile.laws import Broken
 from tests.hostile.mutations import mutated_bytes
 
 TOLD_S = 120
@@ -15,7 +17,22 @@ TOLD_S = 120
 PATIENCE_S = 20
 """A command that asks none of our servers is told to end nevertheless."""
 EVERY_S = 1
+ANSWER_S = 60
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+HALF = b"GET /latest.json HTTP/1.1\r\nHost: a\r\nX-Half: "
+REQUESTS = [
+    b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /latest.json HTTP/1.1\r\nHost: a\r\nRange: bytes=-1\r\n\r\n",
+    b"GET /api/days/2022-01-01.json?from=%00&to=%ff HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /../../../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /%2e%2e/%2e%2e/ledger.key HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET //etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n",
+    b"POST /latest.json HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\nx",
+    b"HEAD / HTTP/1.1\r\nHost: a\r\nIf-None-Match: \xff, *\r\nIf-Modified-Since: never\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"GET " + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+]  # fmt: skip
 
 
 def collect(world):
@@ -65,6 +82,29 @@ def publish(world):
     world.run([*asked, *more], deadline_s=1, meanwhile=tell)
 
 
+def preview(world):
+    """Shows whatever folder there is, or one that no server may read; and requests that mean harm."""
+    choose = world.choose
+    folder = world.folder / choose.choice(["site", "out", "."])
+    folder.mkdir(exist_ok=True)
+
+    def ask(process, out):
+        if not waited(process, lambda: "http://127.0.0.1:" in out.read_text()):
+            return
+        port = int(out.read_text().partition("http://127.0.0.1:")[2].partition("/")[0])
+        if waited(process, lambda: answered(port, REQUESTS[0]) is not None):
+            with socket.create_connection(("127.0.0.1", port)) as half:
+                half.sendall(HALF)
+                for request in [choose.choice(REQUESTS) for _ in range(6)]:
+                    _check(
+                        request, answered(port, mutated_bytes(choose, request) if choose.random() < 0.3 else request)
+                    )
+                os.kill(process.pid, choose.choice(SIGNALS))
+                process.join(TOLD_S)
+
+    world.run(["preview", str(folder), "--port", "0"], deadline_s=1, meanwhile=ask)
+
+
 def stream(world):
     """A folder that grows, on an engine whose servers say what they like; then it is told to end."""
     choose = world.choose
@@ -94,3 +134,30 @@ def waited(process, holds, patience_s=TOLD_S) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def answered(port: int, request: bytes) -> bytes | None:
+    """What a server sends back until it stops; None where nobody listens."""
+    answer = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as connection:
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            while piece := connection.recv(1 << 16):
+                answer += piece
+    except (ConnectionRefusedError, TimeoutError):
+        return None
+    except OSError:  # it hung up
+        pass
+    return answer
+
+
+def _check(request: bytes, answer: bytes | None) -> None:
+    if answer is None:
+        raise Broken(f"no answer to {request[:80]!r}")
+    if (
+        (answer[9:10] == b"5" and answer[9:12] not in (b"501", b"505"))
+        or b"Traceback" in answer
+        or b"root:x:" in answer
+    ):
+        raise Broken(f"to {request[:80]!r} it answers {answer[:300]!r}")

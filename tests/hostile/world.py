@@ -31,7 +31,7 @@ from transforms.failpoints import NAMES, VARIABLE
 STEPS = 8
 FORMATS = ("csv", "jsonl", "parquet", "avro")
 DAYS = ("2022-01-01", "2022-01-02", "2022-01-03")
-OTHERS = (standing.collect, standing.publish, standing.stream, lab.perturb, lab.evaluate)
+OTHERS = (standing.collect, standing.publish, standing.preview, standing.stream, lab.perturb, lab.evaluate)
 
 
 class World:

@@ -17,12 +17,12 @@ _DAY_HOURS = 24
 
 @dataclass(frozen=True)
 class Trips:
-    """Hours of a usual week with a trip: bit 24 * weekday + hour, from Monday, by cell."""
+    """Hours with a trip by cell: bit 24 * weekday + hour."""
 
     hours: Mapping[str, int] = field(hash=False)
 
     def cells_in(self, start: str, end: str) -> frozenset[str]:
-        """Lists the cells with a trip in a slot, given by local ISO times of a day."""
+        """Lists the cells with a trip in a local slot."""
         first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
         minutes = int((last - first).total_seconds()) // 60
         mask = hours_mask(first.weekday(), 60 * first.hour + first.minute, minutes)
@@ -44,7 +44,7 @@ class Trips:
 
 
 def hours_mask(weekday: int, minute: int, minutes: int) -> int:
-    """Marks the hours that so many minutes from a local minute of a weekday touch."""
+    """Marks the hours of a week that a slot touches."""
     first, last = minute // 60, (minute + minutes - 1) // 60
     return ((1 << (last - first + 1)) - 1) << (_DAY_HOURS * weekday + first)
 

@@ -1,4 +1,4 @@
-"""What serves a published folder: Caddy and nginx as deploy/site configures them and an object store."""
+"""What serves a published folder: Caddy and nginx as deploy/site configures them, an object store, and the preview."""
 
 import contextlib
 import gzip
@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -183,3 +184,34 @@ def test_an_object_store_takes_what_changed_and_the_pointer_last(store, folder, 
     assert program.upload(store, folder, "public", "town/") == []
     keys = {item["Key"].removeprefix("town/") for item in store.list_objects_v2(Bucket="public")["Contents"]}
     assert keys == {*newer, "map/0011.bin", "SHA256SUMS"}
+
+
+@contextlib.contextmanager
+def _preview(folder):
+    command = [sys.executable, "-m", "hatstream", "preview", str(folder), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline()
+        assert "for looking only" in line
+        try:
+            yield line.partition(" ")[0].rstrip("/")
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(WAIT_S) == 0
+
+
+def test_the_preview_shows_files_on_this_machine_alone_and_ends_when_it_is_told_to(folder):
+    with _preview(folder) as address:
+        assert address.startswith("http://127.0.0.1:")
+        assert requests.get(address, timeout=9).content == FILES["index.html"]
+        assert requests.get(f"{address}/latest.json", timeout=9).headers["cache-control"] == "no-cache"
+        for name in ("pipe.json", "elsewhere.json", ".staging/half.json", "map/", "..%2f..%2fetc/hostname", "nothing"):
+            assert requests.get(f"{address}/{name}", timeout=9).status_code == 404, name
+        assert requests.post(address, timeout=9).status_code == 501
+
+
+@pytest.mark.parametrize("name", ["town.key", "town.key.head", "ledger.sqlite", "deep/town.sqlite"])
+def test_a_folder_with_a_key_or_a_ledger_is_not_shown(folder, hatstream, name):
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("")
+    code, _, err = hatstream("preview", folder)
+    assert (code, name.rpartition("/")[2] in err) == (1, True)

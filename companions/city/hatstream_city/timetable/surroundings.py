@@ -34,7 +34,7 @@ def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 
 class Passages(NamedTuple):
-    """Stretches of lines in a cell, in order; start, end: parts of the line's length."""
+    """Stretches of lines within a cell, by parts of length."""
 
     line: Int64s
     cell: Int64s

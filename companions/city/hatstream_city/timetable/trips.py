@@ -79,7 +79,7 @@ def _visits(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tupl
 
 
 def _runs(feed: Gtfs, trips: Int64s, first_s: Int64s) -> tuple[Int64s, Int64s]:
-    """Lists runs by trip, with seconds after its stop times: a run for each departure of a frequency."""
+    """Lists trips' runs, with seconds after their stop times."""
     departures = departures_of(feed)
     runs = [
         (trip, at_s - start_s)
