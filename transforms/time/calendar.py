@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.learning.releases import HOURS
 from dpops.types import Int64s
 
 Unit = Literal["vehicle-day", "vehicle-week", "vehicle-ever"]
@@ -328,4 +327,6 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
 
 
 def _habit(hour: int, day: date) -> int:
+    from dpops.learning.releases import HOURS  # who reads calendars alone loads no model
+
     return hour + HOURS * (day.weekday() >= SATURDAY)
