@@ -13,6 +13,7 @@ from apache_beam.transforms.window import TimestampedValue
 
 import hatstream as library
 from tests import city
+from transforms.sinks.rows import rows_of
 
 DAY = city.DAYS[0]
 
@@ -31,6 +32,14 @@ def released(folder, elements, *, pipe=lambda p: p, **options):
         )
         _ = given | made | "keep" >> beam.Map(lambda row: append(folder / "kept.jsonl", row))
     return sorted(kept_of(folder), key=lambda row: (row["slot_start"], row["cell"]))
+
+
+def by_parts(p, elements, hats):
+    """The rows of the road's parts, put together by a Beam developer."""
+    assigned = p | beam.Create(elements) | library.AssignHats(hats)
+    units = assigned | library.ContributionsPerUser(hats) | library.ReleaseMeans(hats)
+    means = units | library.Record(hats.job.account) | library.Estimate(hats.job.release, hats.job.account)
+    return means | beam.FlatMap(rows_of)
 
 
 def append(path, row):

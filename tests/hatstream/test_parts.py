@@ -9,9 +9,8 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
 import hatstream as library
 from tests import city
-from tests.hatstream.pipelines import DAY, append, kept_of, reports
+from tests.hatstream.pipelines import DAY, append, by_parts, kept_of, reports
 from tests.kit.quick import let_noise_be_fresh, let_noise_repeat
-from transforms.sinks.rows import rows_of
 
 
 @pytest.fixture
@@ -27,16 +26,7 @@ def by_hand(folder, elements):
     """The file of a Beam developer: public counts, the papers' mechanism."""
     hats = library.ClosedHats.of(folder / "spec.toml", DAY, DAY, ledger=str(folder / "ledger.sqlite"))
     with beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([])) as p:
-        means = (
-            p
-            | beam.Create(elements)
-            | library.AssignHats(hats)
-            | library.ContributionsPerUser(hats)
-            | library.ReleaseMeans(hats)
-            | library.Record(hats.job.account)
-            | library.Estimate(hats.job.release, hats.job.account)
-        )
-        _ = means | beam.FlatMap(rows_of) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
+        _ = by_parts(p, elements, hats) | beam.Map(lambda row: append(folder / "kept.jsonl", row))
     return in_order(kept_of(folder))
 
 

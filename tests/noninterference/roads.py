@@ -14,10 +14,10 @@ import hatstream
 from pipelines.runs.per_key import PerKey
 from pipelines.specification import load
 from tests.city import DAYS, FORMATS
+from tests.hatstream.pipelines import by_parts
 from tests.noninterference import feeds
 from tests.noninterference.world import Feed, Report, Town
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
-from transforms.sinks.rows import rows_of
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,7 @@ def parts(town: Town, feed: Feed) -> None:
     """The road's parts, put together by hand."""
     hats = hatstream.ClosedHats.of(town.folder / "spec.toml", *DAYS[:1] * 2, str(town.folder / "ledger.sqlite"))
     p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
-    tallies = (
-        p | beam.Create(list(map(element, feed))) | hatstream.AssignHats(hats) | hatstream.ContributionsPerUser(hats)
-    )
-    recorded = tallies | hatstream.ReleaseMeans(hats) | hatstream.Record(hats.job.account)
-    rows = recorded | hatstream.Estimate(hats.job.release, hats.job.account) | beam.FlatMap(rows_of)
-    _ = rows | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
+    _ = by_parts(p, list(map(element, feed)), hats) | "keep" >> beam.Map(_keep, str(town.folder / "rows.jsonl"))
     _show_rows(p, town, "rows of the parts")
 
 

@@ -35,7 +35,3 @@ def test_every_kind_that_exists_is_in_the_table(key: str) -> None:
 
 def test_every_format_of_files_is_in_the_table() -> None:
     assert {*FORMATS} - {*EVERY_FORMAT} == set()
-
-
-def test_a_kind_that_no_case_has_is_found() -> None:
-    assert {"mds", "new-layout"} - in_table("layout") == {"new-layout"}
