@@ -32,17 +32,20 @@ class Gate:
         ratio: expected squared error of the map over that of the city's true mean.
         moved_kmh: distance of the map's mean from that of the last stage's centres.
         total_sd: of the logarithm of the day's weight; releases tell something of it below its prior, RETAINED_SD.
+        is_early: whether the account has few days.
     """
 
     ratio: float
     moved_kmh: float = 0.0
     total_sd: float = 0.0
+    is_early: bool = False
 
     @property
     def is_open(self) -> bool:
         """Whether the day is shown."""
+        moved_kmh = fitted.CITY_SD_KMH / 2 if self.is_early else fitted.MAX_MOVED_KMH
         is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.RETAINED_SD
-        return is_known and abs(self.moved_kmh) < fitted.MAX_MOVED_KMH
+        return is_known and abs(self.moved_kmh) < moved_kmh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

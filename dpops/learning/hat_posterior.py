@@ -56,6 +56,7 @@ class Learned:
             ratio=self._ratio(day, means, variances),
             moved_kmh=moved,
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
+            is_early=self.state.days - (fit.coming - 1 - index) <= fitted.FIRST_DAYS,
         )
         one_weight = fit.speeds.one_weight
         spread = fit.speeds.cautious_spread
