@@ -11,6 +11,9 @@ import click
 FORMATS = ("parquet", "avro", "csv", "jsonl", "geojson")
 FURTHER = ("times", "counts", "traffic")
 """Further columns of rows."""
+PRODUCTS = (
+    "days", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({[*EXTRA_OF]!r})); from
 IMPORTED = {
     "prometheus-client": "prometheus_client",
     "confluent-kafka": "confluent_kafka",
+    "matplotlib": "matplotlib",
+    "pillow": "PIL",
     "psycopg[binary]": "psycopg",
     "apache-beam[aws]": "boto3",
     "apache-beam[gcp]": "google.cloud",
@@ -120,8 +122,8 @@ def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(
 
 
 def test_only_packages_of_extras_are_told_to_be_installed():
-    require("boto3")
-    assert str(missing(ModuleNotFoundError(name="boto3.session"))).endswith("'hatstream[s3]'")
-    assert missing(ModuleNotFoundError(name="boto3s")) is None
-    assert missing(ValueError("boto3")) is None
+    require("matplotlib")
+    assert str(missing(ModuleNotFoundError(name="matplotlib.axes"))).endswith("'hatstream[lab]'")
+    assert missing(ModuleNotFoundError(name="matplotlibs")) is None
+    assert missing(ValueError("matplotlib")) is None
     assert issubclass(MissingExtra, ModuleNotFoundError)

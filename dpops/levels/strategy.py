@@ -45,10 +45,16 @@ in some cities what it loses in others."""
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Recipe with its expected error over the days, km/h."""
+    """Recipe with expected root mean squared errors, km/h."""
 
     recipe: Recipe
-    kmh: float
+    first_kmh: float
+    later_kmh: float
+
+    @property
+    def kmh(self) -> float:
+        """Root mean square error over the days, in km/h."""
+        return math.sqrt((self.first_kmh**2 + (DAYS - 1) * self.later_kmh**2) / DAYS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +112,11 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
         settled, _ = _after(recipe.later[-1], bounds, prior, posterior, busy, days=DAYS)
         _, later = _after(recipe.later[-1], bounds, prior, settled, busy, days=DAYS)
         squares.append((share * first, share * later))
-    first_kmh, later_kmh = (math.sqrt(sum(day)) for day in zip(*squares, strict=True))
-    return Ranked(recipe=recipe, kmh=math.sqrt((first_kmh**2 + (DAYS - 1) * later_kmh**2) / DAYS))
+    return Ranked(
+        recipe=recipe,
+        first_kmh=math.sqrt(sum(first for first, _ in squares)),
+        later_kmh=math.sqrt(sum(later for _, later in squares)),
+    )
 
 
 def _after(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,16 +16,57 @@ from pipelines.commands.options import (
     files_options,
     json_option,
     loaded,
+    packed,
     progress_bars,
     spec_option,
 )
 from pipelines.errors import DONE, UsageError
+from pipelines.option_types import PRODUCTS
 
 MOST_DAYS = 366
 """Most days to come that are forecast."""
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
+    from transforms.releases.periods.products import Product, ProductName
+    from transforms.time.calendar import Timetable
+
+
+def _products(products: tuple[ProductName, ...], parts: tuple[str, ...]) -> Callable[[Timetable], list[Product]]:
+    def products_of(table: Timetable) -> list[Product]:
+        from transforms.releases.periods.products import product_of
+
+        if parts and not {"cell-part", "place-part"} & {*products}:
+            raise UsageError("--part goes with --product cell-part and --product place-part")
+        try:
+            return [
+                product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
+                for name in dict.fromkeys(products)
+            ]
+        except ValueError as error:
+            raise UsageError(f"--part: {error}") from None
+
+    return products_of
+
+
+products_options = packed(
+    "products_of",
+    _products,
+    click.option(
+        "--product",
+        "products",
+        type=click.Choice(PRODUCTS),
+        multiple=True,
+        help="Also a coarser product of each period, in a file of its own; may be given several times.",
+    ),
+    click.option(
+        "--part",
+        "parts",
+        multiple=True,
+        metavar="HH:MM-HH:MM",
+        help="With cell-part and place-part: a part of the day; several times.",
+    ),
+)
 
 
 _HELP = """Estimate released days again from the ledger: no data is read, and nothing is spent.
@@ -33,6 +75,7 @@ _HELP = """Estimate released days again from the ledger: no data is read, and no
 Examples:
   hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output again
   hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output whole --whole --forecast 7
+  hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output coarse --product parent-hour
   hatstream estimate --spec austin.toml --from 2016-11-24 --to 2016-11-27 --output sums --released --formats csv
 """
 
@@ -53,6 +96,7 @@ Examples:
     is_flag=True,
     help="Also write the noisy sums that 'levels' released, each period in a file of its own.",
 )
+@products_options
 @files_options
 @account_options
 @json_option
@@ -63,6 +107,7 @@ def estimate(
     forecast: int | None,
     whole: bool,
     released: bool,
+    products_of: Callable[[Timetable], list[Product]],
     outputs_for: OutputsFor,
     place: AccountLocation,
     as_json: bool,
@@ -75,7 +120,7 @@ def estimate(
     calendar = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
         outputs = outputs_for(spec)
-        recorded = estimates.recorded(spec, place)
+        recorded = estimates.recorded(spec, place, products_of(spec.timetable))
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast is not None:
             try:

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.commands.options import (
+    account_options,
     console,
     json_option,
     loaded,
@@ -25,10 +26,12 @@ from pipelines.commands.options import (
     spec_option,
 )
 from pipelines.commands.terminal import table_of
+from pipelines.companions import extension
 from pipelines.errors import Report, UsageError
 from pipelines.option_types import FiniteRange
 
 if TYPE_CHECKING:
+    from pipelines.account.location import AccountLocation
     from pipelines.plan import counts as sources
     from pipelines.plan.composed import ComposedTotal
     from pipelines.plan.forecast import Planned, Recount, StatisticPlan
@@ -47,18 +50,21 @@ _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are a
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 
 
-def _counts(counts_path: Path | None, pattern: str | None) -> Callable[[Specification, Report], Given]:
+def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> Callable[[Specification, Report], Given]:
     def counts_of(spec: Specification, progress: Report) -> Given:
         from pipelines.plan import counts as sources
 
-        if counts_path is not None and pattern is not None:
-            raise UsageError("give --counts or --input, not both")
+        if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
+            raise UsageError("give one of --counts, --synthetic and --input")
         if counts_path is not None:
             return sources.read_counts(counts_path, spec.timetable), None
         if pattern is not None:
             feed = sources.fullest_period(spec, pattern, progress)
             return feed.counts(spec), feed.counts
-        return None
+        if not synthetic:
+            return None
+        sample = extension("made-up-day", "lab")(spec.timetable.zone)
+        return sources.sample_counts(sample, spec), partial(sources.sample_counts, sample)
 
     return counts_of
 
@@ -73,6 +79,7 @@ counts_options = packed(
         help="Counts of one period, or with slots named by their start: a .json list (one HAT), or a .csv, .jsonl or "
         ".parquet table with columns count, hat (or slot and cell), and for exact totals also slot and vehicle.",
     ),
+    click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`."),
     option(
         "input",
         help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
@@ -93,35 +100,47 @@ counts_options = packed(
     metavar="WIDTH",
     help="Report vehicles needed for an interval this wide to either side, in the value's unit.",
 )
+@account_options
 @json_option
 def plan(
     spec_path: Path,
     counts_of: Callable[[Specification, Report], Given],
     within: float,
+    place: AccountLocation,
     as_json: bool,
 ) -> None:
     """Forecast noise, bias, error, composed total, and vehicles needed for an interval.
 
     It spends nothing and needs no ledger and no key. Speeds decide nothing: it uses counts, the largest speed, epsilon
-    and speed.prior; under mechanism "levels" the region, the fleet and the total. What was released is judged by
-    `release` and `report`.
+    and speed.prior; under mechanism "levels" the region, the fleet and the total. Once the account has released days
+    by "levels", it also shows, from the ledger, how the newest of them turned out.
 
     \b
     Examples:
+      hatstream plan --spec austin.toml --synthetic
       hatstream plan --spec austin.toml --input 'feed/*.csv'
       hatstream plan --spec austin.toml --counts counts.csv --json
     """
     from pipelines.kinds import of_kind
+    from pipelines.runs.estimates import newest_day
     from pipelines.specification.load import foreseen
+    from transforms.ledger.head import LedgerError
 
     spec = loaded(spec_path, quiet=as_json)
     with progress_bars(quiet=as_json) as report:
         planned, shown = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
-    beware = list(foreseen(spec, date.today()))
+    newest, beware = None, list(foreseen(spec, date.today()))
+    try:
+        newest = newest_day(spec, place)
+    except LedgerError as error:
+        beware.append(f"nothing is said of the account's released days: {error}")
     if as_json:
-        click.echo(msgspec.json.encode({**msgspec.to_builtins(planned), "beware": beware}).decode())
+        document = {**msgspec.to_builtins(planned), "newest_day": newest, "beware": beware}
+        click.echo(msgspec.json.encode(document).decode())
         return
     out = console()
+    if newest is not None:
+        out.print(newest.answer)
     shown(out)
     _print_all([spec.trips_said] if spec.trips else [], out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
@@ -288,6 +307,17 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
         "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
     )
     _print_all(planned.answers, out)
+    if planned.choices:
+        table = table_of(
+            "Ways to release, the best first, by the root mean square error that is expected by reports, "
+            f"{planned.unit}",
+            *("levels and their shares", ">bound, first day", ">later", ">error, first day", ">later"),
+        )
+        for rank, choice in enumerate(planned.choices):
+            levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
+            numbers = *(f"{bound:g}" for bound in choice.bound), f"{choice.first:.2f}", f"{choice.later:.2f}"
+            table.add_row(levels, *numbers, style=None if rank else "bold")
+        out.print(table)
     if planned.places is not None:
         out.print(_places(planned.places, planned.unit))
         _print_all(planned.places.answers, out)

@@ -25,12 +25,14 @@ from transforms import wire
 from transforms.count.tally import tally
 from transforms.errors import reason_of
 from transforms.layouts import UnreadableFile
+from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
-from transforms.observe.parse import FROM_US, TO_US, locate, parse
+from transforms.observe.parse import FROM_US, TO_US, Rules, events_of, locate, parse
 from transforms.places.ground import Hexagons
 from transforms.records import Observations
 from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, calendar
+from transforms.value import PER_UNIT
 
 MOST_SAMPLES = (1 << 31) - 1
 _FIRST_S, _LAST_S = 10**8, 10**10
@@ -80,9 +82,32 @@ def typical_counts() -> SampleCounts:
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
     origin = (
         f"typical HATs of {', '.join(map(str, TYPICAL_VEHICLES))} vehicles, each vehicle with {low} to {high} reports; "
-        "--input counts your own"
+        "--counts takes your own, --synthetic a made-up fleet"
     )
     return SampleCounts.unnamed(spreads, origin)
+
+
+def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
+    """Counts a simulated day by cell and slot.
+
+    sample: reports of a local day, and its number of vehicles.
+    """
+    (table, day, vehicles), timetable = sample, spec.timetable
+    slots = calendar(timetable, timetable.midnight(day), timetable.midnight(day + timedelta(days=1)))
+    rules = Rules(
+        grid=spec.value.grid,
+        units=Units("us", PER_UNIT["km/h"]),
+        bbox=None,
+        calendar=slots,
+        vehicle_key=b"made-up vehicles have no secrets",
+    )
+    reports = table.rename_columns([*FIELDS]).combine_chunks()
+    parts = []
+    for slot_s, packed in events_of(reports.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
+        parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
+    if not parts:
+        raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
+    return counts_of(wire.joined(parts), f"one day of {vehicles} made-up buses in a made-up town", 1)
 
 
 def counts_of(tally: wire.Tally, origin: str, days: int) -> SampleCounts:

@@ -270,7 +270,7 @@ def _other_choices(
         if not spec.privacy.allocation.whole_periods:
             choices.append(("periods as a whole", _with(spec, spec.privacy.allocation.over_whole_periods()), True))
     if not positions:
-        return choices, ["other resolutions and slot lengths need positions: see --input"]
+        return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
     for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):
         if 0 <= resolution <= 15:

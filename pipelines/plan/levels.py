@@ -15,6 +15,7 @@ from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.stages import Stage, level
+from dpops.levels.strategy import ranked
 from dpops.spread import Z95
 from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
@@ -42,6 +43,7 @@ from transforms.value import Value
 
 MOST_VEHICLES = 1_000_000
 WEEK = 7
+MOST_CHOICES = 5
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,15 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     hat_vehicles: int | None  # fewest for the requested interval of a HAT; None: impossible
     place_vehicles: int | None  # fewest for that of a day
     fleet: int | None  # smallest that gives an average cell place_vehicles
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """Option of release: its bounds and expected errors."""
+
+    levels: dict[str, float]
+    bound: tuple[float, float]
+    first: float
+    later: float
 
 
 class CountedFleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +99,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
     usable: list[UsablePart]  # of the specification, and in other cells and slots
     answer: str  # `usable` in words
     answers: list[str]
+    choices: list[Choice]  # best first; none where nothing is open
     places: PlannedPlaces | None  # value of a map of places; None if impossible
     operator_only: CountedFleet | None  # from secret counts
 
@@ -95,7 +107,7 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release; counts of a period, for the operator alone if secret."""
     levels = spec.by_levels
-    bounds = known_of(spec, levels)
+    bounds, width = known_of(spec, levels), spec.value.width
     totals = [
         _total(spec.value, levels, bounds, factor, day, within)
         for factor in FACTORS
@@ -106,6 +118,8 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         _usable(spec, levels, choice, other, spans if other is bounds else None, served)
         for choice, other, served in choices_of_hats(spec, bounds)
     ]
+    is_open = levels.free.bounds or levels.free.levels
+    ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -125,6 +139,15 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
             *_answers(spec.value, levels, bounds, totals, within),
             *of_distributions(levels, bounds, spec.value),
             first_days(spans),
+        ],
+        choices=[
+            Choice(
+                levels={name: float(share) for name, share in way.recipe.later[-1].shares},
+                bound=(width(float(way.recipe.first[0].bound_kmh)), width(float(way.recipe.later[0].bound_kmh))),
+                first=width(way.first_kmh),
+                later=width(way.later_kmh),
+            )
+            for way in ways
         ],
         places=plan_places(spec, levels, bounds),
         operator_only=None if counts is None else _counted(counts),

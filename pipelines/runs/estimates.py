@@ -6,13 +6,17 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from dpops.learning import Learned
+from dpops.learning import Field, Learned, Status, published
 from dpops.learning.expected import OF_NORMAL
+from dpops.types import Float64s
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
 from pipelines.inputs import range_of
@@ -28,6 +32,7 @@ from transforms.recorded.units import StageEntry, counted
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.learned import day_estimates, hat_estimates, learned_estimates, product_estimates
+from transforms.releases.periods.products import Product
 from transforms.releases.periods.publish import SCHEMA, HatEstimates, estimates_of_slot, sums_of
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.stages import LevelsPolicy
@@ -59,7 +64,7 @@ class RecordedStages:
         return [entry for entry in self.entries if entry.sequence <= last]
 
 
-def recorded(spec: Specification, location: AccountLocation) -> RecordedStages:
+def recorded(spec: Specification, location: AccountLocation, products: Sequence[Product] = ()) -> RecordedStages:
     """Reads recorded stages. Raises UsageError for other mechanisms, AccountRefusal without a ledger."""
     if not spec.is_learned:
         raise UsageError(
@@ -69,6 +74,10 @@ def recorded(spec: Specification, location: AccountLocation) -> RecordedStages:
     book = location.read()
     account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
     policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # records nothing: no digest
+    if policy.places is None and any(product.is_of_places for product in products):
+        raise UsageError("--product of places goes with a specification that has [places]")
+    wanted = {product.name: product for product in (*policy.products, *products)}
+    policy = replace(policy, products=tuple(wanted.values()))
     return RecordedStages(spec, policy, book.stages(spec.account.name, spec.spec_id))
 
 
@@ -137,23 +146,94 @@ def newest_said(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> st
         return ""
     period = max(periods)
     *_, newest = entries = recorded.until(period)
-    models = learned_from(entries, recorded.policy)
-    field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
-    share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
+    expected = _expected(entries, recorded)
     cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
     starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
     slots = {start: column for column, start in enumerate(starts)}
-    part = float(sum(share[cells[cell], slots[start]] for cell, start in hats if start in slots))
+    part = float(sum(expected.share[cells[cell], slots[start]] for cell, start in hats if start in slots))
+    return (
+        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of "
+        f"{expected.error:.1f} {value.unit} is expected by reports, {expected.constant:.1f} with the period's mean "
+        "everywhere)"
+    )
+
+
+class Expected(NamedTuple):
+    """Newest period's field, reports' shares, and mean absolute errors."""
+
+    field: Field
+    share: Float64s
+    error: float
+    constant: float
+
+
+def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> Expected:
+    """Expects errors by reports, of values and of their mean."""
+    models = learned_from(entries, recorded.policy)
+    field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
+    share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
     deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
     variances = field.variances + deviations.mean(axis=-1)
     around = (field.values - np.sum(share * field.values)) ** 2
-    error, constant = (
-        value.width(OF_NORMAL * float(np.sum(share * squares)) ** 0.5) for squares in (variances, variances + around)
+    errors = (OF_NORMAL * float(np.sum(share * squares)) ** 0.5 for squares in (variances, variances + around))
+    return Expected(field, share, *map(recorded.spec.value.width, errors))
+
+
+class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
+    """Newest released period, estimated by all ledger entries."""
+
+    period: str
+    days: int  # released until then
+    rows: float  # share of HATs, with a trip, that are `ok`
+    reports: float  # share of reports in these
+    error: float  # expected mean absolute one, by reports
+    constant: float  # of the period's mean everywhere
+    unit: str
+
+    @property
+    def answer(self) -> str:
+        """Words the result for planning further days."""
+        return (
+            f"This account's released days ({self.days}) say more: on {self.period} {hundredths(self.rows)} of 100 "
+            f"rows are usable by themselves, which hold {hundredths(self.reports)} of 100 reports; an error of "
+            f"{self.error:.1f} {self.unit} is expected, {self.constant:.1f} with the day's mean everywhere."
+        )
+
+
+def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | None:
+    """Estimates an account's newest released period; None without one."""
+    if not spec.is_learned:
+        return None
+    book = location.reader()
+    if not book.exists() or spec.account.name not in {account.name for account in book.accounts()}:
+        return None
+    stages = recorded(spec, location)
+    if not stages.periods:
+        return None
+    period = max(stages.periods)
+    *_, newest = entries = stages.until(period)
+    expected, has_trip = _expected(entries, stages), _have_trips(stages, newest.unit.slot_s)
+    is_ok = (published(expected.field, float(spec.value.standard.upper)).status == Status.OK) & has_trip
+    return NewestDay(
+        period=period,
+        days=len(stages.periods.intersection(period_order(entries))),
+        rows=float(is_ok.sum() / max(has_trip.sum(), 1)),
+        reports=float(expected.share[is_ok].sum()),
+        error=expected.error,
+        constant=expected.constant,
+        unit=spec.value.unit,
     )
-    return (
-        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of {error:.1f} "
-        f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
-    )
+
+
+def _have_trips(recorded: RecordedStages, slot_s: int) -> NDArray[np.bool_]:
+    """Marks a period's HATs that have rows, (cells, slots)."""
+    spec, cells = recorded.spec, texts_of(recorded.policy.region)
+    text, slots = spec.timetable.text, spec.slots_of_period(slot_s)
+    if spec.trips is None:
+        return np.ones((len(cells), len(slots)), np.bool_)
+    ends = [slot + 60 * spec.timetable.slot_minutes for slot in slots]
+    served = [spec.trips.cells_in(text(start), text(end)) for start, end in zip(slots, ends, strict=True)]
+    return np.array([[cell in of_slot for of_slot in served] for cell in cells])
 
 
 def _hats_of(spec: Specification, days: pa.Table) -> int:

@@ -10,6 +10,7 @@ import pytest
 from pipelines import option_types
 from pipelines.cli import _CODES, COMMANDS, hatstream
 from tests.kit.results import CELLS, row, write
+from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import FORMATS
 
 
@@ -91,6 +92,8 @@ def test_a_map_is_drawn_with_less_than_4_000_lines_of_ours(tmp_path):
 
 def test_what_options_offer_is_what_there_is():
     assert tuple(FORMATS) == option_types.FORMATS
+
+    assert option_types.PRODUCTS == PRODUCTS
 
 
 def test_every_command_that_is_called_takes_json():

@@ -148,7 +148,7 @@ def test_what_is_no_distribution_is_refused_with_its_name(tmp_path: Path, line: 
 @pytest.mark.slow
 def test_plan_forecasts_the_error_of_a_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = SPEC.replace("upper_kmh = 65", "upper_kmh = 65\nprior = { mean_kmh = 20, sd_kmh = 12 }")
-    assert main(["plan", "--spec", str(spec_of(tmp_path, text)), "--json"]) == 0
+    assert main(["plan", "--spec", str(spec_of(tmp_path, text)), "--synthetic", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     [statistic] = [entry for entry in document["statistics"] if entry["statistic"] == "distribution"]
     assert statistic["unit"] == "1"

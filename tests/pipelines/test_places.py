@@ -252,8 +252,7 @@ def test_estimates_made_again_are_those_that_were_published(tmp_path: Path, hats
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS, lines=levels_city.rows(buses=40))
     released(tmp_path, hatstream, end=DAYS[1])
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "out")
-    days = ("--from", DAYS[1], "--to", DAYS[1], "--formats", "csv")
-    (tmp_path / "spec.toml").write_text(SPEC + HEXAGONS + '[[output]]\nproduct = "place-standing"\n')
+    days = ("--from", DAYS[1], "--to", DAYS[1], "--product", "place-standing", "--formats", "csv")
     assert hatstream("estimate", *map(str, where), *days)[0] == 0
     again = products(tmp_path)["place-standing"]
     assert len(again) == 196

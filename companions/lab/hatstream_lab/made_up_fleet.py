@@ -301,3 +301,9 @@ def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector
     """Converts metres to degrees on the centre's tangent plane."""
     lat, lon = fleet.centre
     return lat + north_m / METRES_PER_DEGREE, lon + east_m / (METRES_PER_DEGREE * cos(radians(lat)))
+
+
+def made_up_day(zone: str) -> tuple[pa.Table, date, int]:
+    """Simulates the default fleet's day of reports."""
+    fleet = MadeUpFleet(zone=zone)
+    return simulate(fleet), fleet.day, fleet.vehicles

@@ -178,14 +178,15 @@ def test_auto_is_within_ten_percent_of_the_best_everywhere_and_better_than_any_o
 
 
 @pytest.mark.slow
-def test_the_command_writes_tables_and_a_document(tmp_path, capsys):
+def test_the_command_writes_tables_and_pictures(tmp_path, capsys):
     arguments = ["evaluate", "papers", "--runs", "2", "--processes", "1", "--output", str(tmp_path / "out")]
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "itms-like (generated)" in out
     assert "(0.376)" in out  # the reference stands beside the figure
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert names == ["papers.json"]
+    sets = ["extreme", "geometric", "itms-like", "samples-x10", "users-x10"]
+    assert names == [*(f"error-{name}.png" for name in sets), "papers.json"]
     rows = json.loads((tmp_path / "out" / "papers.json").read_text())["rows"]
     assert {row["mechanism"] for row in rows} >= set(contenders(geometric()))
     assert all(row["runs"] == 2 for row in rows)

@@ -32,7 +32,7 @@ def evaluate(feed: Path, *arguments: str, command: str = "days", spec: str = "sp
     return ["evaluate", command, *data, epsilons, "2.64", "--runs", "1", *arguments]
 
 
-def test_learned_estimates_are_beside_the_constant(feed, tmp_path, hatstream):
+def test_learned_estimates_are_beside_the_constant_and_drawn(feed, tmp_path, hatstream):
     code, out, err = hatstream(*evaluate(feed, "--totals", "30", "--noise", "delta", "--output", str(tmp_path)))
     assert code == 0, err
     assert out.count("NOT PRIVATE") == 8
@@ -41,6 +41,9 @@ def test_learned_estimates_are_beside_the_constant(feed, tmp_path, hatstream):
     assert set(errors) == {"constant", "causal", "whole", "forecast"}
     assert errors["constant"]["rows"] > 0
     assert all(0 <= error["held_back"] <= 1 for error in errors.values())
+    names = [path.name for path in sorted(tmp_path.glob("*.png"))]
+    assert names == ["learned-days.png", "learned-intervals.png", "learned-totals.png"]
+    assert all(path.stat().st_size < 60_000 for path in tmp_path.glob("*.png"))
 
 
 @pytest.mark.slow

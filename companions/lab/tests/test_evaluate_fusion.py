@@ -1,6 +1,7 @@
-"""`hatstream evaluate fusion`: the reference table of means is met, and fusing wins."""
+"""`hatstream evaluate fusion`: the reference table of means is met, fusing wins, and the pictures are drawn."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,9 +50,12 @@ def test_divergence_is_zero_of_equals_and_log_two_of_strangers() -> None:
     assert fusion.divergence(first, second) == pytest.approx(np.log(2))
 
 
-def test_a_table_of_each_kind_is_made(table: Table) -> None:
+def test_tables_and_pictures_are_made(table: Table, tmp_path: Path) -> None:
     rows = [shown.row_count for shown in fusion.tables(table)]
     assert rows == [len(fusion.MEANS), len(fusion.DISTRIBUTIONS)]
+    paths = fusion.pictures(table, tmp_path)
+    assert [path.name for path in paths] == ["fusion-means.png", "fusion-distributions-beta.png"]
+    assert all(path.stat().st_size > 5_000 for path in paths)
 
 
 @pytest.mark.slow

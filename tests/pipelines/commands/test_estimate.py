@@ -15,6 +15,7 @@ from tests.levels_city import CELLS, DAYS
 from tests.statistical.checks import seeded
 from transforms.recorded.stage_plan import stage_of
 from transforms.releases import base
+from transforms.releases.periods.products import PRODUCTS
 
 Run = Callable[..., tuple[int, str, str]]
 Files = dict[str, bytes]
@@ -79,6 +80,26 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
+def test_a_plan_says_how_the_accounts_newest_day_turned_out(tmp_path: Path, hatstream: Run) -> None:
+    folder = made(tmp_path, hatstream, *DAYS[:2], is_known=True)
+    where = ("plan", "--spec", str(folder / "spec.toml"), "--ledger")
+    code, out, err = hatstream(*where, str(folder / "ledger.sqlite"), "--json")
+    assert code == 0, err
+    newest = json.loads(out)["newest_day"]
+    assert (newest["period"], newest["days"], newest["unit"]) == (DAYS[1], 2, "km/h")
+    files = estimated(folder, hatstream, "again")
+    rows = [json.loads(line) for name, data in files.items() if name.endswith("jsonl") for line in data.splitlines()]
+    rows = [row for row in rows if row.get("product") is None and row["slot_start"].startswith(DAYS[1])]
+    hats = len(CELLS) * len({row["slot_start"] for row in rows})  # those of no row are unknown
+    assert newest["rows"] == sum(row["status"] == "ok" for row in rows) / hats > 0
+    assert newest["rows"] <= newest["reports"] <= 1
+    assert 0 < newest["error"] < newest["constant"]
+    code, out, err = hatstream(*where, str(folder / "ledger.sqlite"))
+    assert (code, out.split("(")[0]) == (0, "This account's released days "), err
+    code, out, err = hatstream(*where, str(folder / "none.sqlite"), "--json")
+    assert (code, json.loads(out)["newest_day"]) == (0, None), err
+
+
 @pytest.mark.slow
 def test_days_to_come_are_forecast_for_every_cell_and_say_so(tmp_path: Path, hatstream: Run) -> None:
     made(tmp_path, hatstream, *DAYS)
@@ -116,9 +137,10 @@ def test_what_was_released_itself_stands_in_a_file_of_its_own(tmp_path: Path, ha
     assert {row["centre_kmh"] for row in rows if row["stage"] == 0} == {20.0}
 
 
-COARSE = "".join(f'[[output]]\nproduct = "{name}"\n' for name in ("parent-hour", "city-hour")) + (
-    '[[output]]\nproduct = "cell-part"\nparts = ["08:00-10:00", "10:00-11:00"]\n'
-)
+OF_CELLS = [name for name in PRODUCTS if not name.startswith("place-")]
+COARSE = [word for name in OF_CELLS for word in ("--product", name)] + [
+    *("--part", "08:00-10:00", "--part", "10:00-11:00")
+]
 
 
 def coarse_rows(files: dict[str, bytes], product: str) -> list[dict[str, Any]]:
@@ -140,8 +162,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "Noise", lambda: noise)
         folder = made(tmp_path_factory.mktemp("coarse"), quietly, *DAYS, is_known=True)
-    (folder / "spec.toml").write_text(KNOWN + COARSE)  # products are no part of the spec_id
-    first, again = (estimated(folder, quietly, name, "--forecast", "1") for name in ("a", "b"))
+    first, again = (estimated(folder, quietly, name, *COARSE, "--forecast", "1") for name in ("a", "b"))
     return first, again
 
 
@@ -175,3 +196,25 @@ def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(
     ahead = {row["status"] for row in city_rows if row["slot_start"].startswith("2022-01-04")}
     assert "forecast" in ahead
     assert ahead <= {"forecast", "unreliable"}
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (["--product", "cell-part"], "needs parts"),
+        (["--product", "cell-part", "--part", "08:30-10:00"], "slots of 60 minutes"),
+        (["--product", "cell-part", "--part", "06:00-10:00"], "within slot.service"),
+        (["--product", "cell-part", "--part", "08:00-10:00", "--part", "09:00-11:00"], "overlap"),
+        (["--product", "cell-part", "--part", "morning"], "must look like"),
+        (["--product", "days", "--part", "08:00-10:00"], "goes with --product cell-part"),
+        (["--product", "cell-dya"], "days"),
+    ],
+)
+def test_products_that_cannot_be_are_refused_and_say_why(
+    options: list[str], rule: str, tmp_path: Path, hatstream: Run
+) -> None:
+    levels_city.write(tmp_path)
+    spec = ("--spec", str(tmp_path / "spec.toml"), "--output", str(tmp_path / "o"))
+    code, _, err = hatstream("estimate", *spec, "--from", DAYS[0], "--to", DAYS[0], *options)
+    assert code != 0
+    assert rule in " ".join(err.split())

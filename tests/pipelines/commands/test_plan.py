@@ -14,9 +14,9 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.types import CountsKnown
-from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
+from pipelines.companions import extension
 from pipelines.plan.composed import lay_out
-from pipelines.plan.counts import fullest_period, read_counts
+from pipelines.plan.counts import read_counts, sample_counts
 from pipelines.plan.forecast import label
 from pipelines.specification import load
 from tests import city
@@ -29,11 +29,6 @@ MEANS = [name for name, kind in registered().items() if "mean" in kind.statistic
 
 def auto(spec=city.SPEC):
     return spec.replace('"array-average"', '"auto"').replace("upper_kmh = 65", PRIOR)
-
-
-def made_up_day(folder):
-    write_sample(MadeUpFleet(), folder / "day.parquet")
-    return folder / "day.parquet"
 
 
 def capped(spec, cells, samples):
@@ -182,8 +177,8 @@ def test_the_answer_comes_first_and_is_what_the_counts_tell(planned, plan):
 
 
 @pytest.mark.slow
-def test_a_feed_is_counted_as_it_is_released_and_a_slot_length_that_cannot_be_is_named(planned, tmp_path):
-    document = planned(DEMO, "--input", str(made_up_day(tmp_path)))
+def test_the_made_up_fleet_is_counted_as_the_demo_releases_it_and_a_slot_length_that_cannot_be_is_named(planned):
+    document = planned(DEMO, "--synthetic")
     assert document["hats"] == 752
     assert document["composed"]["debit_of_a_period"]["epsilon"] == 186
     assert document["composed"]["vehicle_and_period"]["epsilon"] == 138
@@ -193,13 +188,14 @@ def test_a_feed_is_counted_as_it_is_released_and_a_slot_length_that_cannot_be_is
 
 @pytest.mark.slow
 def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
-    document = planned(DEMO.replace("05:00-24:00", "04:00-24:00"), "--input", str(made_up_day(tmp_path)))
+    document = planned(DEMO.replace("05:00-24:00", "04:00-24:00"), "--synthetic")
     by_name = {choice["choice"]: choice for choice in document["choices"]}
     names = ["resolution 6", "resolution 8", "30-minute slots", "120-minute slots"]
     assert list(by_name)[-4:] == names
     spec = load(tmp_path / "spec.toml")
-    feed = fullest_period(spec, str(tmp_path / "day.parquet"), lambda *_: None)
-    counts = feed.counts(replace(spec, cells=replace(spec.cells, resolution=8)))
+    counts = sample_counts(
+        extension("made-up-day", "lab")(spec.timetable.zone), replace(spec, cells=replace(spec.cells, resolution=8))
+    )
     assert by_name["resolution 8"]["hats"] == len(set(zip(counts.slot.tolist(), counts.place.tolist(), strict=True)))
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 
@@ -233,4 +229,5 @@ def test_nothing_is_written_and_no_ledger_is_needed(plan, tmp_path, monkeypatch)
     code, out, _ = plan(auto(), counts=TABLE)
     assert code == 0
     assert "nothing was released or spent" in out
+    assert plan(city.SPEC, "--synthetic")[0] == 0
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["counts.csv", "spec.toml"]

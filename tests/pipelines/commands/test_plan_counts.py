@@ -60,7 +60,7 @@ def test_a_bad_file_is_refused_clearly_without_a_vehicles_name(plan, name, count
 
 
 def test_wrong_use_a_missing_file_and_a_bad_specification_have_their_codes(plan, tmp_path):
-    assert plan(city.SPEC, "--input", "feed.csv", counts="[3]", name="counts.json")[0] == 1
+    assert plan(city.SPEC, "--synthetic", counts="[3]", name="counts.json")[0] == 1
     code, _, err = plan(city.SPEC, "--counts", str(tmp_path / "nowhere.csv"))
     assert code == 4
     assert "there is no file of counts" in err

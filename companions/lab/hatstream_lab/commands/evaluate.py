@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -65,7 +65,7 @@ def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[
 
 @dataclass(frozen=True)
 class Results:
-    """Output of an evaluation: tables, JSON and documents."""
+    """Output of an evaluation: tables, JSON, documents and pictures."""
 
     output: Path | None
     as_json: bool
@@ -87,11 +87,16 @@ class Results:
         for part in (*warning, *parts, *warning):
             out.print(part, soft_wrap=isinstance(part, str))
 
+    def draw(self, pictures: Callable[[Table, Path], Sequence[Path]], table: Table) -> None:
+        """Draws a table's pictures into the output folder."""
+        if self.output is not None:
+            click.echo(f"wrote {len(pictures(table, self.output))} pictures to {self.output}", err=True)
+
 
 results_options = packed(
     "results",
     Results,
-    option("folder", required=False, help="Folder for all figures as JSON."),
+    option("folder", required=False, help="Folder for all figures as JSON, and for pictures."),
     option("json"),
 )
 seed_option = click.option("--seed", type=int, default=1, show_default=True, help="Seed of made-up data and noise.")
@@ -171,6 +176,7 @@ def papers(
     sources = papers.Sources(seed, None if counts is None else tuple(counts_from(counts).tolist()), folder)
     with progress_bars(quiet=results.as_json) as bars:
         table = papers.compare(sources, runs, partial(bars, "cells simulated"), processes)
+    results.draw(papers.pictures, table)
     results.show("papers", table, papers.tables(table, is_exact=not_private), is_private=not_private)
 
 
@@ -232,6 +238,7 @@ def days(
             rows += [{"city": name, **row} for row in (*released.constant_table(city).rows, *table.rows)]
             facts.append(_facts_of(name, city))
     table = Table(rows)
+    results.draw(released.pictures, table)
     parts = (*(fact["shown"] for fact in facts), *released.tables(table))
     results.show("days", table, parts, **facts[0], cities=facts, span_days=span_days)
 
@@ -307,4 +314,5 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
             raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
     with progress_bars(quiet=results.as_json) as bars:
         table = fusion.compare(USERS, trials, seed, pool, partial(bars, "cells simulated"), processes)
+    results.draw(fusion.pictures, table)
     results.show("fusion", table, fusion.tables(table), is_private=feed is not None, users=USERS)

@@ -1,11 +1,13 @@
-"""Runs experiments: data, settings and a measure give a table."""
+"""Runs experiments: data, settings and a measure of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from itertools import product
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -133,6 +135,48 @@ class Table:
             for line in series:
                 lines.setdefault(line[row], {row: line[row]})[name] = cell(line)
         return Table(list(lines.values()))
+
+    def draw(
+        self,
+        path: Path,
+        x: str,
+        figure: str,
+        series: Sequence[str],
+        axes: tuple[str, str],
+        *,
+        title: str = "NOT PRIVATE: compared with true values",
+        is_log: bool = False,
+        rings: str = "",
+    ) -> Path:
+        """Draws a figure over a label as PNG.
+
+        rings: a figure whose values are open rings.
+        """
+        from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
+        from PIL import Image
+
+        canvas = Canvas(figsize=(8.4, 4.8), layout="constrained")
+        canvas.suptitle(title, fontsize=9)
+        panel = canvas.add_subplot()
+        places = list(dict.fromkeys(str(row[x]) for row in self.rows if row.get(figure) is not None))
+        for number, (name, rows) in enumerate(self._series(series)):
+            points = [(places.index(str(row[x])), row[figure]) for row in rows if row.get(figure) is not None]
+            style: dict[str, Any] = {"marker": "os^Dv<>pXh*P8"[number % 13], "linestyle": ("-", "--")[number // 10 % 2]}
+            if points:
+                panel.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, label=name, **style)
+        ring = [(places.index(str(row[x])), row[rings]) for row in self.rows if row.get(rings) is not None]
+        if ring:
+            panel.plot(*zip(*ring, strict=True), "o", mfc="none", mec="grey", ms=9, label=rings)
+        panel.set_xticks(range(len(places)), places)
+        panel.set(xlabel=axes[0], ylabel=axes[1], yscale="log" if is_log else "linear")
+        panel.grid(visible=True, which="major", alpha=0.25)
+        if places:
+            panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawn = BytesIO()
+        canvas.savefig(drawn, format="png", dpi=96)
+        Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
+        return path
 
     def _series(self, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         keys = dict.fromkeys(tuple(row.get(name) for name in labels) for row in self.rows)

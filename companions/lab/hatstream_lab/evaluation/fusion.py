@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,3 +231,16 @@ def tables(table: Table) -> Iterator[RichTable]:
         legend = "; ".join(f"{name} {', '.join(map(str, epsilons))}" for name, epsilons in configs.items())
         rows = table.where(table=kind, data=data).grid("config", ("column",), text)
         yield rows.show(title, f"{notes[kind]}: {legend}", ("config",), COLUMNS[kind])
+
+
+def pictures(table: Table, folder: Path) -> list[Path]:
+    """Draws errors of means and divergences of distributions."""
+    paths = []
+    for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
+        stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"
+        figure = "mean square error, 1,000,000 users" if kind == "mean" else f"Jensen-Shannon divergence, {data}"
+        rows, axes = table.where(table=kind, data=data), ("", figure)
+        path = folder / f"{stem}.png"
+        drawn = rows.draw(path, "config", "value", ("column",), axes, title=stem, is_log=True, rings="reference")
+        paths.append(drawn)
+    return paths

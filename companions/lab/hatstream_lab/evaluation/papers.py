@@ -221,3 +221,14 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
         ("data", "epsilon", "chosen"),
         {"published": "published error", "forecast": "forecast", "ratio": "forecast / error"},
     )
+
+
+def pictures(table: Table, folder: Path) -> list[Path]:
+    """Draws errors over epsilon, references as open rings."""
+    axes = ("epsilon of the HAT", "mean absolute error, km/h")
+    paths = []
+    for name in dict.fromkeys(row["data"] for row in table.rows):
+        path, of_set = folder / f"error-{name}.png", table.where(data=name)
+        drawn = of_set.draw(path, "epsilon", "error", ("mechanism",), axes, title=name, is_log=True, rings="reference")
+        paths.append(drawn)
+    return paths

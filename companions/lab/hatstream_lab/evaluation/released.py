@@ -291,3 +291,18 @@ def tables(table: Table) -> Iterator[RichTable]:
     for title, (rows, caption, labels, figures) in shown.items():
         if rows.rows:
             yield rows.show(f"NOT PRIVATE: {title}", caption, labels, figures)
+
+
+def pictures(table: Table, folder: Path) -> list[Path]:
+    """Draws errors over totals and days, and intervals."""
+    errors = table.where(part="errors", estimate=("causal", "whole", "forecast"))
+    axes, by_total = ("total epsilon of a vehicle-day", "mean absolute error by rows, km/h"), ("city", "total", "delta")
+    days = Table([row for row in errors.where(estimate="causal").rows if row["day"] != "all"])
+    classes = table.where(part="intervals", vehicles=list(CLASSES))
+    names = ("vehicles in the HAT", "share of intervals that hold the truth")
+    series = ("city", "estimate", "delta")
+    return [
+        errors.where(day="all").draw(folder / "learned-totals.png", "total", "rows", series, axes),
+        days.draw(folder / "learned-days.png", "day", "rows", by_total, ("", axes[1])),
+        classes.draw(folder / "learned-intervals.png", "vehicles", "held", by_total, names),
+    ]
