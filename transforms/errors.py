@@ -36,6 +36,8 @@ EXTRA_OF: Mapping[str, str] = {
     "botocore": "s3",
     "confluent_kafka": "kafka",
     "google.cloud": "gcs",
+    "matplotlib": "lab",
+    "PIL": "lab",
     "prometheus_client": "flink",
     "psycopg": "postgres",
 }
@@ -63,7 +65,7 @@ def require(package: str) -> None:
     """Raises MissingExtra unless a package is installed.
 
     Example:
-        >>> require("boto3")
+        >>> require("matplotlib")
     """
     if find_spec(package) is None:
         raise MissingExtra(f"{package} is not installed: {advice(EXTRA_OF[package])}", name=package)
