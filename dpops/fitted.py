@@ -55,6 +55,10 @@ MAX_MOVED_KMH, FIRST_DAYS = 4.0, 3
 so many first ones of an account where it lies half of CITY_SD_KMH from them. Without that a quiet first day was shown
 at 1.04 of the constant (120 cabs)."""
 
+HAT_SPREAD = 2.0
+"""Guessed, judged on seven made-up cities: variance of the logarithm of vehicles in a region's HATs, for plans. With
+that of BUSIER alone plans call fewer rows usable as days add up."""
+
 # Groups of HATs (measurements/estimates.md, "Coarser products").
 STANDS_KMH = 6.0
 """Guessed: at v km/h vehicles stand to the degree exp(-(v / 6)^2)."""

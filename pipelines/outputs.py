@@ -40,8 +40,7 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
         published = published_slots(outputs.folder, spec.spec_id, is_live=is_live)
         if not published:
             continue
-        in_slots = is_live or spec.levels is None
-        standing = {slot_s: slot_s if in_slots else spec.slots_of_period(slot_s)[0] for slot_s in published}
+        standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
         which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
         ledger = location.ledger
         recorded = {slot_s for slot_s, _ in ledger.recorded_slots(*which, is_live=is_live)}

@@ -158,7 +158,7 @@ def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, d
     if stage.counts_public:
         return np.zeros(vehicles.size)
     precision, other_variance = _level_evidence(stage, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (1 / fitted.BUSIER**2 + precision + 1 / np.maximum(other_variance, 1e-300))
+    variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + precision + 1 / np.maximum(other_variance, 1e-300))
     return variances
 
 

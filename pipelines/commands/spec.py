@@ -93,7 +93,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     allocation = spec.privacy.allocation
     unit = "each HAT" if allocation.per == "hat" else "each period"
     statistics = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
-    if spec.levels is not None and spec.levels.classes is not None:
+    if spec.classes is not None:
         statistics.append("distribution by levels")
     outputs = ("HATs", *(("live HATs",) if spec.has_live else ()), *(product.name for product in spec.products))
     return {

@@ -5,15 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import chain, cycle, islice, repeat
+from statistics import NormalDist
 
 import h3.api.basic_int as h3_int
 import msgspec
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error
 from dpops.learning.expected import expected_days, weight_log_variances
+from dpops.learning.field import CAUTIOUS, numbers_of
 from dpops.levels.defaults import BoundsOnly, Recipe
 from dpops.levels.parts import MOVING, count_stage, times_of, with_classes
 from dpops.levels.stages import UNIT, Stage, scaled
@@ -172,8 +173,7 @@ def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid
 
 USABLE_DAYS = (1, 7, 28)
 """Released days, counted from an account's first, of which usable rows are told."""
-_SCORES = ndtri((np.arange(600) + 0.5) / 600)
-"""Equally likely values of a standard normal law."""
+_VEHICLES = np.geomspace(1.0, 1_000.0, 600)
 
 
 class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -223,17 +223,15 @@ def served_share(trips: Trips | None, cells: Sequence[int], table: Timetable) ->
 def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:
     """Forecasts shares of `ok` HATs and of their reports.
 
-    A HAT is `ok` where it has LEAST_VEHICLES with a probability p of two thirds, so one that has fewer takes back what
-    two others are worth: max(0, 3 p - 2), expected over HATs' lognormal weights. More information never lowers that
-    (Blackwell 1953), unlike the share of `ok` HATs: of an average alone, all or none are.
+    Vehicles of HATs are lognormal, with the part of the variance that releases identify; a HAT is `ok` where its lower
+    bound is at least LEAST_VEHICLES. Reports follow vehicles, so their law is the size-biased one.
     """
-    spread = fitted.BUSIER**2
-    unknown = float(weight_log_variances(stage, bounds, np.array([LEAST_VEHICLES]), days)[0])
-    known = max(spread - unknown, 0.0)
-    logs = math.log(bounds.usual_vehicles / LEAST_VEHICLES) - spread / 2 + math.sqrt(known) * _SCORES
-    sd = math.sqrt(unknown + 1 / LEAST_VEHICLES)  # of weights, and of numbers by chance
-    rows, reports = (float(np.maximum(3 * ndtr(of / sd) - 2, 0.0).mean()) for of in (logs, logs + known))
-    return rows, reports
+    unknown = weight_log_variances(stage, bounds, _VEHICLES, days)
+    is_enough = numbers_of(_VEHICLES, unknown)[:, CAUTIOUS] >= LEAST_VEHICLES
+    first = int(np.argmax(is_enough))
+    known = max(fitted.HAT_SPREAD - float(unknown[first]), 1e-6)
+    above, law = math.log(bounds.usual_vehicles / _VEHICLES[first]), NormalDist(0, math.sqrt(known))
+    return law.cdf(above - known / 2), law.cdf(above + known / 2)
 
 
 def answer(parts: Sequence[UsablePart]) -> str:

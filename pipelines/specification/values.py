@@ -16,7 +16,7 @@ from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.identity import decisive_text
-from pipelines.specification.places import PlacesAsked, PublisherTable
+from pipelines.specification.places import ClassesAsked, PlacesAsked, PublisherTable
 from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
@@ -224,6 +224,15 @@ class Specification:
     def period_lateness_s(self) -> int | None:
         """Delay of a whole period's release in a stream."""
         return None if self.levels is None else self.levels.day_lateness_s
+
+    @property
+    def classes(self) -> ClassesAsked | None:
+        """Speed classes that a part of the total pays, if any."""
+        return None if self.levels is None else self.levels.classes
+
+    def entry_slot(self, slot_s: int) -> int:
+        """Finds the slot of this one's ledger entry."""
+        return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
     @property
     def trips_said(self) -> str:

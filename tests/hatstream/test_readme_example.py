@@ -1,12 +1,15 @@
 """The pipelines of the README and of the page of the library run as they are printed."""
 
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
+from pipelines.specification import load
 from tests.hatstream.pipelines import are_delays, ten_lines
+from transforms.places.hierarchy import texts_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +33,9 @@ def test_the_pipeline_of_the_library_runs_as_it_is_printed(tmp_path, monkeypatch
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
     exec(compile(program, "library.md", "exec"), {})
     rows = Path("build/town-rows.txt").read_text().splitlines()
-    assert len(rows) == (18 + 1) * 41  # every hour of service and hexagon, and days
+    spec = load(Path("build/town.toml"))
+    hats = spec.trips.number(texts_of(spec.cells.region), replace(spec.timetable, weekdays=("thu",)))
+    assert 700 < hats < 18 * 41
+    assert len(rows) == hats + 41  # every hexagon and hour with a trip, and days
     assert all(re.match(r"[0-9a-f]{15} 2026-05-14T\d\d:00:00-06:00 (\d+\.\d+|None) km/h [a-z-]+$", row) for row in rows)
     assert hatstream("ledger", "verify", "--ledger", "build/town.sqlite")[0] == 0
