@@ -243,7 +243,7 @@ class EffectLayout:
         return np.asarray(total + of_slots)
 
     def incidence(self, hours: Sequence[Int64s | None]) -> sparse.csr_matrix:
-        """Builds the matrix from border effects to days' hours."""
+        """Builds the matrix from effects that all cells share to days' hours."""
         entries = [(np.zeros(0, np.int64),) * 2]
         for day, of_day in enumerate(hours):
             slots = np.unique(of_day) if of_day is not None else np.zeros(0, np.int64)

@@ -231,7 +231,7 @@ class Posterior:
 
 
 def _directions(first: sparse.csr_matrix, second: sparse.csr_matrix) -> tuple[Float64s, Float64s]:
-    """Factors positive columns of first' second: multiples share a vector, with coefficients."""
+    """Factors first' second, local effects by border ones: proportional columns share a vector."""
     sums = second.T @ np.asarray(first.sum(axis=1)).ravel()
     used = np.flatnonzero(sums > 0)
     probes = np.random.default_rng(2).normal(size=(first.shape[1], 2))

@@ -138,7 +138,7 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
 
 
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
-    """Computes the precisions that a release adds to components."""
+    """Computes precisions, (km/h)^-2, that a release adds in places `busy` times average."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
     widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)

@@ -77,6 +77,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
 
 
 def _described(book: Ledger, account: Account) -> dict[str, Any]:
+    """Describes an account's promise, spending and releases as JSON."""
     from dpops.accountant import limit_of
 
     limit = limit_of(account.limit)

@@ -97,7 +97,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":
-        """Returns recorded estimates, and dead letters.
+        """Returns recorded estimates, and dead letters; `outputs` also writes files.
 
         Refuses elements that cannot be reports: a day without one would be sealed for ever, silently under secret
         counts.

@@ -28,14 +28,14 @@ class DayShare(NamedTuple):
 
 
 class DayShares(NamedTuple):
-    """Shares of a total by weekday, others in `first_days`."""
+    """Days' shares of a week's epsilon, others in `first_days`."""
 
     by_weekday: Sequence[DayShare]
     first: Sequence[DayShare] = ()
     first_days: FirstDays | None = None
 
     def of(self, period: str) -> DayShare:
-        """Returns a local day's share. period: its ISO date."""
+        """Returns a local day's share of epsilon. period: its ISO date."""
         day = date.fromisoformat(period)
         is_first = self.first_days is not None and self.first_days.has(day)
         return (self.first if is_first else self.by_weekday)[day.weekday()]

@@ -77,6 +77,7 @@ class _IntoBatches(beam.DoFn):
             yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
+        """Yields batches in time; refuses rows with other times than their elements'."""
         for timestamp, rows in self._rows.items():
             if timestamp >= _END and self._raises:
                 raise StepError(END_OF_TIME)

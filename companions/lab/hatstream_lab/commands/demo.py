@@ -150,6 +150,7 @@ def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str, spec: S
 
 
 def _lines_of(classes: list[dict[str, Any]]) -> list[str]:
+    """Formats errors by vehicles in a HAT, beside the true mean's."""
     row = "{:>11} {:>8} {:>10} {:>12} {:>12} {:>9} {:>16}"
     lines = [row.format("vehicles", "HATs", "published", "estimate", "constant", "interval", "holds the truth")]
     for error in classes:

@@ -30,7 +30,7 @@ class Silent(Noise):
 
 
 class TrueHats(NamedTuple):
-    """HATs of telemetry as a release sees them; means: of vehicles, km/h."""
+    """HATs of telemetry: capped totals; uncapped means of reports (truth) and vehicles."""
 
     grid: Grid
     totals: list[tuple[Totals, int]]

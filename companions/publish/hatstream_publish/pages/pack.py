@@ -285,7 +285,7 @@ def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
 
 
 def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
-    """Packs shapes: kinds, numbers of parts and positions, steps between positions."""
+    """Packs shapes' kinds, parts, and steps in 1 / DEGREE; longitudes around `middle`."""
     parts = [part for shape in shapes for part in shape.parts]
     flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)
     flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])
