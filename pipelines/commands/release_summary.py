@@ -96,9 +96,7 @@ def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Col
     facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
     facts["kafka"] = None if run.topic is None else str(run.topic)
     if spec.trips is not None:
-        table = spec.timetable
-        edges = [(table.text(start_s), table.text(start_s + table.slot_s), cells) for start_s, cells in slots]
-        served = [(cells, spec.trips.cells_in(start, end)) for start, end, cells in edges]
+        served = [(cells, spec.served_cells(start_s) or ()) for start_s, cells in slots]
         facts["without_trip"] = sum(cell not in with_trip for cells, with_trip in served for cell in cells)
     return facts
 

@@ -228,12 +228,8 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
 def _have_trips(recorded: RecordedStages, slot_s: int) -> NDArray[np.bool_]:
     """Marks a period's HATs that have rows, (cells, slots)."""
     spec, cells = recorded.spec, texts_of(recorded.policy.region)
-    text, slots = spec.timetable.text, spec.slots_of_period(slot_s)
-    if spec.trips is None:
-        return np.ones((len(cells), len(slots)), np.bool_)
-    ends = [slot + 60 * spec.timetable.slot_minutes for slot in slots]
-    served = [spec.trips.cells_in(text(start), text(end)) for start, end in zip(slots, ends, strict=True)]
-    return np.array([[cell in of_slot for of_slot in served] for cell in cells])
+    served = map(spec.served_cells, spec.slots_of_period(slot_s))
+    return np.array([[of_slot is None or cell in of_slot for cell in cells] for of_slot in served]).T
 
 
 def _hats_of(spec: Specification, days: pa.Table) -> int:

@@ -234,6 +234,11 @@ class Specification:
         """Finds the slot of this one's ledger entry."""
         return slot_s if self.levels is None else self.slots_of_period(slot_s)[0]
 
+    def served_cells(self, slot_s: int) -> frozenset[str] | None:
+        """Lists cells with a trip in a slot; None without a list of trips."""
+        start, end = (self.timetable.text(edge_s) for edge_s in (slot_s, slot_s + self.timetable.slot_s))
+        return None if self.trips is None else self.trips.cells_in(start, end)
+
     @property
     def trips_said(self) -> str:
         """Words how many HATs have rows; empty without a list of trips."""

@@ -271,8 +271,9 @@ def _read_shards(
             fused.refuse("read", batch.refused)
             fused.refuse("parse", refused)
             report("read rows", fused.read, None)
+            shard_of_report = reported.user % USER_SHARDS
             for number, packed in enumerate(shards):
-                part = reported.take(reported.user % USER_SHARDS == number)
+                part = reported.take(shard_of_report == number)
                 if part.user.size:
                     packed.append(part.packed())
     while shards:
