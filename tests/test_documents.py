@@ -15,19 +15,9 @@ from transforms.sinks.columns import COLUMNS
 ROOT = Path(__file__).parents[1]
 MOST_WORDS = 32_000
 ROOMS = (
-    "dpops",
-    "transforms",
-    "pipelines",
-    "tests",
-    "docs",
-    "benchmarks",
-    "deploy",
-    "examples",
-    "hatstream",
-    "companions",
-    "measurements",
-    ".ci",
-)
+    "dpops", "transforms", "pipelines", "tests", "docs", "benchmarks", "deploy", "examples", "hatstream",
+    "companions", "measurements", ".ci",
+)  # fmt: skip
 DOCUMENTS = sorted(
     chain(
         ROOT.glob("*.md"),
