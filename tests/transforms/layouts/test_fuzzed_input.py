@@ -73,15 +73,6 @@ def test_a_million_fuzzed_rows(name, tmp_path):
         fuzz(name, tmp_path, 5_000, 1_000 + seed)
 
 
-@pytest.mark.parametrize("name", LINES)
-def test_a_row_is_judged_alike_alone_and_among_others(name, tmp_path):
-    lines, observed = fuzz(name, tmp_path, 200, 99)
-    alone = Counter()
-    for line in lines:
-        alone.update(read(name, tmp_path, [line])[0].vehicle.tolist())
-    assert alone == Counter(observed.vehicle.tolist())
-
-
 SPEEDS = [b"20", b"-1e308", b"1e999", b"0", b"30.500000", b"7" * 300, b"1e-400"]
 ANY_RECORD = st.fixed_dictionaries({
     "vehicle": st.sampled_from(["bus", "7", 7, 10**349, "", None, "x" * 257, "\u00e9"]),
@@ -185,7 +176,7 @@ def test_a_torn_binary_file_is_read_or_unreadable(kind, tmp_path):
         (tmp_path / "a").write_bytes(b"\n\x05\n\x032.0" + b'\x12\x0b\n\x01a"\x06B\x04\n\x02xy' * 200)
     whole = (tmp_path / "a").read_bytes()
     outcomes = Counter()
-    for _ in range(300):
+    for _ in range(150):
         place = choose.randrange(len(whole))
         torn = (
             whole[:place]

@@ -19,6 +19,12 @@ from transforms.recorded.units import Released
 DELTA = Fraction(1, 10**6)
 
 
+@pytest.fixture
+def ledger(in_file):
+    """Claims are checked before a database is asked and after it answered: one kind will do."""
+    return in_file
+
+
 def with_cells(of, plans):
     """The unit with one HAT for each list of plans, a plan a statistic."""
     hats = [

@@ -43,6 +43,7 @@ def test_events_of_any_time_are_placed_or_refused_and_the_far_future_is_outside_
     assert where.in_range.tolist() == where.in_service.tolist() == [False, False, True, False, False]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("zone", "minutes"),
     [("America/Mexico_City", 120), ("America/Caracas", 60), ("Australia/Lord_Howe", 30), ("Asia/Kathmandu", 15)],
