@@ -15,9 +15,19 @@ from transforms.sinks.columns import COLUMNS
 ROOT = Path(__file__).parents[1]
 MOST_WORDS = 32_000
 ROOMS = (
-    "dpops", "transforms", "pipelines", "tests", "docs", "benchmarks", "deploy", "examples", "hatstream",
-    "companions", "measurements", ".ci",
-)  # fmt: skip
+    "dpops",
+    "transforms",
+    "pipelines",
+    "tests",
+    "docs",
+    "benchmarks",
+    "deploy",
+    "examples",
+    "hatstream",
+    "companions",
+    "measurements",
+    ".ci",
+)
 DOCUMENTS = sorted(
     chain(
         ROOT.glob("*.md"),

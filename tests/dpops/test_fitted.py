@@ -24,12 +24,17 @@ EXACT = {
     ),  # grids, units and their ends
     *("_STEPS", "_MOST_STEP", "_SHRINK", "_FAR", "_TINY", "_SAME"),
     *(
-        "MAX_LOG_STEP", "MAX_LOG_VARIANCE", "MAX_DOUBT_STEP", "LARGEST_STEP", "_MAX_EXCESS", "_MAX_VARIANCE_STEP",
+        "MAX_LOG_STEP",
+        "MAX_LOG_VARIANCE",
+        "MAX_DOUBT_STEP",
+        "LARGEST_STEP",
+        "_MAX_EXCESS",
+        "_MAX_VARIANCE_STEP",
         "_CLIP",
     ),
     *("_CONVERGED", "_STRENGTHS_CONVERGED"),  # steps and bounds of fits, and when they end
     *("_QUANTILES", "_GRID", "_ROUNDING"),  # how exactly something is computed
-}  # fmt: skip
+}
 
 
 def numbers_in(text: str) -> Iterator[str]:

@@ -256,11 +256,14 @@ def test_a_stream_with_hidden_presence_is_refused_when_it_is_built():
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"keys": None}, "name the public keys"), ({"keys": ["A", "A"]}, "without repeats"),
-        ({"bounds": (3, 3)}, "must be below"), ({"total": (1.0, 1e-6)}, "an epsilon alone"),
-        ({"start": None}, "needs start"), ({"start": "soon"}, "neither a date"),
+        ({"keys": None}, "name the public keys"),
+        ({"keys": ["A", "A"]}, "without repeats"),
+        ({"bounds": (3, 3)}, "must be below"),
+        ({"total": (1.0, 1e-6)}, "an epsilon alone"),
+        ({"start": None}, "needs start"),
+        ({"start": "soon"}, "neither a date"),
     ],
-)  # fmt: skip
+)
 def test_wrong_arguments_are_told_when_the_pipeline_is_built(changed, told):
     p = beam.Pipeline(runner=FnApiRunner(), options=PipelineOptions([]))
     with pytest.raises((hatstream.UsageError, hatstream.SpecificationError), match=told):

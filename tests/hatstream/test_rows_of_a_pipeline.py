@@ -64,7 +64,8 @@ def test_a_day_of_rows_is_added_up_by_the_window_of_their_day(town):
 
 
 @pytest.mark.parametrize(
-    ("spec", "columns"), [(city.SPEC, ()), (city.SPEC, ("times", "counts")), (levels_city.SPEC, ("times",))]
+    ("spec", "columns"),
+    [(city.SPEC, ()), (city.SPEC, ("times", "counts")), (levels_city.SPEC, ("times",))],
 )
 def test_typed_rows_have_a_schema_and_hold_what_dicts_hold(town, spec, columns):
     folder = town(spec, city.rows() if spec is city.SPEC else levels_city.rows())
@@ -116,11 +117,14 @@ def test_a_specification_is_a_path_a_text_a_dict_or_one_that_was_loaded(town):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"cell": {}}, "cell"), ({"speed": {"upper_kmh": float("nan")}}, "upper_kmh"),
-        ({"speed": {"upper_kmh": True}}, "upper_kmh"), ({"name": 7}, "name"), ({7: 7}, "key|7"),
+        ({"cell": {}}, "cell"),
+        ({"speed": {"upper_kmh": float("nan")}}, "upper_kmh"),
+        ({"speed": {"upper_kmh": True}}, "upper_kmh"),
+        ({"name": 7}, "name"),
+        ({7: 7}, "key|7"),
         ({"name": object()}, "name"),
     ],
-)  # fmt: skip
+)
 def test_a_dict_that_is_no_specification_is_refused_by_field(change, told):
     with pytest.raises(library.SpecificationError, match=told):
         library.load(tomllib.loads(city.SPEC) | change)

@@ -15,9 +15,13 @@ from tests.noninterference.spans import Month
 REGISTERED = (mutants, mutants_by_key, mutants_published)
 ALL = {**CASES, **PAST, **SLOW, **SEALED, "neighbours": lambda: heavy("jsonl", 200), "machine": Found, "28-days": Month}
 QUICK = (
-    "type-of-a-batch", "noise-by-the-data", "clipped-over-vehicles", "log-line", "sequence-numbers",
+    "type-of-a-batch",
+    "noise-by-the-data",
+    "clipped-over-vehicles",
+    "log-line",
+    "sequence-numbers",
     "digest-without-a-key",
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,24 @@ from tests.faults.processes import captured
 
 PLATE = "KA01CANARY4711"
 INJECTIONS = [
-    "=cmd|' /C calc'!A0", "'; DROP TABLE entry; --", "line\nbreak", "\x1b[31mred\x1b[0m", "../../etc/passwd",
+    "=cmd|' /C calc'!A0",
+    "'; DROP TABLE entry; --",
+    "line\nbreak",
+    "\x1b[31mred\x1b[0m",
+    "../../etc/passwd",
     "{{7*7}}",
-]  # fmt: skip
+]
 SECRETS = [PLATE, "CANARY", "DROP TABLE", "=cmd", "\x1b[31m", "passwd", "21.1704711", "72.8304711", "37.4711"]
 ROWS = 10_000
 BAD = [
-    {"ts": "37.4711"}, {"ts": "9999-01-01T00:00:00Z"}, {"lat": 91.1704711}, {"lon": float("inf")}, {"v": None},
-    {"lat": 0.0, "lon": 0.0}, {"ts": "2022-01-05T00:00:00+05:30"},
-]  # fmt: skip
+    {"ts": "37.4711"},
+    {"ts": "9999-01-01T00:00:00Z"},
+    {"lat": 91.1704711},
+    {"lon": float("inf")},
+    {"v": None},
+    {"lat": 0.0, "lon": 0.0},
+    {"ts": "2022-01-05T00:00:00+05:30"},
+]
 
 
 def records():

@@ -126,11 +126,16 @@ def test_the_prior_decides_between_the_two_ways(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("bins = 0", "bins must be 1 to 10000"), ("bins = 10001", "bins must be 1 to 10000"), ("bins = 6.5", "bins"),
-        ("bins = true", "bins"), ('bins = "many"', "bins"), ("bin = 65", "unknown option 'bin'"),
-        ('mechanism = "levy"', "tree"), ('bins = 65\nmechanism = "array-tree"\nm_ub = 0', "m_ub"),
+        ("bins = 0", "bins must be 1 to 10000"),
+        ("bins = 10001", "bins must be 1 to 10000"),
+        ("bins = 6.5", "bins"),
+        ("bins = true", "bins"),
+        ('bins = "many"', "bins"),
+        ("bin = 65", "unknown option 'bin'"),
+        ('mechanism = "levy"', "tree"),
+        ('bins = 65\nmechanism = "array-tree"\nm_ub = 0', "m_ub"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_distribution_is_refused_with_its_name(tmp_path: Path, line: str, told: str) -> None:
     with pytest.raises(SpecificationError, match="statistic") as refusal:
         load(spec_of(tmp_path, SPEC.replace("bins = 65", line)))

@@ -89,8 +89,13 @@ def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object,
     summary = released(folder, hatstream, start=DAYS[1], end=DAYS[1])
     (period,) = summary["periods"]  # type: ignore[misc]
     where = (
-        "--spec", str(folder / "spec.toml"), "--ledger", str(folder / "ledger.sqlite"), "--output", str(folder / "s"),
-    )  # fmt: skip
+        "--spec",
+        str(folder / "spec.toml"),
+        "--ledger",
+        str(folder / "ledger.sqlite"),
+        "--output",
+        str(folder / "s"),
+    )
     days = ("--from", DAYS[1], "--to", DAYS[1])
     assert hatstream("estimate", *where, *days, "--released", "--formats", "csv")[0] == 0
     (sums,) = (folder / "s").glob("released-*.csv")

@@ -85,10 +85,14 @@ def test_what_was_released_of_places_has_their_names(tmp_path: Path, hatstream: 
 def test_places_and_their_share_decide_the_id_and_nothing_does_where_there_are_none(tmp_path: Path) -> None:
     moved = {**LINE, "geometry": {"type": "LineString", "coordinates": [[72.83, 21.16], [72.83, 21.20]]}}
     specs = [
-        loaded(tmp_path, ""), loaded(tmp_path, HEXAGONS), loaded(tmp_path, "[places]\nresolution = 8\n"),
-        loaded(tmp_path, HEXAGONS + "share = 0.2\n"), loaded(tmp_path, OF_FILE),
-        loaded(tmp_path, OF_FILE, {**FILE, "features": [moved]}), loaded(tmp_path, OF_FILE + "buffer_m = 40\n"),
-    ]  # fmt: skip
+        loaded(tmp_path, ""),
+        loaded(tmp_path, HEXAGONS),
+        loaded(tmp_path, "[places]\nresolution = 8\n"),
+        loaded(tmp_path, HEXAGONS + "share = 0.2\n"),
+        loaded(tmp_path, OF_FILE),
+        loaded(tmp_path, OF_FILE, {**FILE, "features": [moved]}),
+        loaded(tmp_path, OF_FILE + "buffer_m = 40\n"),
+    ]
     assert len({spec.spec_id for spec in specs}) == len(specs)  # type: ignore[attr-defined]
     assert "places" not in specs[0].text  # type: ignore[attr-defined]
     spaced = loaded(tmp_path, OF_FILE, FILE | {"note": "what is beside the features decides nothing"})

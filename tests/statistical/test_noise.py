@@ -34,9 +34,14 @@ from tests.statistical.checks import (
 ALARM = 1e-8
 DRAWS = 120_000
 SCALES = [
-    Fraction(1, 3), Fraction(1), Fraction(22, 7), Fraction(50, 3), Fraction(1000, 7), Fraction(123_456, 5),
+    Fraction(1, 3),
+    Fraction(1),
+    Fraction(22, 7),
+    Fraction(50, 3),
+    Fraction(1000, 7),
+    Fraction(123_456, 5),
     Fraction(3_000_001, 3),
-]  # fmt: skip
+]
 SMALL = SCALES[:3]
 
 

@@ -24,9 +24,13 @@ def reports():
 
 def options_of(flink, pool):
     return [
-        "--runner=PortableRunner", f"--job_endpoint={flink.address}", "--environment_type=EXTERNAL",
-        f"--environment_config={pool.address}", "--parallelism=1", "--sdk_worker_parallelism=1",
-    ]  # fmt: skip
+        "--runner=PortableRunner",
+        f"--job_endpoint={flink.address}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={pool.address}",
+        "--parallelism=1",
+        "--sdk_worker_parallelism=1",
+    ]
 
 
 def test_the_ten_lines_of_the_readme_run_on_flink(flink, pool, tmp_path):

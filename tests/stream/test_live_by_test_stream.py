@@ -91,9 +91,14 @@ def watermark(text, day=DAYS[1]):
 
 
 WHOLE = (
-    watermark("08:00"), reports("08:10"), reports("08:40"), watermark("09:00"), reports("09:10"), watermark("12:00"),
+    watermark("08:00"),
+    reports("08:10"),
+    reports("08:40"),
+    watermark("09:00"),
+    reports("09:10"),
+    watermark("12:00"),
     watermark("13:00"),
-)  # fmt: skip
+)
 
 
 def opened(folder):

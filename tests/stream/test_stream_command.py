@@ -86,11 +86,14 @@ def test_a_layout_that_is_no_message_is_refused_for_kafka(run):
 @pytest.mark.parametrize(
     ("source", "engine"),
     [
-        ((), NOWHERE), (("--kafka", "127.0.0.1:1"), NOWHERE),
-        (("--kafka", "127.0.0.1:1", "--topic", "t", "--folder", "feed"), NOWHERE), (("--folder", "feed"), []),
-        (("--folder", "feed"), ["--local", *NOWHERE]), (("--folder", "feed"), NOWHERE[:4]),
+        ((), NOWHERE),
+        (("--kafka", "127.0.0.1:1"), NOWHERE),
+        (("--kafka", "127.0.0.1:1", "--topic", "t", "--folder", "feed"), NOWHERE),
+        (("--folder", "feed"), []),
+        (("--folder", "feed"), ["--local", *NOWHERE]),
+        (("--folder", "feed"), NOWHERE[:4]),
     ],
-)  # fmt: skip
+)
 def test_one_source_and_one_engine_must_be_named(run, source, engine):
     code, said = run(source=source, engine=engine)
     assert code == 1

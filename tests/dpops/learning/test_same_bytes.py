@@ -14,8 +14,13 @@ from tests.dpops.learning.city import after
 def digest() -> str:
     estimates = published(learned(after(3, 0.5)).estimate(), 65)
     columns = (
-        estimates.values, estimates.sd, estimates.lower95, estimates.upper95, estimates.vehicles, estimates.status,
-    )  # fmt: skip
+        estimates.values,
+        estimates.sd,
+        estimates.lower95,
+        estimates.upper95,
+        estimates.vehicles,
+        estimates.status,
+    )
     return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
 
 

@@ -69,10 +69,16 @@ EXAMPLES = [example for kind in NUMBERS for example in kind.examples()]
 COUNTS = [
     np.array(counts, np.int64)
     for counts in (
-        [1], [7], [1, 1], [5, 3, 1], [4, 4, 4, 4], [3, 2, 2, 1, 1, 1, 1], [417, 60, 46, 46, 20, 9, 3, 1, 1],
+        [1],
+        [7],
+        [1, 1],
+        [5, 3, 1],
+        [4, 4, 4, 4],
+        [3, 2, 2, 1, 1, 1, 1],
+        [417, 60, 46, 46, 20, 9, 3, 1, 1],
         sorted((1 + (i * i) % 23 for i in range(30)), reverse=True),
     )
-]  # fmt: skip
+]
 PLAIN = [
     mechanism
     for mechanism in EXAMPLES

@@ -43,10 +43,14 @@ def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[
 @pytest.mark.parametrize(
     ("counts", "sums"),
     [
-        ([5, 3, 1], [-1, 0, 0]), ([5, 3, 1], [5 * 6_500 + 1, 0, 0]), ([5, 3, 1], [0, 0, 6_501]), ([5, 3], [0, 0]),
-        ([5, 3, 2], [0, 0, 0]), ([5, 3, 1], [0, 0]),
+        ([5, 3, 1], [-1, 0, 0]),
+        ([5, 3, 1], [5 * 6_500 + 1, 0, 0]),
+        ([5, 3, 1], [0, 0, 6_501]),
+        ([5, 3], [0, 0]),
+        ([5, 3, 2], [0, 0, 0]),
+        ([5, 3, 1], [0, 0]),
     ],
-)  # fmt: skip
+)
 def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism, counts: list[int], sums: list[int]) -> None:
     plan = plan_for(mechanism, COUNTS[3])
     with pytest.raises(ValueError, match="do not fit") as refusal:
@@ -71,7 +75,12 @@ def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mec
 @every_plain
 @pytest.mark.parametrize(
     ("counts", "upper_steps"),
-    [([1 << 23], 1 << 39), ([1 << 20, 1], 1 << 44), ([1] * (1 << 15), 1 << 49), ([1] * (1 << 15), (1 << 49) // 1_000)],
+    [
+        ([1 << 23], 1 << 39),
+        ([1 << 20, 1], 1 << 44),
+        ([1] * (1 << 15), 1 << 49),
+        ([1] * (1 << 15), (1 << 49) // 1_000),
+    ],
     ids=["long", "heavy", "many", "many-fine"],
 )
 def test_sums_that_would_overflow_are_refused_or_exact(

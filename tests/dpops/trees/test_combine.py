@@ -14,8 +14,13 @@ from dpops.trees.shape import Tree, best_shares
 from tests.dpops.trees import examples
 
 SHAPES = [
-    Tree(2, (2,)), Tree(9, (9,)), Tree(64, (8, 8)), Tree(13, (4, 2, 2)), Tree(27, (3, 3, 3)), Tree(11, (2, 2, 2, 2)),
-]  # fmt: skip
+    Tree(2, (2,)),
+    Tree(9, (9,)),
+    Tree(64, (8, 8)),
+    Tree(13, (4, 2, 2)),
+    Tree(27, (3, 3, 3)),
+    Tree(11, (2, 2, 2, 2)),
+]
 UNEVEN = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 8), Fraction(1, 8))
 
 

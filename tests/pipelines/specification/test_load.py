@@ -245,11 +245,14 @@ def test_a_mechanism_of_other_outputs_than_the_statistics_is_refused_when_a_spec
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ('name = "mean"', "name = []"), ('mechanism = "array-average"', "mechanism = {}"),
-        ("minutes = 60", f"minutes = 0x{'f' * 4_000}"), ("resolution = 7", f"resolution = 0x{'f' * 4_000}"),
-        ("minutes = 60", f"minutes = 60\nallowed_lateness_s = 0x{'f' * 3_000}"), ("minutes = 60", "minutes = 61"),
+        ('name = "mean"', "name = []"),
+        ('mechanism = "array-average"', "mechanism = {}"),
+        ("minutes = 60", f"minutes = 0x{'f' * 4_000}"),
+        ("resolution = 7", f"resolution = 0x{'f' * 4_000}"),
+        ("minutes = 60", f"minutes = 60\nallowed_lateness_s = 0x{'f' * 3_000}"),
+        ("minutes = 60", "minutes = 61"),
     ],
-)  # fmt: skip
+)
 def test_whatever_is_wrong_is_an_error_that_names_the_file(spec, old, new):
     with pytest.raises(SpecificationError, match=r"\.toml") as caught:
         spec((old, new))

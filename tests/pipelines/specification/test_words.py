@@ -39,14 +39,18 @@ def test_the_schema_takes_every_good_specification(validator, text):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("epsilon = 1.0", "epsilom = 1.0"), ("epsilon = 1.0", 'epsilon = "1.0"'),
-        ('unit = "vehicle-day"', 'unit = "vehicle-month"'), ('adjacency = "counts-public"', 'adjacency = "public"'),
+        ("epsilon = 1.0", "epsilom = 1.0"),
+        ("epsilon = 1.0", 'epsilon = "1.0"'),
+        ('unit = "vehicle-day"', 'unit = "vehicle-month"'),
+        ('adjacency = "counts-public"', 'adjacency = "public"'),
         ('mechanism = "array-average"', 'mechanism = "array-avg"'),
         ('mechanism = "array-average"', 'mechanism = "array-average"\nbins = 3'),
         ('mechanism = "array-average"', 'mechanism = "array-average"\nm_ub = "mode"'),
-        ('layout = "csv"', 'layout = "cvs"'), ("resolution = 7\n", ""), ("limit = 50", "limit = { epsilon = 2 }"),
+        ('layout = "csv"', 'layout = "cvs"'),
+        ("resolution = 7\n", ""),
+        ("limit = 50", "limit = { epsilon = 2 }"),
     ],
-)  # fmt: skip
+)
 def test_the_schema_refuses_what_the_loader_refuses(validator, tmp_path, old, new):
     assert old in city.SPEC
     text = city.SPEC.replace(old, new)

@@ -50,11 +50,14 @@ def data():
 @pytest.mark.parametrize(
     ("name", "units"),
     [
-        ("capmetro", Units("iso", Fraction(18, 5))), ("iudx", Units("iso", Fraction(1))),
-        ("gtfs-realtime", Units("s", Fraction(18, 5))), ("siri-vm", Units("iso", Fraction(18, 5))),
-        ("tides", Units("iso", Fraction(18, 5))), ("mds", Units("ms", Fraction(18, 5))),
+        ("capmetro", Units("iso", Fraction(18, 5))),
+        ("iudx", Units("iso", Fraction(1))),
+        ("gtfs-realtime", Units("s", Fraction(18, 5))),
+        ("siri-vm", Units("iso", Fraction(18, 5))),
+        ("tides", Units("iso", Fraction(18, 5))),
+        ("mds", Units("ms", Fraction(18, 5))),
     ],
-)  # fmt: skip
+)
 def test_fixed_layouts_have_their_own_units(name, units):
     assert layout(name, None, None, None).units == units
     assert layout(name, None, units.time_unit, "mph").units == replace(units, value_per_unit=PER_UNIT["mph"])
@@ -270,10 +273,14 @@ def test_avro_rows_of_mixed_types_are_judged_one_by_one(tmp_path):
         "speed": mixed,
     }
     rows = [
-        {**ROWS[0], "vehicle": 7}, {**ROWS[0], "vehicle": True}, {**ROWS[0], "vehicle": None},
-        {**ROWS[0], "lat": "30"}, {**ROWS[0], "lat": None}, {**ROWS[0], "speed": True},
+        {**ROWS[0], "vehicle": 7},
+        {**ROWS[0], "vehicle": True},
+        {**ROWS[0], "vehicle": None},
+        {**ROWS[0], "lat": "30"},
+        {**ROWS[0], "lat": None},
+        {**ROWS[0], "speed": True},
         {**ROWS[0], "speed": float("nan")},
-    ]  # fmt: skip
+    ]
     observed, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
     assert observed.lat_e7.tolist() == [round(ROWS[0]["lat"] * 1e7), 300_000_000]
     assert refused == {"bad-vehicle": 1, "missing-vehicle": 1, "missing-position": 1, "bad-speed": 2}

@@ -228,11 +228,14 @@ def test_without_the_key_a_head_is_compared_but_for_its_signature(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda head: head | {"signature": ""}, lambda head: head | {"signature": "é"},
-        lambda head: head | {"ledgers": {}}, lambda head: {"ledgers": head["ledgers"]},
-        lambda head: head | {"ledgers": 7}, lambda head: [head],
+        lambda head: head | {"signature": ""},
+        lambda head: head | {"signature": "é"},
+        lambda head: head | {"ledgers": {}},
+        lambda head: {"ledgers": head["ledgers"]},
+        lambda head: head | {"ledgers": 7},
+        lambda head: [head],
     ],
-)  # fmt: skip
+)
 def test_a_signed_head_that_was_changed_is_an_error_and_never_an_internal_one(change, tmp_path):
     world = World(tmp_path)
     world.write_head(change(json.loads(world.head.read_bytes())))

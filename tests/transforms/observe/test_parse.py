@@ -55,25 +55,53 @@ def test_the_reasons_are_public_and_fixed():
 
 
 GOLDEN = [
-    ("vehicle", None, "missing-vehicle"), ("vehicle", "", "missing-vehicle"), ("vehicle", b"", "missing-vehicle"),
-    ("vehicle", " \u00a0\n", "missing-vehicle"), ("vehicle", True, "bad-vehicle"), ("vehicle", 1.5, "bad-vehicle"),
-    ("vehicle", ["bus"], "bad-vehicle"), ("vehicle", b"\xff", "bad-vehicle"), ("vehicle", "x" * 257, "bad-vehicle"),
-    ("vehicle", "é" * 129, "bad-vehicle"), ("time", None, "missing-time"), ("time", "", "missing-time"),
-    ("time", "yesterday", "bad-time"), ("time", "2023-11-15T12:00:00", "no-offset"),
-    ("time", 1_700_049_600, "bad-time"), ("time", True, "bad-time"),
-    ("time", "1999-12-31T23:59:59.999999Z", "implausible-time"), ("time", "1970-01-01T00:00:00Z", "implausible-time"),
-    ("time", "2100-01-01T00:00:00Z", "implausible-time"), ("time", "9999-12-31T00:00:00Z", "implausible-time"),
-    ("time", "2000-01-01T00:00:00Z", "outside-range"), ("time", "2099-12-31T23:59:59.999999Z", "outside-range"),
-    ("time", "2023-11-14T23:59:59.999999Z", "outside-range"), ("time", "2023-11-16T00:00:00Z", "outside-range"),
-    ("lat", None, "missing-position"), ("lon", "", "missing-position"), ("lat", float("nan"), "bad-position"),
-    ("lon", float("inf"), "bad-position"), ("lat", True, "bad-position"), ("lon", "west", "bad-position"),
-    ("lat", "nan", "bad-position"), ("lat", 90.0000001, "latitude-range"), ("lat", -91, "latitude-range"),
-    ("lat", 1e308, "latitude-range"), ("lat", "1e999", "latitude-range"), ("lon", 360.5, "longitude-range"),
-    ("lon", -180.5, "longitude-range"), ("lon", -1e308, "longitude-range"), ("speed", None, "missing-speed"),
-    ("speed", "", "missing-speed"), ("speed", float("nan"), "bad-speed"), ("speed", float("-inf"), "bad-speed"),
-    ("speed", "fast", "bad-speed"), ("speed", "Infinity", "bad-speed"), ("speed", False, "bad-speed"),
+    ("vehicle", None, "missing-vehicle"),
+    ("vehicle", "", "missing-vehicle"),
+    ("vehicle", b"", "missing-vehicle"),
+    ("vehicle", " \u00a0\n", "missing-vehicle"),
+    ("vehicle", True, "bad-vehicle"),
+    ("vehicle", 1.5, "bad-vehicle"),
+    ("vehicle", ["bus"], "bad-vehicle"),
+    ("vehicle", b"\xff", "bad-vehicle"),
+    ("vehicle", "x" * 257, "bad-vehicle"),
+    ("vehicle", "é" * 129, "bad-vehicle"),
+    ("time", None, "missing-time"),
+    ("time", "", "missing-time"),
+    ("time", "yesterday", "bad-time"),
+    ("time", "2023-11-15T12:00:00", "no-offset"),
+    ("time", 1_700_049_600, "bad-time"),
+    ("time", True, "bad-time"),
+    ("time", "1999-12-31T23:59:59.999999Z", "implausible-time"),
+    ("time", "1970-01-01T00:00:00Z", "implausible-time"),
+    ("time", "2100-01-01T00:00:00Z", "implausible-time"),
+    ("time", "9999-12-31T00:00:00Z", "implausible-time"),
+    ("time", "2000-01-01T00:00:00Z", "outside-range"),
+    ("time", "2099-12-31T23:59:59.999999Z", "outside-range"),
+    ("time", "2023-11-14T23:59:59.999999Z", "outside-range"),
+    ("time", "2023-11-16T00:00:00Z", "outside-range"),
+    ("lat", None, "missing-position"),
+    ("lon", "", "missing-position"),
+    ("lat", float("nan"), "bad-position"),
+    ("lon", float("inf"), "bad-position"),
+    ("lat", True, "bad-position"),
+    ("lon", "west", "bad-position"),
+    ("lat", "nan", "bad-position"),
+    ("lat", 90.0000001, "latitude-range"),
+    ("lat", -91, "latitude-range"),
+    ("lat", 1e308, "latitude-range"),
+    ("lat", "1e999", "latitude-range"),
+    ("lon", 360.5, "longitude-range"),
+    ("lon", -180.5, "longitude-range"),
+    ("lon", -1e308, "longitude-range"),
+    ("speed", None, "missing-speed"),
+    ("speed", "", "missing-speed"),
+    ("speed", float("nan"), "bad-speed"),
+    ("speed", float("-inf"), "bad-speed"),
+    ("speed", "fast", "bad-speed"),
+    ("speed", "Infinity", "bad-speed"),
+    ("speed", False, "bad-speed"),
     ("speed", [1.0], "bad-speed"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("field", "value", "reason"), GOLDEN)
@@ -115,10 +143,16 @@ def test_the_edges_of_the_box_are_inside(lat, lon, inside):
 @pytest.mark.parametrize(
     ("lon", "inside"),
     [
-        (179.0, True), (179.5, True), (180.0, True), (-180.0, True), (-179.0, True), (178.9, False), (-178.9, False),
+        (179.0, True),
+        (179.5, True),
+        (180.0, True),
+        (-180.0, True),
+        (-179.0, True),
+        (178.9, False),
+        (-178.9, False),
         (0.1, False),
     ],
-)  # fmt: skip
+)
 def test_a_box_whose_west_is_greater_than_its_east_crosses_the_antimeridian(lon, inside):
     refused = parse(table([{**GOOD, "lat": -18.0, "lon": lon}]), rules(bbox=(179.0, -19.0, -179.0, -17.0)))[1]
     assert refused == ({} if inside else {"outside-bbox": 1})
@@ -242,7 +276,8 @@ def columns_of_anything(rows):
 
 
 @given(
-    st.integers(1, 6).flatmap(lambda rows: st.tuples(*[columns_of_anything(rows)] * 5)), st.sampled_from([KMH, SECONDS])
+    st.integers(1, 6).flatmap(lambda rows: st.tuples(*[columns_of_anything(rows)] * 5)),
+    st.sampled_from([KMH, SECONDS]),
 )
 def test_rows_are_observations_or_refused_whatever_the_columns_hold(columns, units):
     batch = pa.RecordBatch.from_arrays(list(columns), ["vehicle", "time", "lat", "lon", "speed"])

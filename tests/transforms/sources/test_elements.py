@@ -35,8 +35,19 @@ class Shy(str):
 
 
 ODD = [
-    None, True, np.bool_(True), float("nan"), float("inf"), 10**400, 10**5_000, -(10**5_000), 2**63, [], {}, object(),
-]  # fmt: skip
+    None,
+    True,
+    np.bool_(True),
+    float("nan"),
+    float("inf"),
+    10**400,
+    10**5_000,
+    -(10**5_000),
+    2**63,
+    [],
+    {},
+    object(),
+]
 ODD += ["", "x", "\ud800", b"\xff", "7" * 2_000, Decimal("NaN"), Decimal("sNaN"), Decimal("1e999"), date(2023, 11, 15)]
 IDS = [7, 2, "7", b"7", 2.5, 2.0, np.int64(7), np.str_("7"), Decimal(7), -1, bytearray(b"7"), Shy("7"), *ODD]
 TIMES = ["2023-11-15T12:00:00Z", "2023-11-15T12:00:00", datetime(2023, 11, 15, 12), 1_700_049_600, 1_700_049_600.5]
@@ -47,8 +58,13 @@ TIMES += [
 ]
 TIMES += [np.datetime64("2023-11-15T12:00"), np.datetime64("2023-11-15"), np.datetime64("NaT"), MIN_TIMESTAMP]
 TIMES += [
-    np.datetime64(2**60, "s"), np.datetime64(1_700_049_600, "ns"), MAX_TIMESTAMP, datetime.min, datetime.max, *ODD,
-]  # fmt: skip
+    np.datetime64(2**60, "s"),
+    np.datetime64(1_700_049_600, "ns"),
+    MAX_TIMESTAMP,
+    datetime.min,
+    datetime.max,
+    *ODD,
+]
 NUMBERS = [30, 30.25, "30.5", b"30.5", " 30", "1e999", Decimal("30.5"), np.float32(30.5), np.int8(30), *ODD]
 
 GOOD = {"vehicle": 7, "time": "2023-11-15T12:00:00Z", "lat": 30.5, "lon": -97.5, "speed": 20.0}
@@ -88,16 +104,23 @@ def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: A
 @pytest.mark.parametrize(
     ("field", "value", "units", "fate"),
     [
-        ("vehicle", 2.5, ISO, "bad-vehicle"), ("vehicle", True, ISO, "bad-vehicle"),
-        ("vehicle", Decimal("7.5"), ISO, "bad-vehicle"), ("vehicle", "\ud800", ISO, "bad-vehicle"),
-        ("vehicle", 10**400, ISO, "bad-vehicle"), ("vehicle", None, ISO, "missing-vehicle"),
-        ("time", datetime(2023, 11, 15, 12), ISO, "no-offset"), ("time", date(2023, 11, 15), CHICAGO, "bad-time"),
-        ("time", 1_700_049_600, ISO, "bad-time"), ("time", MAX_TIMESTAMP, SECONDS, "implausible-time"),
-        ("speed", "x", ISO, "bad-speed"), ("speed", float("nan"), ISO, "bad-speed"),
-        ("speed", Decimal("NaN"), ISO, "bad-speed"), ("speed", [], ISO, "bad-speed"),
+        ("vehicle", 2.5, ISO, "bad-vehicle"),
+        ("vehicle", True, ISO, "bad-vehicle"),
+        ("vehicle", Decimal("7.5"), ISO, "bad-vehicle"),
+        ("vehicle", "\ud800", ISO, "bad-vehicle"),
+        ("vehicle", 10**400, ISO, "bad-vehicle"),
+        ("vehicle", None, ISO, "missing-vehicle"),
+        ("time", datetime(2023, 11, 15, 12), ISO, "no-offset"),
+        ("time", date(2023, 11, 15), CHICAGO, "bad-time"),
+        ("time", 1_700_049_600, ISO, "bad-time"),
+        ("time", MAX_TIMESTAMP, SECONDS, "implausible-time"),
+        ("speed", "x", ISO, "bad-speed"),
+        ("speed", float("nan"), ISO, "bad-speed"),
+        ("speed", Decimal("NaN"), ISO, "bad-speed"),
+        ("speed", [], ISO, "bad-speed"),
         ("speed", None, ISO, "missing-speed"),
     ],
-)  # fmt: skip
+)
 def test_what_no_field_has_is_refused_for_its_reason(field: str, value: Any, units: Units, fate: str) -> None:
     good = GOOD if units is not SECONDS else GOOD | {"time": 1_700_049_600}
     assert fates([good | {field: value}], units) == {fate: 1}
@@ -120,11 +143,14 @@ AT = {"place": [30.5, -97.5], "speed": 20.0}
 @pytest.mark.parametrize(
     ("location", "fate"),
     [
-        (7, "bad-position"), (None, "missing-position"), ({}, "missing-position"),
-        ({"place": [30.5]}, "missing-position"), ({"place": {"0": 30.5, "1": -97.5}}, "missing-speed"),
+        (7, "bad-position"),
+        (None, "missing-position"),
+        ({}, "missing-position"),
+        ({"place": [30.5]}, "missing-position"),
+        ({"place": {"0": 30.5, "1": -97.5}}, "missing-speed"),
         ({"place": "30.5", "speed": 20.0}, "bad-position"),
     ],
-)  # fmt: skip
+)
 def test_what_no_dots_lead_to_is_refused_and_leaves_others_as_they_were(location: Any, fate: str) -> None:
     whole, odd = ({"vehicle": 7, "time": GOOD["time"], "at": place} for place in (AT, location))
     assert fates([whole], ISO, NESTED) == fates([GOOD], ISO)
