@@ -1,5 +1,7 @@
 """A made-up city whose true means are known, and noisy releases of it."""
 
+from functools import cache
+
 import numpy as np
 
 from dpops.learning import DayValues, Design, Facts, Field, Groups, LevelValues, StageValues, State, add_day, learned
@@ -72,11 +74,11 @@ def error(field: Field, of: Design) -> float:
     return float(np.sum(weights * np.abs(field.values - means)) / weights.sum())
 
 
+@cache
 def after(days: int, noise: float, seed: int = 0, pattern: float = 1.0) -> State:
     """What is known after so many released days."""
-    of = design()
-    state = State.new(of, FACTS)
-    for day in range(days):
-        centre = learned(state).forecast(HOURS).values
-        state = add_day(state, released_day(of, noise, seed * 100 + day, centre, pattern))
-    return state
+    if not days:
+        return State.new(design(), FACTS)
+    state = after(days - 1, noise, seed, pattern)
+    centre = learned(state).forecast(HOURS).values
+    return add_day(state, released_day(state.design, noise, seed * 100 + days - 1, centre, pattern))

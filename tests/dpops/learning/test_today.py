@@ -42,8 +42,7 @@ def drop(model: Learned, slots: dict[int, StageValues], hour: int) -> float:
     return float(np.sum(weights * (usual - live_values)) / np.sum(weights * usual))
 
 
-def test_a_storm_is_shown() -> None:
-    model = learned(after(3, 0.3))
+def test_a_storm_is_shown(model: Learned) -> None:
     slots = {hour: slot(model, hour, 0.6, 0.3) for hour in range(6, 9)}
     assert drop(model, slots, 8) > 0.32
 
