@@ -20,6 +20,9 @@ from transforms.recorded.units import Debit, UnitKey
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
 
+LARGEST_IN_DIGITS = 30
+"""An epsilon above which its factor is written as a power of ten."""
+
 NOT_PROTECTED = (
     "Not protected under counts-public: that a vehicle reported, when, where, how often, and whether a report carried "
     "a speed. Only the speeds are."
@@ -40,19 +43,6 @@ DAYS = (1, 7, 30)
 _WEEK = 7
 
 
-class Cost(NamedTuple):
-    """Privacy cost of a vehicle driving alike on consecutive days. chance: as in `Loss`."""
-
-    days: int
-    total: ApproxDP
-    chance: float = 0.0
-
-    @property
-    def chance_said(self) -> str:
-        """Probability in words."""
-        return said(self.chance)
-
-
 class Loss(NamedTuple):
     """Privacy loss of a vehicle and period, as epsilon and delta.
 
@@ -70,9 +60,9 @@ class Loss(NamedTuple):
 
     def most(self) -> str:
         """Writes the bound as people read it."""
-        warning = ", which is little protection" if self.epsilon > LITTLE_PROTECTION else ""
+        warning = ", so large that the vehicle is hardly protected" if self.epsilon > LITTLE_PROTECTION else ""
         but = f", but for a chance of {said(self.chance)} under the noise that is drawn" if self.delta else ""
-        return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}{warning}){but}"
+        return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}){warning}{but}"
 
     def definition(self, neighbour: str) -> str:
         """Returns the (epsilon, delta) definition as a sentence, if any. neighbour: adjacent input."""
@@ -83,6 +73,19 @@ class Loss(NamedTuple):
             f" By definition (epsilon {float(self.epsilon):g}, delta {delta}), any set of such figures is at most "
             f"{_factor(self.epsilon)} times as likely with the vehicle as {neighbour}, plus {delta}, and vice versa."
         )
+
+
+class Cost(NamedTuple):
+    """Privacy cost of a vehicle driving alike on consecutive days. chance: as in `Loss`."""
+
+    days: int
+    total: ApproxDP
+    chance: float = 0.0
+
+    @property
+    def loss(self) -> Loss:
+        """The cost as a loss, its epsilon rounded up to hundredths."""
+        return Loss(Fraction(math.ceil(100 * self.total.epsilon), 100), self.total.delta, self.chance)
 
 
 def loss_of(spent: Accountant, limit: Limit, *, steered: bool = False) -> Loss:
@@ -166,10 +169,9 @@ def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object
         f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
     )
     for several in costs_at_places(spec, bounds)[-1:]:
-        loss = Loss(Fraction(math.ceil(100 * several.total.epsilon), 100), several.total.delta, several.chance)
         sentences += (
             f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its "
-            f"depot, {several.days} days {_change(loss)} by {loss.most()}."
+            f"depot, {several.days} days {_change(several.loss)} by {several.loss.most()}."
         )
     if spec.region_tells:
         sentences += (
@@ -233,7 +235,11 @@ def _most_loss(limit: Limit) -> Loss:
 
 
 def _factor(epsilon: Fraction) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 7 else f"e^{float(epsilon):g}"
+    """Writes e^epsilon to three digits, rounded up where large."""
+    if epsilon > LARGEST_IN_DIGITS:
+        return f"10^{math.ceil(epsilon / Fraction(math.log(10)))}"
+    factor = math.exp(epsilon)
+    return f"{factor:.3g}" if factor < 1_000 else f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:

@@ -32,7 +32,7 @@ ABOUT_WEEKS = (
     "about them by at most a factor of {}, on however many of them it drove{}."
 )
 OVER = ABOUT_WEEKS.format(
-    "e^15.84 (epsilon 15.84, which is little protection)",
+    "7,580,000 (epsilon 15.84), so large that the vehicle is hardly protected",
     "; about days that begin on 2022-01-05 or later, by at most a factor of 196 (epsilon 5.28)",
 )
 """Of six days of 2.64, and of a limit of 5.28 in 7 days that was set after them."""
@@ -140,7 +140,7 @@ def test_a_week_s_limit_is_the_account_s_where_a_specification_writes_less(accou
     account.init(high)
     account.release(low, DAYS[0], DAYS[0])
     account.release(high, DAYS[1], DAYS[6])
-    true = ABOUT_WEEKS.format("e^18.48 (epsilon 18.48, which is little protection)", "")
+    true = ABOUT_WEEKS.format("107,000,000 (epsilon 18.48), so large that the vehicle is hardly protected", "")
     assert account.release(low, DAYS[0], DAYS[0]).endswith(true)
     page = account.report()
     assert true in page

@@ -41,7 +41,8 @@ def test_the_demo_says_in_fifteen_lines_how_near_the_truth_it_is(tmp_path, capsy
         "that it drove at all",
         "hexagons and of streets open",
         "streets: what is usual on them",
-        "Days add up, those of 28 to an epsilon of 18.6",
+        "Days add up, those of 28 to at most a factor of 118,000,000 (epsilon 18.58), so large that the vehicle is "
+        "hardly protected, but for a chance of ",
         "the same 3 digests",
     ):
         assert part in shown
@@ -58,7 +59,7 @@ def test_the_demo_says_in_fifteen_lines_how_near_the_truth_it_is(tmp_path, capsy
     ("hat", "spent", "text"),
     [
         (Fraction(1), Fraction(2), ["factor of 2.72 (epsilon 1)", "about one day", "factor of 7.39 (epsilon 2)"]),
-        (Fraction(1, 10), Fraction(141), ["factor of 1.11", "e^141 (epsilon 141, which is little protection)"]),
+        (Fraction(1, 10), Fraction(141), ["factor of 1.11", "10^62 (epsilon 141), so large that the"]),
     ],
 )
 def test_the_sentence_says_what_one_figure_and_all_of_them_give_away(hat, spent, text):

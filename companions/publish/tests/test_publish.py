@@ -137,14 +137,18 @@ def test_every_record_agrees_with_the_files(portal):
 
 def test_the_publisher_is_the_specifications_controller_where_none_is_named(released, tmp_path, hatstream):
     spec = (released / "spec.toml").read_text()
+    spec = spec.replace("minutes = 60", 'minutes = 60\ntrips = "hours.csv"')
+    (tmp_path / "hours.csv").write_text("cell,weekdays,hours\n8742d9d6bffffff,sat sun,8 9\n")
     named = f'{spec}\n[publisher]\ncontroller = "Transport of Town"\ncontact = "a@b.example"\n'
     (tmp_path / "named.toml").write_text(named)
     asked = ["publish", "--ledger", released / "ledger.sqlite", "--input", released / "whole" / "*.parquet", "--all"]
-    asked += ["--licence", "cc0-1.0", "--output", tmp_path / "portal", "--spec"]
+    asked += ["--licence", "cc0-1.0", "--output", tmp_path / "portal", "--description", "Ours.", "--spec"]
     code, _, err = hatstream(*asked, released / "spec.toml")
     assert (code, "publisher.controller" in err) == (1, True)
     assert hatstream(*asked, tmp_path / "named.toml")[0] == 0
     dcat = json.loads((tmp_path / "portal" / "dcat.jsonld").read_text())
+    assert dcat["dct:description"] == "Ours. Hours in which the timetable has no trip of a place have no row."
+    assert (tmp_path / "portal" / "trips.csv").read_bytes() == (tmp_path / "hours.csv").read_bytes()
     assert dcat["dct:publisher"]["foaf:name"] == dcat["dcat:contactPoint"]["vcard:fn"] == "Transport of Town"
     assert dcat["dcat:contactPoint"]["vcard:hasEmail"] == {"@id": "mailto:a@b.example"}
 
@@ -184,7 +188,7 @@ def test_the_card_tells_the_promise_and_what_days_cost_together(portal):
     text = (folder / "privacy.html").read_text()
     assert "that it drove at all" in text
     assert "18.96" in text
-    assert "93.3 %" in text
+    assert "93.34 %" in text
 
 
 def test_provenance_names_the_newest_release_and_no_number_that_audit_events_move(portal, released, hatstream):

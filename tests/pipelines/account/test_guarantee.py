@@ -71,8 +71,8 @@ def test_a_map_of_places_says_what_it_tells_of_a_van_in_its_depot(tmp_path: Path
     assert spec.levels is not None
     said_of_places = levels_sentence(spec, unspent(spec))
     assert said_of_places.endswith(
-        "such as a van at its depot, 28 days change the odds of any guess by at most a factor of e^73.92 "
-        "(epsilon 73.92, which is little protection)."
+        "such as a van at its depot, 28 days change the odds of any guess by at most a factor of 10^33 "
+        "(epsilon 73.92), so large that the vehicle is hardly protected."
     )
     assert "at one place every day" not in levels_said(tmp_path, "2.64")
 
@@ -92,7 +92,7 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     assert (day.days, float(day.total.epsilon)) == (1, 2.64)
     assert (several.days, several.total) == (28, ApproxDP(Fraction(10), Fraction(1, 10**6)))
     assert several.chance >= 1e-7
-    assert "28 days raise the odds of a true guess by at most a factor of e^10" in levels_sentence(
+    assert "28 days raise the odds of a true guess by at most a factor of 22,100" in levels_sentence(
         loaded, unspent(loaded)
     )
     (_, unbounded) = standing_costs("vehicle-day", unspent(loaded)[:1], loaded.levels.claim)
@@ -105,4 +105,4 @@ def test_a_span_hides_days_driven_only_where_counts_are_secret(tmp_path: Path, a
     spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
     loaded = load(city.write(tmp_path, spec=spec.replace("add-remove", adjacency))[0])
     said_of_span = levels_sentence(loaded, unspent(loaded)).partition("about any 28 consecutive days")[2]
-    assert f"raises the odds of a true guess about {guess} by at most a factor of e^10" in said_of_span
+    assert f"raises the odds of a true guess about {guess} by at most a factor of 22,100" in said_of_span

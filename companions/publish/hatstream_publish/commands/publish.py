@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -42,11 +43,12 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     if not publisher:
         raise UsageError("give --publisher, or publisher.controller in the specification: a dataset needs a publisher")
     summary = f"{slots} {names} speeds of vehicles by place, published with differential privacy by hatstream."
+    description = texts["description"] or summary
     if spec.trips is not None:
-        summary += " Hours in which the timetable has no trip of a place have no row."
+        description = f"{description.rstrip('. ')}. Hours in which the timetable has no trip of a place have no row."
     return Wishes(
         title=texts["title"] or f"{slots} speeds of vehicles: {spec.name}",
-        description=texts["description"] or summary,
+        description=description,
         licence=licence(texts["licence_name"]),
         publisher=publisher,
         contact=contact,
@@ -66,15 +68,17 @@ def asked_site(
 ) -> Site:
     """Makes the site. Raises UsageError and InputError."""
     from hatstream_publish.edition.results import ResultFiles
-    from hatstream_publish.edition.site import Site
+    from hatstream_publish.edition.site import TRIPS, Site
 
     dates = _date("--from", texts["start"] or "0001-01-01"), _date("--to", texts["end"] or "9999-12-31")
     places_path, ground_path = (texts[name] and Path(texts[name]) for name in ("places_path", "ground_path"))
     around = with_specified(read_surroundings(places_path, ground_path), spec, spec_path)
+    spec_text = spec_path.read_text(encoding="utf-8")
+    trips = b"" if spec.trips is None else (spec_path.parent / tomllib.loads(spec_text)["slot"]["trips"]).read_bytes()
     return Site(
         folder=folder,
         spec=spec,
-        spec_text=spec_path.read_text(encoding="utf-8"),
+        public_inputs={"specification.toml": spec_text.encode(), **({TRIPS: trips} if trips else {})},
         place=place,
         wishes=_wishes_of(texts, spec),
         around=around,

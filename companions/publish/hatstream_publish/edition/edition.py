@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hatstream.api import AccountReport, Specification
 from hatstream_publish.pages.places import Box
-from hatstream_publish.pages.report import Odds, odds, span_odds
+from hatstream_publish.pages.report import Odds, odds, shown, span_odds
 
 
 class Licence(NamedTuple):
@@ -71,12 +71,11 @@ class Extent(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Origin of the values; specification: its text.
+    """Origin of the values.
 
     entry: hash of its newest release in the ledger, which proves all before. is_signed: signatures were compared.
     """
 
-    specification: str
     entry: str
     is_signed: bool
     version: str
@@ -112,6 +111,14 @@ class Edition:
         """Protected facts, privacy unit and period, in words."""
         secret = "that it drove at all, when, where and how fast" if self.hides_driving else "its speeds"
         return f"everything that one vehicle does in {PERIODS[self.spec.account.unit]}: {secret}"
+
+    @property
+    def rows_said(self) -> str:
+        """Tells which places and slots have a row."""
+        if self.wishes.everything:
+            return "Values that are not to be used are here too: see the column status."
+        no_trip = "" if self.spec.trips is None else ", or has no trip by the timetable (trips.csv)"
+        return f"Only values that are known well enough are here; a place and slot without a row is not known{no_trip}."
 
     @property
     def hides_driving(self) -> bool:
@@ -176,8 +183,3 @@ class Edition:
             },
             "created": self.origin.created.isoformat(timespec="seconds"),
         }
-
-
-def shown(epsilon: float) -> float:
-    """Rounds up to two digits after the point."""
-    return -(-round(epsilon * 100, 6) // 1) / 100

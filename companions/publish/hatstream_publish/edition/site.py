@@ -27,7 +27,7 @@ from hatstream_publish.edition.days import (
     openapi,
     slot_geojson,
 )
-from hatstream_publish.edition.edition import Edition, Extent, Origin, Wishes, shown
+from hatstream_publish.edition.edition import Edition, Extent, Origin, Wishes
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from hatstream_publish.edition.results import ResultFiles, Stamp
 from hatstream_publish.edition.tables import ColumnEntry, columns_of, parquet_bytes
@@ -36,6 +36,7 @@ from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
+from hatstream_publish.pages.report import shown
 from hatstream_publish.pages.rows import ADVICE, CITY, HATS, table_of, with_days, with_trips
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
 from hatstream_publish.pages.usable import USABLE, csv_bytes, published
@@ -44,6 +45,8 @@ MAP_SLOTS = 168
 """Newest slots of a map that follows."""
 POLL_S = 30.0
 """A map that follows asks so often for the pointer."""
+TRIPS = "trips.csv"
+"""Copy of the specification's `slot.trips`."""
 MEDIA = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",
@@ -63,6 +66,7 @@ _TITLES = {
     "place-day": "Values of places by day",
     "place-part": "Values of places in parts of the day",
     "place-slot": "Values of places by slot",
+    TRIPS.removesuffix(".csv"): "Hours with a trip of each place, by the timetable",
     DAYS.removesuffix(".json"): "Days, each with its files",
     LATEST_VALUES.removesuffix(".geojson"): "Values of the newest slot",
     OPENAPI.removesuffix(".json"): "Description of the files for programs",
@@ -81,12 +85,13 @@ class Changes(NamedTuple):
 class Site:
     """Public folder, with the results that make it.
 
-    follows: the map polls for updates, and tables of the range end before the newest day, so that they change daily.
+    public_inputs: content of the specification and of its hours with a trip, by name in the folder. follows: the map
+    polls for updates, and tables of the range end before the newest day, so that they change daily.
     """
 
     folder: Path
     spec: Specification
-    spec_text: str
+    public_inputs: Mapping[str, bytes]
     place: Any
     wishes: Wishes
     around: Surroundings
@@ -156,7 +161,7 @@ class Site:
             wishes=self.wishes,
             account=account,
             covers=Extent(starts[0], ends[-1], len(starts), missing, box),
-            origin=Origin(self.spec_text, record.newest, record.is_signed, version("hatstream"), now),
+            origin=Origin(record.newest, record.is_signed, version("hatstream"), now),
         )
 
     def _put(
@@ -175,6 +180,7 @@ class Site:
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
         files["places.geojson"] = places_geojson(results.values(), places)
         files |= self._map(edition, rows)
+        files |= self.public_inputs
         files |= _records(edition, {name: table.columns for name, table in tables.items()} or _columns(edition, days))
         files[LATEST_VALUES] = slot_geojson(slot, places)
         files[DAYS] = days_json(days, update.digests)
@@ -267,13 +273,12 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
 
 
 def _records(edition: Edition, columns: Mapping[str, list[ColumnEntry]]) -> dict[str, bytes]:
-    """Builds metadata: privacy, provenance, specification, dictionary."""
+    """Builds metadata: privacy, provenance, dictionary."""
     about_privacy = f"{edition.wishes.title}: privacy"
     return {
         "privacy.html": render("privacy.html", edition=edition, shown=shown, title=about_privacy),
         "privacy.json": _json(edition.privacy()),
         "provenance.json": _json(edition.provenance()),
-        "specification.toml": edition.origin.specification.encode(),
         "dictionary.csv": dictionary_csv(columns),
     }
 

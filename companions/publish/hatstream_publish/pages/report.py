@@ -1,9 +1,8 @@
 """Renders the report: promise, spending, quality and gaps."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +41,34 @@ class Odds(NamedTuple):
     most: float
     least: float
 
+    @property
+    def most_said(self) -> str:
+        """Upper bound in words."""
+        return _percent(self.most, math.ceil)
+
+    @property
+    def least_said(self) -> str:
+        """Lower bound in words."""
+        return _percent(self.least, math.floor)
+
+
+_LEAST_SAID = 1e-5
+
+
+def _percent(share: float, rounded: Callable[[float], int]) -> str:
+    """Writes a probability in per cent; rounded: up or down."""
+    if share < _LEAST_SAID:
+        return f"less than {100 * _LEAST_SAID:g} %"
+    if share > 1 - _LEAST_SAID:
+        return f"more than {100 - 100 * _LEAST_SAID:g} %"
+    digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))
+    return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f} %"
+
+
+def shown(epsilon: float) -> float:
+    """Rounds up to two digits after the point."""
+    return -(-round(epsilon * 100, 6) // 1) / 100
+
 
 def odds(epsilon: float) -> list[Odds]:
     """Bounds posterior odds, given a likelihood ratio of at most e^epsilon."""
@@ -75,7 +102,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
     """
     spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
-    shown = {
+    texts = {
         "title": f"{spec.name}: what is published and what it protects",
         "hides_driving": account.adjacency == "add-remove",
         "span": account.unit.removeprefix("vehicle-"),
@@ -89,8 +116,8 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "limit_has_delta": report.has_delta,
         "full": [bound for bound in report.bounds if bound.over],
         "spans": span_odds(report),
-        "standing": [_habit(cost.days, cost.total.epsilon, cost.chance_said) for cost in report.standing],
-        "costs": [_habit(cost.days, cost.total.epsilon, cost.chance_said) for cost in report.costs],
+        "shown": shown,
+        "odds_of": odds,
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
         "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
         "statuses": _statuses(rows.values()),
@@ -103,26 +130,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "created": datetime.now(UTC),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render("report.html", **vars(report) | shown))
-
-
-_AS_GOOD_AS_CERTAIN = 0.001
-"""In per cent; a smaller remainder is not said."""
-
-
-def _habit(days: int, spent: Fraction, chance: str) -> Mapping[str, Any]:
-    """Computes the odds for an even guess, rounded away from one half."""
-    epsilon = float(spent)
-    share = 1 / (1 + math.exp(min(epsilon, 700.0)))
-    digits = 0 if 100 * share < _AS_GOOD_AS_CERTAIN else 2 - math.floor(math.log10(100 * share))
-    least_said = math.floor(100 * share * 10**digits) / 10**digits
-    return {
-        "days": days,
-        "epsilon": f"{math.ceil(epsilon * 100 - 1e-6) / 100:g}",
-        "most": f"{100 - least_said:.{digits}f} %",
-        "least": f"{least_said:.{digits}f} %",
-        "chance": chance,
-    }
+    write_whole(path, render("report.html", **vars(report) | texts))
 
 
 def _statuses(tables: Iterable[pa.Table]) -> list[tuple[str, str]]:

@@ -160,16 +160,16 @@ function drawNames(pen) {
     lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
   }
 }
-// Names that have room, the busiest places' first: these stand beside their place if not on it.
+// Names that have room, the busiest places' first: these stand beside their place if not on it, but on a phone, where they would cover too many.
 function placedNames(pen) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  const names = [];
-  for (const place of new Set([...DATA.places.busiest, ...DATA.places.id.keys()])) {
+  const names = [], busiest = view.width < PHONE_PX ? [] : DATA.places.busiest;
+  for (const place of new Set([...busiest, ...DATA.places.id.keys()])) {
     const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
     if (!name || isLine || isOutside(box)) continue;
-    const wide = (box[2] - box[0]) * view.scale - 8, isBusy = DATA.places.busiest.includes(place);
+    const wide = (box[2] - box[0]) * view.scale - 8, isBusy = busiest.includes(place);
     if (wide < 140 && !isBusy) continue;
     const lines = brokenText(pen, name, Math.max(wide, 110)), centre = [screenX((box[0] + box[2]) / 2), screenY((box[1] + box[3]) / 2)];
     const half = [Math.max(...lines.map(line => pen.measureText(line).width)) / 2 + 5, lines.length * 7.5 + 2];
@@ -180,6 +180,7 @@ function placedNames(pen) {
   }
   return names;
 }
+const PHONE_PX = 500;
 // Where a busy place's name may stand, the best first, in half sizes of it from the place.
 const SPOTS = [[0, 0], [0, 1.6], [0, -1.6], [1.3, 0], [-1.3, 0], [1.1, 1.6], [-1.1, 1.6], [1.1, -1.6], [-1.1, -1.6], [0, 3.4], [0, -3.4], [1.1, 3.4], [-1.1, 3.4], [1.1, -3.4], [-1.1, -3.4], [0, 5.2], [0, -5.2]];
 function inView([left, top], half) {
