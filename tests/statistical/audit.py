@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from dpops.types import Int64s
 
@@ -36,15 +36,7 @@ def bound_of_samples(first: Int64s, second: Int64s, alpha: float = 1e-6) -> floa
 
 def binomial_lower(hits: int, draws: int, alpha: float) -> float:
     """Clopper-Pearson: the p with P(Binomial(draws, p) >= hits) = alpha; 0 for no hit."""
-    if not 0 <= hits <= draws or draws < 1:
-        raise ValueError(f"hits must be between 0 and draws, got {hits} of {draws}")
-    if hits == 0:
-        return 0.0
-    low, high = 0.0, hits / draws
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _at_least(hits, draws, middle) > alpha else (middle, high)
-    return low
+    return float(betaincinv(hits, draws - hits + 1, alpha)) if hits else 0.0
 
 
 def binomial_upper(hits: int, draws: int, alpha: float) -> float:
@@ -76,18 +68,3 @@ def _wilson(share: NDArray[np.float64], draws: int, side: int, alpha: float) -> 
     centre = share + z2 / (2 * draws)
     spread = np.sqrt(z2 * (share * (1 - share) / draws + z2 / (4 * draws * draws)))
     return np.log(np.maximum((centre + side * spread) / (1 + z2 / draws), 1e-300))
-
-
-def _at_least(hits: int, draws: int, p: float) -> float:
-    """P(Binomial(draws, p) >= hits), summed exactly from the binomial law in logarithms."""
-    k = np.arange(hits, draws + 1)
-    log_terms = _log_choose(draws)[hits:] + k * math.log(p) + (draws - k) * math.log1p(-p)
-    top = float(log_terms.max())
-    return math.exp(top) * float(np.exp(log_terms - top).sum())
-
-
-@cache
-def _log_choose(draws: int) -> NDArray[np.float64]:
-    """log(draws over k) for k = 0..draws."""
-    log_factorial = np.array([math.lgamma(k + 1) for k in range(draws + 1)])
-    return log_factorial[-1] - log_factorial - log_factorial[::-1]
