@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpops.forecast import Prior
-from dpops.means.arrays import length_of
+from dpops.means.arrays import lengths_of
 from dpops.means.grouping import best_fit_arrays
 from dpops.mechanism import Mechanism, Totals
 from dpops.mechanisms import registered
@@ -69,8 +69,8 @@ def main() -> None:
     users = np.sort(np.random.default_rng(2).geometric(0.02, 1_000_000))[::-1].astype(np.int64)
     for name, counts in (("geometric counts", users), ("all counts 50", np.full(1_000_000, 50, np.int64))):
         start = time.process_time()
-        length = length_of("argmax", counts, Fraction(1))
-        arrays = int(best_fit_arrays(np.minimum(counts, length), length).max()) + 1
+        length = lengths_of("argmax", counts[None], Fraction(1))
+        arrays = int(best_fit_arrays(np.minimum(counts, length), np.array([counts.size]), length).max()) + 1
         print(f"BestFit of 1,000,000 users, {name}: {arrays} arrays in {time.process_time() - start:.2f} s")
 
 

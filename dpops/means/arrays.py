@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -134,187 +134,107 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     return ArrayMeans(array_sum // fills, first_array)
 
 
-FEW_HATS, MANY_USERS = 4, 96
-"""Fewer HATs, or HATs of more users, are laid out one by one: their matrices would cost more."""
-_ROOM = 1 << 20
-"""Largest matrix (HATs, most users) of such HATs, in entries."""
 USUAL = 1 << 30
 """Samples times grid steps far below the bounds of `check_plan_input`."""
-
-
-class ArrayLayout(NamedTuple):
-    """BestFit arrays of HATs, those with more users first.
-
-    length: int64 (HATs,), m_UB. samples, array: int64 (users,), of concatenated HATs. fills: int64 (HATs, most users),
-    samples per array. arrays: int64 (HATs,). moved: int64 (HATs,), sensitivity of the sum of array means in fine steps.
-    weight: float64 (users,). If all HATs have equally many users, columns of users may be matrices (HATs, users).
-    """
-
-    length: Int64s
-    samples: Int64s
-    array: Int64s
-    fills: Int64s
-    arrays: Int64s
-    moved: Int64s
-    weight: Float64s
-
-
-class EqualHats(NamedTuple):
-    """Consecutive HATs of equally many users, as two slices."""
-
-    size: int
-    hats: slice
-    users: slice
-
-    def of(self, column: Any) -> Any:
-        """Cuts these HATs' matrix out of a users' column."""
-        return column[self.users].reshape(-1, self.size)
-
-
-def blocks_of(users: Int64s) -> list[EqualHats]:
-    """Splits HATs, by descending users, into equally large blocks."""
-    ends = np.flatnonzero(np.diff(users, append=0)) + 1
-    blocks, start, first = [], 0, 0
-    for end, size in zip(ends.tolist(), users[ends - 1].tolist(), strict=True):
-        last = first + (end - start) * size
-        blocks.append(EqualHats(size, slice(start, end), slice(first, last)))
-        start, first = end, last
-    return blocks
-
-
-def calls_of(sizes: Int64s) -> list[Int64s]:
-    """Splits HATs into batches whose matrices fit into memory."""
-    order = np.argsort(-sizes, kind="stable")
-    small = order[sizes[order] <= MANY_USERS]
-    calls, pending = ([small], order[: order.size - small.size]) if small.size >= FEW_HATS else ([], order)
-    while pending.size:
-        number = max(1, _ROOM // int(sizes[pending[0]]))
-        calls.append(pending[:number])
-        pending = pending[number:]
-    return calls
-
-
-def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    """Lays out each HAT's BestFit arrays. Raises PlanError."""
-    sizes = np.array([hat.counts.size for hat in hats], np.int64)
-    for empty in np.flatnonzero(sizes == 0).tolist():
-        check_plan_input(*hats[empty], grid.upper_steps * FINE, epsilon)
-    arrays_at: dict[int, Arrays] = {}
-    for places in calls_of(sizes):
-        call_hats = [hats[place] for place in places.tolist()]
-        counts = np.concatenate([np.asarray(hat.counts, np.int64) for hat in call_hats])
-        reported = np.array([hat.reported for hat in call_hats], np.int64)
-        plans = planned(counts, sizes[places], reported, grid, epsilon, m_ub)
-        place, laid = iter(places.tolist()), plans.layout
-        for block in blocks_of(plans.facts[0]):
-            array, samples, weight = map(block.of, (laid.array, laid.samples, laid.weight))
-            order, fills = np.argsort(array, axis=1, kind="stable"), laid.fills[block.hats]
-            pieces, slots = (np.take_along_axis(column, order, axis=1) for column in (array, samples))
-            for shared in (weight, order, pieces, slots, fills):
-                shared.flags.writeable = False
-            columns = zip(named_facts(plans.facts[:, block.hats]), plans.bias[block.hats].tolist(), strict=True)
-            for hat, (facts, bias) in enumerate(columns):
-                moved = facts.pop("sensitivity")
-                group = Grouping(order[hat], pieces[hat], slots[hat], fills[hat, : facts["arrays"]])
-                arrays_at[next(place)] = Arrays(facts["m_ub"], group, weight[hat], moved, bias, facts)
-    return [arrays_at[place] for place in range(len(hats))]
-
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
 """Facts of a plan about its HAT and arrays, in this order."""
 
 
-class PlannedHats(NamedTuple):
-    """Laid-out HATs, more users first, with facts and bias."""
+class ArrayLayout(NamedTuple):
+    """BestFit arrays of concatenated HATs, numbered through all of them.
 
-    counts: Int64s
+    length, arrays, moved: int64 (HATs,), m_UB, number of arrays, and sensitivity of the sum of array means in fine
+    steps. samples, array: int64 (users,). fills: int64 (arrays,), samples per array. weight: float64 (users,).
+    """
+
+    length: Int64s
+    arrays: Int64s
+    moved: Int64s
+    samples: Int64s
+    array: Int64s
+    fills: Int64s
+    weight: Float64s
+
+    @property
+    def first_array(self) -> Int64s:
+        """Number of each HAT's first array."""
+        return np.cumsum(self.arrays) - self.arrays
+
+
+def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
+    """Lays out HATs. counts: (all users,), non-increasing in each HAT; users: (HATs,), >= 1."""
+    first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
+    if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
+        raise ValueError("counts must be non-increasing vectors")
+    length = np.empty(users.size, np.int64)
+    for size, hats in groups_of(users):
+        length[hats] = lengths_of(m_ub, counts[first[hats, None] + np.arange(size)], epsilon)
+    samples = np.minimum(counts, length[hat])
+    array = best_fit_arrays(samples, users, length)
+    fills = np.zeros(array.max(initial=-1) + 1, np.int64)
+    np.add.at(fills, array, samples)
+    arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)
+    width = fills[array]
+    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * samples // width), first)
+    return ArrayLayout(length, arrays, moved, samples, array, fills, samples / width / arrays[hat])
+
+
+class PlannedHats(NamedTuple):
+    """Laid-out HATs, with their facts, (FACTS, HATs), and bias."""
+
     layout: ArrayLayout
     facts: Int64s
     bias: Float64s
 
+    def named_facts(self) -> list[dict[str, int]]:
+        """Names the facts of each HAT."""
+        return [dict(zip(FACTS, row, strict=True)) for row in self.facts.T.tolist()]
+
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
-    """Plans HATs laid out together. Raises PlanError.
-
-    counts: int64 (all users,), HATs concatenated, each non-increasing. users: int64 (HATs,), descending, >= 1.
-    """
+    """Plans at least one HAT; `lay_out` names the arguments. Raises PlanError."""
+    if not users.all():
+        check_plan_input(counts[:0], 0, 0, epsilon)
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
     is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
     for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~is_safe).tolist():
         count = counts[first[hat] : first[hat] + users[hat]]
         check_plan_input(count, int(reported[hat]), grid.upper_steps * FINE, epsilon)
-    laid = _lay_out(counts, users, grid, epsilon, m_ub)
-    excess = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0)
-    biases = np.concatenate([block.of(excess).sum(axis=1) for block in blocks_of(users)])
-    upper, rounding = float(grid.upper), float(2 * grid.step / FINE)
+    laid = lay_out(counts, users, grid, epsilon, m_ub)
+    excess, bias = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0), np.empty(users.size)
+    for size, hats in groups_of(users):
+        bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)
     steps = np.full(users.size, grid.upper_steps)
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.moved])
-    return PlannedHats(counts, laid, facts, upper * biases + rounding)
+    return PlannedHats(laid, facts, float(grid.upper) * bias + float(2 * grid.step / FINE))
 
 
-def named_facts(facts: Int64s) -> list[dict[str, int]]:
-    """Names the facts of each HAT, from (FACTS, HATs)."""
-    return [dict(zip(FACTS, row, strict=True)) for row in facts.T.tolist()]
+def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
+    """Lays out each HAT's BestFit arrays. Raises PlanError."""
+    if not hats:
+        return []
+    users = np.array([hat.counts.size for hat in hats], np.int64)
+    counts = np.concatenate([np.asarray(hat.counts, np.int64) for hat in hats])
+    reported = np.array([hat.reported for hat in hats], np.int64)
+    plans = planned(counts, users, reported, grid, epsilon, m_ub)
+    laid, order = plans.layout, np.argsort(plans.layout.array, kind="stable")
+    first = np.cumsum(users) - users
+    user, piece = order - np.repeat(first, users), laid.array[order] - np.repeat(laid.first_array, users)
+    slots = laid.samples[order]
+    for shared in (user, piece, slots, laid.fills, laid.weight):
+        shared.flags.writeable = False
+    arrays = []
+    places = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
+    for start, first_array, facts, bias in places:
+        of_hat, moved = slice(start, start + facts["users"]), facts.pop("sensitivity")
+        fills = laid.fills[first_array : first_array + facts["arrays"]]
+        group = Grouping(user[of_hat], piece[of_hat], slots[of_hat], fills)
+        arrays.append(Arrays(facts["m_ub"], group, laid.weight[of_hat], moved, bias, facts))
+    return arrays
 
 
-def sums_of_means(plans: PlannedHats, sums: Int64s, grid: Grid) -> Int64s:
-    """Sums array means by HAT. Raises ValueError."""
-    if np.any(sums < 0) or np.any(sums > plans.counts * grid.upper_steps):
-        raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
-    fills = plans.layout.fills
-    held = np.zeros(fills.size, np.int64)
-    place = np.repeat(np.arange(fills.shape[0]) * fills.shape[1], plans.facts[0]) + plans.layout.array
-    np.add.at(held, place, sums * FINE // plans.counts * plans.layout.samples)
-    means = held.reshape(fills.shape) // np.maximum(fills, 1)
-    added: Int64s = means.sum(axis=1)
-    return added
-
-
-def layout(counts: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """Lays out HATs of equally many users, (HATs, users)."""
-    laid = _lay_out(counts.ravel(), np.full(counts.shape[0], counts.shape[1]), grid, epsilon, m_ub)
-    shape = counts.shape
-    return laid._replace(
-        samples=laid.samples.reshape(shape), array=laid.array.reshape(shape), weight=laid.weight.reshape(shape)
-    )
-
-
-def _lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
-    if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
-        raise ValueError("counts must be non-increasing vectors")
-    length = np.concatenate([lengths_of(m_ub, block.of(counts), epsilon) for block in blocks_of(users)])
-    is_small = users.size >= FEW_HATS and users[0] <= MANY_USERS
-    samples = np.minimum(counts, length[hat])
-    if is_small:
-        array, fills = _best_fits(samples, users, length)
-    else:
-        stretches = zip(first.tolist(), (first + users).tolist(), length.tolist(), strict=True)
-        array = np.concatenate([best_fit_arrays(samples[start:end], m_ub) for start, end, m_ub in stretches])
-        fills = np.zeros((users.size, int(users[0])), np.int64)
-        np.add.at(fills, (hat, array), samples)
-    arrays = np.count_nonzero(fills, axis=1)
-    width = fills[hat, array]
-    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * samples // width), first)
-    return ArrayLayout(length, samples, array, fills, arrays, moved, samples / width / arrays[hat])
-
-
-def _best_fits(samples: Int64s, users: Int64s, length: Int64s) -> tuple[Int64s, Int64s]:
-    """Puts users into the fullest array that has room.
-
-    Returns each user's array, and samples per array (HATs, most users). users: (HATs,), descending. One integer holds
-    an array's free slots and number, so that the minimum is the array to take; an unopened array is all free.
-    """
-    hats, max_users = users.size, int(users[0])
-    first, every, too_full = np.cumsum(users) - users, np.arange(hats), np.iinfo(np.int64).max
-    room = length * max_users + np.arange(max_users)[:, None]
-    array = np.empty(samples.size, np.int64)
-    open_ = np.searchsorted(-users, -np.arange(max_users)).tolist()  # HATs with more users than have their array
-    for user, hats_left in enumerate(open_):
-        here, size = first[:hats_left] + user, samples[first[:hats_left] + user] * max_users
-        tried = room[: user + 1, :hats_left]
-        chosen = np.where(tried >= size, tried, too_full).min(axis=0) % max_users
-        array[here] = chosen
-        room[chosen, every[:hats_left]] -= size
-    return array, length[:, None] - room.T // max_users
+def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
+    """Lists distinct values with their indices."""
+    return [(value, np.flatnonzero(column == value)) for value in np.unique(column).tolist()]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.forecast import Float64s, HatCounts, Prior, clamped_errors, normal_scores
-from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, USUAL, ArrayLayout, Rule, layout
+from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
+from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, USUAL, Rule, groups_of, lay_out
 from dpops.mechanism import Plan
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -39,16 +39,21 @@ class LaidMany(NamedTuple):
 def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
     """Lays HATs out by BestFit, cached by rule."""
     if m_ub not in hats.remembered:
-        columns = []
-        for counts in hats.counts:
-            laid = layout(counts, hats.grid, hats.epsilon, m_ub)
-            sds = hats.prior.spread(laid.weight - counts / counts.sum(axis=1)[:, None], counts)
-            columns.append((laid.length, laid.arrays, laid.moved, sds, _variances(laid, hats.prior)))
-        m_ubs, arrays, moved, sds, variances = (np.concatenate(column) for column in zip(*columns, strict=True))
-        first, means = np.cumsum(arrays) - arrays, np.zeros(arrays.size)  # of each HAT's arrays, concatenated
-        for length, rows in groups_of(arrays):
-            means[rows] = variances[first[rows, None] + np.arange(length)].mean(axis=1)
-        hats.remembered[m_ub] = LaidMany(m_ubs, arrays, moved, sds, hats.prior.sd * np.sqrt(means))
+        users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
+        laid = lay_out(hats.of_each(np.ravel), users, hats.grid, hats.epsilon, m_ub)
+        weights = np.split(laid.weight, np.cumsum([counts.size for counts in hats.counts])[:-1])
+        moved = (
+            weight.reshape(counts.shape) - counts / counts.sum(axis=1)[:, None]
+            for weight, counts in zip(weights, hats.counts, strict=True)
+        )
+        sds = np.concatenate([*map(hats.prior.spread, moved, hats.counts)])
+        between = max(hats.prior.between, AT_LEAST_BETWEEN)
+        variances = between / np.bincount(laid.array) + (1 - between) / laid.fills  # of array means, over the prior's
+        means = np.zeros(users.size)
+        for length, rows in groups_of(laid.arrays):
+            means[rows] = variances[laid.first_array[rows, None] + np.arange(length)].mean(axis=1)
+        sd = hats.prior.sd * np.sqrt(means)
+        hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.moved, sds, sd)
     return hats.remembered[m_ub]  # type: ignore[no-any-return]
 
 
@@ -57,15 +62,6 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
     limit = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
-
-
-def _variances(laid: ArrayLayout, prior: Prior) -> Float64s:
-    """Computes variances of array means, relative to the prior's."""
-    hats, users = laid.array.shape
-    places = (np.arange(hats)[:, None] * users + laid.array).ravel()
-    is_used, between = laid.fills.ravel() > 0, max(prior.between, AT_LEAST_BETWEEN)
-    inside = np.bincount(places, minlength=hats * users)[is_used]
-    return between / inside + (1 - between) / laid.fills.ravel()[is_used]
 
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
@@ -102,11 +98,6 @@ def chunks(hats: int, of_each: int) -> Iterator[slice]:
     """Slices HATs into chunks that fit into a cache."""
     size = max(1, _AT_ONCE // of_each)
     return (slice(start, start + size) for start in range(0, hats, size))
-
-
-def groups_of(column: Int64s) -> list[tuple[int, Int64s]]:
-    """Lists distinct values with their indices."""
-    return [(value, np.flatnonzero(column == value)) for value in np.unique(column).tolist()]
 
 
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:

@@ -8,6 +8,7 @@ and WrapAround. Counts are non-increasing, the canonical order of users. Rules f
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -51,20 +52,24 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
     return Grouping(user[order], array[order], slots[order], np.full(arrays, m_ub, np.int64))
 
 
-def best_fit_arrays(samples: Int64s, m_ub: int) -> Int64s:
-    """Assigns users to the fullest array with room."""
+def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
+    """Assigns users to the fullest array with room, else a new one.
+
+    samples: (all users,) of concatenated HATs. users, length: (HATs,), number of users and m_UB.
+    """
     arrays: list[int] = []
-    room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest, then lowest
-    opened = 0
-    for size in samples.tolist():
-        place = bisect_left(room, (size, 0))
-        if place < len(room):
-            free, array = room.pop(place)
-        else:
-            free, array, opened = m_ub, opened, opened + 1
-        arrays.append(array)
-        if free > size:
-            insort(room, (free - size, array))
+    opened, sizes = 0, iter(samples.tolist())
+    for number, m_ub in zip(users.tolist(), length.tolist(), strict=True):
+        room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest
+        for size in islice(sizes, number):
+            place = bisect_left(room, (size, 0))
+            if place < len(room):
+                free, array = room.pop(place)
+            else:
+                free, array, opened = m_ub, opened, opened + 1
+            arrays.append(array)
+            if free > size:
+                insort(room, (free - size, array))
     return np.array(arrays, np.int64)
 
 

@@ -53,21 +53,19 @@ class ArrayAverage(Mechanism):
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         """Draws HATs; best-fit plans are computed together."""
-        if self.grouping != "best-fit" or not hats.users.size or not hats.users.all():
+        if self.grouping != "best-fit" or not len(hats):
             return Mechanism.draw(self, hats, grid, epsilon, noise)
-        calls = layouts.calls_of(hats.users)
-        parts = []
-        for chosen in (hats.take(places) for places in calls):
-            start = np.cumsum(chosen.users) - chosen.users
-            users = np.repeat(chosen.first - start, chosen.users) + np.arange(chosen.users.sum())
-            counts, sums = chosen.totals.counts[users], chosen.totals.sums[users]
-            plans = layouts.planned(counts, chosen.users, chosen.reported, grid, epsilon, self.m_ub)
-            parts.append((plans.facts, plans.bias, layouts.sums_of_means(plans, sums, grid)))
-        order = np.argsort(np.concatenate(calls))
-        facts, bias, exact = (np.concatenate(column, axis=-1)[..., order] for column in zip(*parts, strict=True))
-        moved, of_hats = facts[-1].tolist(), layouts.named_facts(facts)
+        row = np.repeat(hats.first - (np.cumsum(hats.users) - hats.users), hats.users) + np.arange(hats.users.sum())
+        counts, sums = hats.totals.counts[row], hats.totals.sums[row]
+        plans = layouts.planned(counts, hats.users, hats.reported, grid, epsilon, self.m_ub)
+        if np.any(sums < 0) or np.any(sums > counts * grid.upper_steps):
+            raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
+        laid, held = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
+        np.add.at(held, laid.array, sums * FINE // counts * laid.samples)
+        exact = np.add.reduceat(held // laid.fills, laid.first_array)
+        moved, of_hats = laid.moved.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(moved)}
-        steps = {arrays: grid.step / (FINE * arrays) for arrays in set(facts[-2].tolist())}
+        steps = {arrays: grid.step / (FINE * arrays) for arrays in set(laid.arrays.tolist())}
         # The plan of the most noise is checked against bounds, and holds what all have in common.
         like = Plan(
             mechanism=self.name,
@@ -88,7 +86,7 @@ class ArrayAverage(Mechanism):
                 "bias_bound": bias_bound,
                 "facts": of_hat,
             }
-            for of_hat, bias_bound in zip(of_hats, bias.tolist(), strict=True)
+            for of_hat, bias_bound in zip(of_hats, plans.bias.tolist(), strict=True)
         ]
         noisy = with_noise(exact, [scales[sensitivity] for sensitivity in moved], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])

@@ -196,7 +196,7 @@ def minimax_thresholds(counts: Int64s) -> tuple[Fraction, Fraction]:
 def best_fit_grouping(counts: Int64s, m_ub: int) -> Grouping:
     """The pieces of one HAT whose users `best_fit_arrays` puts into arrays."""
     samples = np.minimum(counts, m_ub)
-    of_user = best_fit_arrays(samples, m_ub)
+    of_user = best_fit_arrays(samples, np.array([samples.size]), np.array([m_ub]))
     order = np.argsort(of_user, kind="stable")
     of_piece, slots = of_user[order], samples[order]
     first = np.flatnonzero(np.concatenate(([True], of_piece[1:] != of_piece[:-1])))

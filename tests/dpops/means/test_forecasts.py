@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import HatCounts, Prior
-from dpops.means.arrays import MANY_USERS, length_of, lengths_of
+from dpops.means.arrays import length_of, lengths_of
 from dpops.means.forecasts import quotients
 from dpops.mechanism import Mechanism, Totals, forecast_of_one, values_of
 from dpops.mechanisms.array_average import ArrayAverage
@@ -30,7 +30,7 @@ def known_of(lists, dropped=0):
     some = [np.array(sorted(counts)[::-1], np.int64) for counts in lists]
     return [
         *(CountsKnown(counts, int(counts.sum()) + dropped) for counts in some),
-        CountsKnown.all_of(np.full(MANY_USERS + 1, 3)),
+        CountsKnown.all_of(np.full(97, 3)),
         *(CountsKnown(counts + 1, int(counts.sum() + counts.size) + dropped) for counts in some),
     ]
 

@@ -8,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.means import arrays
-from dpops.means.arrays import MANY_USERS
 from dpops.mechanism import Hats, PlanError
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
@@ -45,22 +43,6 @@ def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copi
     )
     assert [[*document["facts"]] for document in drawn.plans] == [[*plan.document()["facts"]] for plan in plans]
     assert drawn.mechanisms == [plan.mechanism for plan in plans]
-    assert drawn.integers == mechanism.release(totals, plans, seeded(3))
-
-
-@pytest.mark.parametrize("m_ub", ["median", "argmax", "opt", "convex", 3])
-@pytest.mark.parametrize("room", [1, 1_000, 1 << 20])
-def test_hats_of_many_users_are_drawn_as_they_are_planned_whatever_fits_into_a_call(m_ub, room, monkeypatch):
-    monkeypatch.setattr(arrays, "_ROOM", room)
-    rng = np.random.default_rng(5)
-    sizes = [MANY_USERS + 1, 3, 400, 250, 1, 3, 7, 400, MANY_USERS]
-    hats = [np.sort(rng.geometric(0.2, size))[::-1] for size in sizes]
-    totals = [unlike(counts, counts * rng.integers(0, 6_501, counts.size), GRID.upper_steps) for counts in hats]
-    reported = [int(counts.sum()) for counts in hats]
-    mechanism = ArrayAverage(m_ub=m_ub)
-    plans = [mechanism.plan(CountsKnown.all_of(counts), GRID, Fraction(1)) for counts in hats]
-    drawn = mechanism.draw(Hats.of(totals, reported), GRID, Fraction(1), seeded(3))
-    assert drawn.plans == [plan.document() for plan in plans]
     assert drawn.integers == mechanism.release(totals, plans, seeded(3))
 
 
