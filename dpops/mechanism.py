@@ -213,7 +213,8 @@ class Mechanism(Protocol):
 
     statistics: which it can release, by name (dpops.statistics). outputs: their names, in order; none for the one
     number of a statistic. may_be_constant: whether some of its plans draw nothing, and so cost nothing. chooses:
-    whether a private choice decides its bias, so that its plans bound it by U.
+    whether a private choice decides its bias, so that its plans bound it by U. example_options, candidate_options:
+    options of the variants that conformance tests run, and that `auto` compares.
 
     >>> from dpops.mechanisms.baseline import Baseline
     >>> from dpops.noise import Noise
@@ -229,6 +230,8 @@ class Mechanism(Protocol):
     adjacencies: ClassVar[frozenset[Adjacency]] = frozenset({"counts-public"})
     may_be_constant: ClassVar[bool] = False
     chooses: ClassVar[bool] = False
+    example_options: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
+    candidate_options: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
 
     def __post_init__(self) -> None:
         """Checks the option `m_ub`, if any. Raises ValueError."""
@@ -239,12 +242,12 @@ class Mechanism(Protocol):
     @classmethod
     def examples(cls) -> Sequence[Self]:
         """Lists the variants that the conformance tests run."""
-        return [cls()]
+        return [cls(**options) for options in cls.example_options]
 
     @classmethod
     def candidates(cls) -> Sequence[Self]:
         """Lists the variants that `auto` compares."""
-        return [cls()]
+        return [cls(**options) for options in cls.candidate_options]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """Plans one HAT from public counts. Raises PlanError."""

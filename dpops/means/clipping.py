@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Self
 
 import numpy as np
 
@@ -54,13 +53,9 @@ class ClippedArrays(Mechanism):
     """Base of mechanisms that clip array means privately."""
 
     chooses = True
+    example_options = ({}, {"m_ub": 3})
 
     m_ub: Rule = "argmax"
-
-    @classmethod
-    def examples(cls) -> Sequence[Self]:
-        """Returns instances for conformance tests."""
-        return [cls(), cls(m_ub=3)]
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
         """Chooses the longest interval, in fine steps, and facts."""

@@ -27,21 +27,13 @@ class ArrayAverage(Mechanism):
     """
 
     name = "array-average"
+    example_options = tuple({"m_ub": rule} for rule in ("median", "argmax", "opt", "convex", 3)) + tuple(
+        {"m_ub": rule, "grouping": "wrap-around"} for rule in ("median", "argmax")
+    )
+    candidate_options = ({}, {"m_ub": "argmax"})
 
     m_ub: Rule = "median"
     grouping: Literal["best-fit", "wrap-around"] = "best-fit"
-
-    @classmethod
-    def examples(cls) -> Sequence["ArrayAverage"]:
-        """Returns instances for conformance tests."""
-        rules: list[Rule] = ["median", "argmax", "opt", "convex", 3]
-        wrapped: list[Rule] = ["median", "argmax"]
-        return [cls(m_ub=rule) for rule in rules] + [cls(m_ub=rule, grouping="wrap-around") for rule in wrapped]
-
-    @classmethod
-    def candidates(cls) -> Sequence["ArrayAverage"]:
-        """Returns the variants that `auto` compares."""
-        return [cls(), cls(m_ub="argmax")]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[layouts.ArrayPlan]:
         """Plans arrays by best fit or wrapping."""

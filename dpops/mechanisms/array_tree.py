@@ -19,14 +19,10 @@ class ArrayTree(TreeMechanism):
     """
 
     name = "array-tree"
+    example_options = ({"bins": 65}, {"bins": 5, "m_ub": "argmax"}, {"bins": 64, "m_ub": 3})
 
     bins: int = DEFAULT_BINS
     m_ub: Rule = "median"
-
-    @classmethod
-    def examples(cls) -> Sequence["ArrayTree"]:
-        """Returns instances for conformance tests."""
-        return [cls(bins=65), cls(bins=5, m_ub="argmax"), cls(bins=64, m_ub=3)]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
         """Plans trees over the values of arrays."""

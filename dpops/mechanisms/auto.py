@@ -38,20 +38,13 @@ class Auto(Mechanism):
     name = "auto"
     statistics = frozenset({"mean", "variance"})
     may_be_constant = True
+    example_options = tuple(
+        {"statistic": name, "prior": prior} for name in ("mean", "variance") for prior in (None, Prior(20.0, 12.0))
+    )
+    candidate_options = ()
 
     prior: Prior | None = None
     statistic: Literal["mean", "variance"] = field(default="mean", metadata={DECIDES: True})
-
-    @classmethod
-    def examples(cls) -> Sequence["Auto"]:
-        """Returns instances for conformance tests."""
-        prior = Prior(20.0, 12.0)
-        return [cls(), cls(prior=prior), cls(statistic="variance"), cls(statistic="variance", prior=prior)]
-
-    @classmethod
-    def candidates(cls) -> Sequence["Auto"]:
-        """Returns none: `auto` does not compare itself."""
-        return []
 
     def ranking(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> list[RankedPlan]:
         """Ranks candidates by forecast, then epsilon, then name."""

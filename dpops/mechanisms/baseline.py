@@ -38,6 +38,7 @@ class Baseline(Mechanism):
 
     name = "baseline"
     statistics = frozenset({"mean", "mean-of-vehicles"})
+    example_options = ({}, {"m_ub": "opt"}, {"m_ub": 3}, {"statistic": "mean-of-vehicles"})
 
     m_ub: CapRule = "none"
     statistic: Literal["mean", "mean-of-vehicles"] = "mean"
@@ -51,11 +52,6 @@ class Baseline(Mechanism):
     def counts_once(self) -> bool:
         """Whether every user counts once, not with its samples."""
         return self.statistic == "mean-of-vehicles"
-
-    @classmethod
-    def examples(cls) -> Sequence["Baseline"]:
-        """Returns instances for conformance tests."""
-        return [cls(), cls(m_ub="opt"), cls(m_ub=3), cls(statistic="mean-of-vehicles")]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """Plans a noisy sum within a cap on samples."""

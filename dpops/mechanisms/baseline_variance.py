@@ -37,18 +37,10 @@ class BaselineVariance(Mechanism):
 
     name = "baseline-variance"
     statistics = frozenset({"variance"})
+    example_options = ({}, {"m_ub": "opt"}, {"m_ub": 3})
+    candidate_options = ({}, {"m_ub": "opt"})
 
     m_ub: CapRule = "none"
-
-    @classmethod
-    def examples(cls) -> Sequence["BaselineVariance"]:
-        """Returns instances for conformance tests."""
-        return [cls(), cls(m_ub="opt"), cls(m_ub=3)]
-
-    @classmethod
-    def candidates(cls) -> Sequence["BaselineVariance"]:
-        """Returns the variants that `auto` compares."""
-        return [cls(), cls(m_ub="opt")]
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """Plans noisy sums of values and of squares."""

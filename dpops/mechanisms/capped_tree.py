@@ -22,14 +22,10 @@ class CappedTree(TreeMechanism):
     """
 
     name = "capped-tree"
+    example_options = ({"bins": 65, "m_ub": "none"}, {"bins": 5}, {"bins": 61, "m_ub": 3})
 
     bins: int = DEFAULT_BINS
     m_ub: CapRule = "opt"
-
-    @classmethod
-    def examples(cls) -> Sequence["CappedTree"]:
-        """Returns instances for conformance tests."""
-        return [cls(bins=65, m_ub="none"), cls(bins=5), cls(bins=61, m_ub=3)]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
         """Plans trees over samples within a cap."""

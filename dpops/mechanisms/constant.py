@@ -23,15 +23,11 @@ class Constant(Mechanism):
     """
 
     name = "constant"
+    example_options = ({}, {"prior": Prior(20.0, 12.0)})
 
     may_be_constant = True
 
     prior: Prior | None = None
-
-    @classmethod
-    def examples(cls) -> Sequence["Constant"]:
-        """Returns instances for conformance tests."""
-        return [cls(), cls(prior=Prior(20.0, 12.0))]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans constants, which spend nothing of epsilon."""

@@ -23,14 +23,10 @@ class BestTree(TreeMechanism):
     """
 
     name = "tree"
+    example_options = ({}, {"bins": 20, "prior": Prior(20.0, 12.0)})
 
     bins: int = DEFAULT_BINS
     prior: Prior | None = None
-
-    @classmethod
-    def examples(cls) -> Sequence["BestTree"]:
-        """Returns instances for conformance tests."""
-        return [cls(), cls(bins=20, prior=Prior(20.0, 12.0))]
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
         """Plans each HAT's tree of smallest forecast error."""

@@ -31,19 +31,10 @@ class WorstCaseOptimal(Mechanism):
 
     name = "worst-case-optimal"
     may_be_constant = True
+    example_options = candidate_options = ({}, {"tie": "smallest"})
 
     tie: Literal["largest", "smallest"] = "largest"
     constant: bool = False
-
-    @classmethod
-    def examples(cls) -> Sequence["WorstCaseOptimal"]:
-        """Returns instances for conformance tests."""
-        return [cls(), cls(tie="smallest")]
-
-    @classmethod
-    def candidates(cls) -> Sequence["WorstCaseOptimal"]:
-        """Returns the variants that `auto` compares."""
-        return cls.examples()
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """Plans the clipping bound of smallest worst-case error."""
