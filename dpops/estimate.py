@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from dpops.forecast import laplace_bound, laplace_std
-from dpops.types import Float64s, Int64s
+from dpops.types import Float64s
 
 OK, CONSTANT, NO_DATA = "ok", "constant", "no-data"
 """Statuses of a value: "constant" depends on no report; of "no-data" there are no reports, or none is left."""
@@ -62,7 +62,6 @@ class Estimates:
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
-_EXACT = 1 << 53
 _LAW = itemgetter("step", "scale", "upper", "epsilon")
 """Stored fields that decide a plan's law."""
 
@@ -80,7 +79,8 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     laws, law_of_hat = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
     noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, law_of_hat]
-    exact = _products(queries, [step for step, _ in laws], law_of_hat)
+    steps = (laws[place][0] for place in law_of_hat.tolist())
+    exact = np.array([query * above / below for query, (above, below) in zip(queries, steps, strict=True)], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for row in np.flatnonzero(rounding < 0).tolist():  # plans of means that store no rounding
@@ -96,17 +96,6 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         epsilon=epsilon,
         status=np.where(epsilon > 0, OK, CONSTANT).tolist(),
     )
-
-
-def _products(queries: Sequence[int], steps: Sequence[tuple[int, int]], step: Int64s) -> Float64s:
-    """Multiplies queries by their steps, correctly rounded."""
-    if max(map(abs, queries)) * max(numerator for numerator, _ in steps) < _EXACT > max(below for _, below in steps):
-        numerator, denominator = np.array(steps, np.float64).T[:, step]
-        quotients: Float64s = np.array(queries, np.float64) * numerator / denominator
-        return quotients
-    ratios = [steps[place] for place in step.tolist()]
-    exact = (query * above / below for query, (above, below) in zip(queries, ratios, strict=True))
-    return np.fromiter(exact, np.float64, len(queries))
 
 
 @lru_cache(maxsize=1 << 14)

@@ -16,8 +16,6 @@ from dpops.types import CountsKnown, Grid, Int64s
 
 _AT_ONCE = 1 << 13
 """Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
-_EXACT = 1 << 53
-"""Integers below it are floats."""
 _MOST_NOISE = 1 << 48
 """Far below the scale that a plan refuses."""
 
@@ -66,9 +64,7 @@ def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDAr
 
 def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Float64s:
     """Computes numerators / denominators * factor, correctly rounded."""
-    top, bottom = factor.numerator, factor.denominator
-    if int(numerators.max(initial=0)) * top < _EXACT and int(denominators.max(initial=0)) * bottom < _EXACT:
-        return (numerators * top) / (denominators * bottom)
+    top, bottom = factor.as_integer_ratio()
     pairs = zip(numerators.tolist(), denominators.tolist(), strict=True)
     return np.array([a * top / (b * bottom) for a, b in pairs], np.float64)
 

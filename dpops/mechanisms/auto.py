@@ -110,7 +110,7 @@ class Auto(Mechanism):
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         released: list[Integers] = [[] for _ in plans]
-        by_name = _by_name(self.statistic)
+        by_name = {candidate.name: candidate for candidate in _candidates(self.statistic)}  # any variant releases
         for name in sorted({plan.mechanism for plan in plans}):
             hats = [hat for hat, plan in enumerate(plans) if plan.mechanism == name]
             integers_of_hats = by_name[name].release([totals[hat] for hat in hats], [plans[hat] for hat in hats], noise)
@@ -128,9 +128,3 @@ def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, 
     kinds = [kind for kind in registered().values() if statistic in kind.statistics and kind.outputs == Auto.outputs]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
     return tuple(Constant(prior=prior) if isinstance(kind, Constant) else kind for kind in candidates)
-
-
-@cache
-def _by_name(statistic: str) -> dict[str, Mechanism]:
-    """Maps names to mechanisms; any variant serves for releases."""
-    return {candidate.name: candidate for candidate in _candidates(statistic)}

@@ -91,9 +91,10 @@ def _differs(stored: Unit, now: Unit) -> str | None:
     """Returns the cause of a difference: "input", "code", None."""
     if stored.digest != now.digest:
         return "input"
-    is_same = len(stored.draws) == len(now.draws) and all(
-        place == place_now and _repeats_plan(plan, plan_now)
-        for (place, plan), (place_now, plan_now) in zip(stored.draws, now.draws, strict=True)
+    is_same = len(stored.released) == len(now.released) and all(
+        (hat.cell, hat.statistic, hat.mechanism) == (hat_now.cell, hat_now.statistic, hat_now.mechanism)
+        and _repeats_plan(hat.plan, hat_now.plan)
+        for hat, hat_now in zip(stored.released, now.released, strict=True)
     )
     return None if is_same else "code"
 

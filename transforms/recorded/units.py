@@ -90,16 +90,6 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
         """The epsilon of each HAT."""
         return self.per_hat.epsilon
 
-    @property
-    def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
-        """Statistics drawn by cell and name, with their plans."""
-        return [((released.cell, released.statistic, released.mechanism), released.plan) for released in self.released]
-
-    @property
-    def has_data(self) -> bool:
-        """Whether any of its HATs has data."""
-        return any(released.plan is not None for released in self.released)
-
 
 class _VectorUnit(_Unit, frozen=True, kw_only=True):
     """Noisy sum of all vehicles' vectors, with its plan."""
@@ -126,16 +116,6 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
     def rate(self) -> Fraction | None:
         """None, as a vector's HATs have no epsilon."""
         return None
-
-    @property
-    def draws(self) -> list[tuple[tuple[str, ...], dict[str, Any] | None]]:
-        """The vector drawn, with its plan."""
-        return [((), self.plan)]
-
-    @property
-    def has_data(self) -> bool:
-        """Whether there is data: always, as counts are secret."""
-        return True
 
 
 class StageUnit(_VectorUnit, frozen=True, kw_only=True):

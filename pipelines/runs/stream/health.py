@@ -100,7 +100,8 @@ class _Watch:
     def _of_slots(self, new: list[int]) -> list[Summary]:
         with_data, timetable = set(new), self._spec.timetable
         if self._spec.counts_are_public:
-            with_data = {unit.slot_s for unit in self._ledger.released_of(self._spec.spec_id, new) if unit.has_data}
+            units = self._ledger.released_of(self._spec.spec_id, new)
+            with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:
             self._from_s = max(self._said) - _KEPT_SLOTS * timetable.slot_s

@@ -27,9 +27,13 @@ class Clock:
         return self._now_s
 
 
+class Hat(NamedTuple):
+    plan: object
+
+
 class Unit(NamedTuple):
     slot_s: int
-    has_data: bool
+    released: list[Hat]
 
 
 class Servers:
@@ -55,7 +59,7 @@ class Servers:
         return {(slot_s, shard) for slot_s, number in shards.items() for shard in range(number)}
 
     def released_of(self, _spec, slots):
-        return [Unit(slot_s, slot_s in self._with_data) for slot_s in slots]
+        return [Unit(slot_s, [Hat({} if slot_s in self._with_data else None)]) for slot_s in slots]
 
     def counters(self):
         counted = self._counters.pop(0)
