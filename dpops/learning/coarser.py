@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import Item
+from dpops.learning.effects import Item, Stack
 from dpops.learning.field import NODES, Field, PublishedNumbers, Status, published
 from dpops.learning.hat_posterior import Learned
 from dpops.learning.releases import Groups
@@ -23,7 +23,7 @@ def coarser(learned: Learned, posterior: Field, groups: Groups) -> Field:
     fit, day = learned.fit, posterior.day
     weights = groups.totals(posterior.weights)
     share = posterior.weights / groups.to_hats(np.maximum(weights, 1e-12))
-    rows = fit.speeds.layout.stack([Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)
+    rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
     moves = share * (posterior.values - groups.to_hats(values))
@@ -87,7 +87,7 @@ def _through_weights(learned: Learned, posterior: Field, groups: Groups, moves: 
     moves: derivatives of the mean by log weights. Weights err by effects, by the day's hour, and independently.
     """
     fit, day = learned.fit, posterior.day
-    rows = fit.weights.layout.stack([Item(groups, day.hours, day.index)], fit.coming + 1)([moves])
+    rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([moves])
     by_slot = np.zeros((*groups.shape, day.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), moves)
     hats = groups.totals(moves**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / posterior.weights))

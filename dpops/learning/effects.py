@@ -1,5 +1,6 @@
 """Blocks of effects that make up a latent field."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sparse
 
-from dpops.learning.releases import HABITS, Groups
+from dpops.learning.releases import Groups
 from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 
@@ -86,45 +87,25 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EffectRows:
-    """Sparse rows of sums over groups, in effects.
-
-    A border effect belongs to an hour of a day, so a row has its sums over hours, and these have the effects.
-
-    Attributes:
-        local: of local effects.
-        hourly: sums over each day's hours, (rows, days x HABITS).
-        regressed: of border effects that have a regressor, (rows, border).
-        incidence: border effects of each day's hours, (days x HABITS, border).
-    """
+    """Sparse rows of sums over groups, in local and in border effects."""
 
     local: sparse.csr_matrix
-    hourly: sparse.csr_matrix
-    regressed: sparse.csr_matrix
-    incidence: sparse.csr_matrix
+    border: sparse.csr_matrix
 
-    def times(self, effects: "Effects") -> Float64s:
+    def times(self, effects: Effects) -> Float64s:
         """Multiplies rows by effects, (rows, ..)."""
-        of_border = self.hourly @ (self.incidence @ effects.border) + self.regressed @ effects.border
-        return np.asarray(self.local @ effects.local + of_border)
+        return np.asarray(self.local @ effects.local + self.border @ effects.border)
 
-    def adjoint(self, values: Float64s) -> "Effects":
+    def adjoint(self, values: Float64s) -> Effects:
         """Multiplies the transposed rows by values, (rows, ..)."""
-        of_border = self.incidence.T @ (self.hourly.T @ values) + self.regressed.T @ values
-        return Effects(self.local.T @ values, np.asarray(of_border))
-
-    def border_square(self) -> Float64s:
-        """Computes the Gram matrix of border effects' rows."""
-        square = self.incidence.T @ (self.hourly.T @ self.hourly) @ self.incidence
-        mixed = self.incidence.T @ (self.hourly.T @ self.regressed)
-        return np.asarray((square + mixed + mixed.T + self.regressed.T @ self.regressed).toarray())
+        return Effects(self.local.T @ values, self.border.T @ values)
 
     def __getitem__(self, rows: slice) -> "EffectRows":
-        return EffectRows(self.local[rows], self.hourly[rows], self.regressed[rows], self.incidence)
+        return EffectRows(self.local[rows], self.border[rows])
 
     def scaled(self, factors: Float64s) -> "EffectRows":
         """Multiplies each row by its factor."""
-        local, hourly, regressed = (_scaled(part, factors) for part in (self.local, self.hourly, self.regressed))
-        return EffectRows(local, hourly, regressed, self.incidence)
+        return EffectRows(_scaled(self.local, factors), _scaled(self.border, factors))
 
 
 class EffectPrior(NamedTuple):
@@ -226,45 +207,34 @@ class EffectLayout:
     def hats(
         self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
     ) -> Float64s:
-        """Sums effects by HAT of a day, (cells, slots)."""
-        of_slots = np.zeros(hours.size)
-        total: Float64s | float = 0.0
+        """Sums effects by HAT, (cells, slots); day: None without daily ones."""
+        total = self.slot_rows(hours, day, effects.border.size) @ effects.border
         for block in self.blocks:
-            if block.is_daily and day is None:
-                continue
-            values = self.part(effects, block, day or 0)
-            if block.regressor is not None:
-                total = total + values[0] * (regressors or {}).get(block.regressor, 0.0)
-            elif block.is_border:
+            if day is not None or not block.is_daily:
+                values = self.part(effects, block, day or 0)
+                if block.regressor is not None:
+                    total = total + values[0] * (regressors or {}).get(block.regressor, 0.0)
+                elif not block.is_border:
+                    total = total + block.of_hats(values, hours)
+        return np.asarray(total)
+
+    def slot_rows(self, hours: Int64s, day: int | None, size: int) -> Float64s:
+        """Builds slots' rows in border effects without regressor, (slots, size)."""
+        rows = np.zeros((hours.size, size))
+        for block in self.blocks:
+            if block.is_border and block.regressor is None and (day is not None or not block.is_daily):
                 keys = block.slot_keys(hours)
-                of_slots = of_slots + np.where(keys >= 0, values[keys], 0.0)
-            else:
-                total = total + block.of_hats(values, hours)
-        return np.asarray(total + of_slots)
+                rows[keys >= 0, self.span(block, day or 0).start + keys[keys >= 0]] = 1
+        return rows
 
-    def incidence(self, hours: Sequence[Int64s | None]) -> sparse.csr_matrix:
-        """Builds the matrix from effects that all cells share to days' hours."""
-        entries = [(np.zeros(0, np.int64),) * 2]
-        for day, of_day in enumerate(hours):
-            slots = np.unique(of_day) if of_day is not None else np.zeros(0, np.int64)
-            for block in self.blocks:
-                if block.is_border and block.regressor is None:
-                    keys = block.slot_keys(slots)
-                    entries.append((day * HABITS + slots[keys >= 0], self.span(block, day).start + keys[keys >= 0]))
-        rows, columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-        shape = (len(hours) * HABITS, self.size(len(hours), border=True))
-        return sparse.csr_matrix((np.ones(rows.size), (rows, columns)), shape)
-
-    def stack(self, items: Sequence["Item"], days: int) -> "Stack":
-        """Prepares these sums' sparse rows, for any weights."""
-        return Stack(self, items, days, [self._sums(item) for item in items])
-
-    def _sums(self, item: "Item") -> "list[_PairSums]":
+    def pair_sums(self, item: "Item") -> "list[_PairSums]":
+        """Prepares sums by group and effect of each block, for any weights."""
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
-            local = [(block.cell_keys, block.slot_keys(item.hours), block.slots) for block in self.local]
-            hourly = np.zeros_like(item.groups.cells), item.hours, HABITS
-            self._memory[key] = [_PairSums(*keys, item.groups) for keys in (*local, hourly)]
+            self._memory[key] = [
+                _PairSums(block.cell_keys, block.slot_keys(item.hours), block.slots, item.groups)
+                for block in self.blocks
+            ]
         return self._memory[key]
 
 
@@ -278,52 +248,30 @@ class Item(NamedTuple):
 
 
 class Stack:
-    """Concatenated rows of sums; starts: first row of each."""
+    """Concatenated rows of sums, for any weights; starts: first row of each."""
 
-    def __init__(
-        self, layout: EffectLayout, items: Sequence[Item], days: int, sums: "Sequence[list[_PairSums]]"
-    ) -> None:
-        self._items, self._sums, self._layout = items, sums, layout
-        hours: list[Int64s | None] = [None] * days
-        none = np.zeros(0, np.int64)
-        local, hourly = [(none, none)], [(none, none)]
-        regressed = [(none, none)]
-        start, starts = 0, [0]
-        self._regressed = [[block for block in layout.blocks if block.regressor in item.regressors] for item in items]
-        for item, of_item, blocks_of_item in zip(items, sums, self._regressed, strict=True):
-            hours[item.day] = item.hours
-            for block, of_block in zip(layout.local, of_item, strict=False):
-                local.append((start + of_block.rows, layout.span(block, item.day).start + of_block.columns))
-            hourly.append((start + of_item[-1].rows, item.day * HABITS + of_item[-1].columns))
-            size = item.groups.shape[0] * item.groups.shape[1]
-            for block in blocks_of_item:
-                place = np.full(size, layout.span(block, item.day).start)
-                regressed.append((start + np.arange(size), place))
-            start += size
-            starts.append(start)
-        self.starts, self._incidence = np.array(starts), layout.incidence(hours)
-        border = layout.size(days, border=True)
-        self._patterns = [
-            _Pattern(local, (start, layout.size(days, border=False))),
-            _Pattern(hourly, (start, days * HABITS)),
-            _Pattern(regressed, (start, border)),
-        ]
+    def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
+        self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])
+        self._terms: list[tuple[int, Block, _PairSums]] = []
+        entries = [[(np.zeros(0, np.int64),) * 2] for _ in range(2)]
+        for index, item in enumerate(items):
+            for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):
+                if block.regressor is None or block.regressor in item.regressors:
+                    self._terms.append((index, block, sums))
+                    columns = layout.span(block, item.day).start + sums.columns
+                    entries[block.is_border].append((self.starts[index] + sums.rows, columns))
+        sizes = (layout.size(days, border=border) for border in (False, True))
+        self._patterns = [_Pattern(part, (self.starts[-1], size)) for part, size in zip(entries, sizes, strict=True)]
 
     def __call__(
         self, hats: Sequence[Float64s], regressors: Sequence[Mapping[str, Float64s]] | None = None
     ) -> EffectRows:
         """Fills in rows with weights of HATs and regressors."""
-        local, hourly, regressed = ([np.zeros(0)] for _ in range(3))
-        for index, (of_hats, of_item) in enumerate(zip(hats, self._sums, strict=True)):
-            *of_blocks, of_hours = of_item
-            local += [sums(of_hats) for sums in of_blocks]
-            hourly.append(of_hours(of_hats))
-            for block in self._regressed[index]:
-                factor = regressors[index][str(block.regressor)] if regressors is not None else np.array(1.0)
-                regressed.append(self._items[index].groups.totals(of_hats * factor).ravel())
-        local_pattern, hourly_pattern, regressed_pattern = self._patterns
-        parts = local_pattern(local), hourly_pattern(hourly), regressed_pattern(regressed)
-        return EffectRows(*parts, self._incidence)
+        values: tuple[list[Float64s], list[Float64s]] = [np.zeros(0)], [np.zeros(0)]
+        for index, block, sums in self._terms:
+            factors = None if regressors is None else regressors[index].get(block.regressor or "")
+            values[block.is_border].append(sums(hats[index] if factors is None else hats[index] * factors))
+        return EffectRows(*(pattern(part) for pattern, part in zip(self._patterns, values, strict=True)))
 
 
 class _Pattern:
@@ -350,18 +298,10 @@ class _PairSums:
         self._present = np.broadcast_to(slot_pairs[1] >= 0, rows.shape)
         self.rows, self.columns = rows[self._present], columns[self._present]
         self._of_slots = (np.arange(of_slots.max() + 1) == of_slots[:, None]).astype(np.float64)
-        self._order = np.argsort(of_cells, kind="stable")
-        self._starts = np.searchsorted(of_cells[self._order], np.arange(of_cells.max() + 1))
+        self._of_cells = sparse.csr_matrix((np.ones(of_cells.size), (of_cells, np.arange(of_cells.size))))
 
     def __call__(self, hats: Float64s) -> Float64s:
-        by_slot = hats @ self._of_slots
-        if self._starts.size == 1:
-            sums = by_slot.sum(axis=0, keepdims=True)
-        elif self._starts.size == self._order.size:
-            sums = by_slot[self._order]
-        else:
-            sums = np.add.reduceat(by_slot[self._order], self._starts, axis=0)
-        return np.asarray(sums[self._present])
+        return np.asarray((self._of_cells @ (hats @ self._of_slots))[self._present])
 
 
 def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:

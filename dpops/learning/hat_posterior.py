@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import Item
+from dpops.learning.effects import Item, Stack
 from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_variances
 from dpops.learning.fit import Fit, fitted_fields, typical_traffic
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
@@ -83,7 +83,7 @@ class Learned:
         layout, posterior = self.fit.speeds.layout, self.fit.speeds.posterior
         share = day.weights / day.weights.sum()
         item = Item(Groups.everything(*share.shape), day.hours, day.index, ("traffic",))
-        rows = layout.stack([item], len(self.fit.days))([share], [day.regressors])
+        rows = Stack(layout, [item], len(self.fit.days))([share], [day.regressors])
         covariance = posterior.solve(rows.adjoint(np.ones(1)))
         with_mean = layout.hats(covariance, day.hours, day.index, day.regressors)
         constant = (values - np.sum(share * values)) ** 2 + variances - 2 * with_mean + np.sum(share * with_mean)

@@ -198,8 +198,8 @@ class WeightField(LatentField):
         freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.TOTAL_WORTH
         self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
-        without = replace(rows, regressed=0 * rows.regressed)
-        self.total_variances = self.posterior.variances_of_rows(without)
+        without = rows.border.multiply(np.arange(rows.border.shape[1]) != self._at_retention).tocsr()
+        self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without))
 
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:

@@ -7,7 +7,7 @@ import pytest
 
 from dpops import fitted
 from dpops.learning import Field, Groups, Learned, Status, coarser, learned, published, smooth_hours, with_coarser
-from dpops.learning.effects import Item
+from dpops.learning.effects import Item, Stack
 from dpops.learning.field import NODES
 from tests.dpops.learning.city import HOURS, after, design
 
@@ -49,7 +49,7 @@ def test_variances_are_those_of_the_joint_covariance_and_of_weights(model: Learn
         members = (groups.cells[:, None] == pair[0]) & (groups.slots == pair[1])
         share = np.where(members, posterior.weights, 0.0) / posterior.weights[members].sum()
         item = Item(single, HOURS, posterior.day.index, ("traffic",))
-        rows = fit.speeds.layout.stack([item], len(fit.days))([np.ones(share.shape)], [posterior.day.regressors])
+        rows = Stack(fit.speeds.layout, [item], len(fit.days))([np.ones(share.shape)], [posterior.day.regressors])
         root = rows.times(fit.speeds.posterior.samples)
         variance = np.mean((share.ravel() @ root) ** 2)
         assert coarse.variances[pair] == pytest.approx(variance + through_weights(model, posterior, members), rel=1e-4)
@@ -70,7 +70,9 @@ def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> fl
         only[cell, slot] = 1
         slopes[cell, slot] = (moved(only) - still) / tiny
     fit, single = model.fit, Groups(cells=CELLS, slots=HOURS)
-    rows = fit.weights.layout.stack([Item(single, HOURS, posterior.day.index)], len(fit.days))([np.ones(members.shape)])
+    rows = Stack(fit.weights.layout, [Item(single, HOURS, posterior.day.index)], len(fit.days))(
+        [np.ones(members.shape)]
+    )
     samples = fit.weights.posterior.samples
     shared = np.mean((slopes.ravel() @ rows.times(samples)) ** 2)
     single_hats = np.sum(slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / posterior.weights))

@@ -7,7 +7,7 @@ from dpops import fitted
 from dpops.learning import Groups
 from dpops.learning import posterior as module
 from dpops.learning.city import speed_layout, weight_layout
-from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item
+from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Stack
 from dpops.learning.posterior import LinearData, Posterior
 from dpops.types import Float64s
 from tests.dpops.learning.city import HOURS, design
@@ -27,15 +27,14 @@ def dense_prior(layout: EffectLayout, strengths: dict[str, Float64s]) -> Float64
 
 
 def dense_rows(rows: EffectRows) -> Float64s:
-    border = (rows.hourly @ rows.incidence + rows.regressed).toarray()
-    return np.concatenate([rows.local.toarray(), border], axis=1)
+    return np.concatenate([rows.local.toarray(), rows.border.toarray()], axis=1)
 
 
 def observed(layout: EffectLayout, rng: np.random.Generator, noise: float = 1.0) -> tuple[LinearData, Float64s]:
     """Sums over cells' days and the city's hours of both days, and their rows as one dense matrix."""
     items = [Item(groups, HOURS, day) for groups in PLAIN for day in range(2)]
     hats = [rng.random((16, 24)) for _ in items]
-    rows = layout.stack(items, len(DAYS))(hats)
+    rows = Stack(layout, items, len(DAYS))(hats)
     count = rows.local.shape[0]
     data = LinearData(rows, 5 * rng.normal(size=count), rng.uniform(0.5, 2, count) / noise**2, 2 * 16)
     return data, dense_rows(rows)
@@ -56,7 +55,7 @@ def test_the_posterior_is_that_of_dense_brute_force(of: object) -> None:
     assert np.allclose(result.border_covariance, covariance[local:, local:], atol=1e-7)
     assert np.allclose(result.variances_of_rows(data.rows), np.sum((dense @ covariance) * dense, axis=1), rtol=1e-6)
     single = Groups(cells=np.arange(16), slots=HOURS)
-    hats = layout.stack([Item(single, HOURS, 1)], 2)([np.ones((16, 24))])
+    hats = Stack(layout, [Item(single, HOURS, 1)], 2)([np.ones((16, 24))])
     rows = dense_rows(hats)
     expected = np.sum((rows @ covariance) * rows, axis=1).reshape(16, 24)
     assert np.allclose(result.variances_of_hats(HOURS, 1), expected, rtol=1e-6)
