@@ -1,9 +1,4 @@
-"""Rounded Gaussian noise follows its law at every variance, hides a vector as a normal number would, and a sampler that
-does not is rejected.
-
-False-alarm rate of the whole module: below 1e-6 a run: 17 tests on fresh entropy at 1e-8 each. Power: every wrong
-sampler named here is rejected with probability above 1 - 1e-5 at the stated number of draws.
-"""
+"""Rounded Gaussian noise hides a vector as a normal number would, and its digits decide within their bounds."""
 
 import math
 from collections.abc import Callable
@@ -18,11 +13,7 @@ from dpops.claims import delta_of_gaussian
 from dpops.noise import Noise, words
 from dpops.noise.discrete import _rate
 from dpops.types import Float64s, Int64s
-from tests.statistical.checks import independent, seeded
-from tests.statistical.gaussian_law import gaussian_fit, rounded_below
 
-ALARM = 1e-8
-DRAWS = 120_000
 VARIANCES = [
     Fraction(1),
     Fraction(22, 7),
@@ -31,52 +22,6 @@ VARIANCES = [
     Fraction(3_301_122_184_211),  # of a vehicle-day at a total of 2.64
     Fraction(2**98 - 1),
 ]
-COARSE = VARIANCES[:2]
-"""Where rounding shows."""
-
-
-def fit(sample: Int64s, variance: Fraction) -> float:
-    return gaussian_fit(sample, variance, rounded_below)
-
-
-@pytest.mark.parametrize("variance", VARIANCES)
-def test_noise_follows_the_law(variance: Fraction) -> None:
-    assert fit(Noise().rounded_gaussian([variance] * DRAWS), variance) > ALARM
-
-
-@pytest.mark.few(3)
-@pytest.mark.parametrize("variance", VARIANCES[:5])
-@pytest.mark.parametrize("off", [Fraction(105, 100), Fraction(95, 100)])
-def test_a_spread_five_percent_off_is_rejected(variance: Fraction, off: Fraction) -> None:
-    other = max(variance * off * off, Fraction(1))
-    if other != variance:
-        assert fit(seeded(41).rounded_gaussian([other] * DRAWS), variance) < ALARM
-
-
-def test_each_entry_has_its_own_variance() -> None:
-    variances = [*VARIANCES, Fraction(0)]
-    drawn = Noise().rounded_gaussian(variances * 30_000).reshape(-1, len(variances))
-    for column, variance in enumerate(VARIANCES):
-        assert fit(drawn[:, column], variance) > ALARM
-    assert not drawn[:, -1].any()
-
-
-def test_entries_are_independent() -> None:
-    drawn = Noise().rounded_gaussian([Fraction(50_000, 3)] * DRAWS)
-    positive, large = drawn > 0, np.abs(drawn) > 87
-    for lag in (1, DRAWS // 2):
-        for one, other in ((positive, positive), (large, large), (positive, large)):
-            assert independent(one[lag:], other[:-lag]) > ALARM
-
-
-@pytest.mark.slow  # 2 s each
-@pytest.mark.parametrize("variance", VARIANCES[:3])
-def test_the_digits_that_decide_close_cases_follow_the_law_alone(
-    variance: Fraction, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every comparison is called close, so that no float decides anything."""
-    monkeypatch.setattr(words, "_SURE", 2.0)
-    assert fit(Noise().rounded_gaussian([variance] * 4_000), variance) > ALARM
 
 
 def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
@@ -98,36 +43,6 @@ def test_a_rate_lies_between_its_bounds_which_close_in_with_each_word() -> None:
                 assert low <= rate <= high
             assert high - low <= Fraction(20, 2 ** (64 * count))
             number = number << 64 | word
-
-
-# wrong samplers
-
-
-def _discrete(variance: Fraction) -> Int64s:
-    return seeded(42).gaussian([variance] * DRAWS)
-
-
-def _cut_down(variance: Fraction) -> Int64s:
-    """Forgets the digit that rounds."""
-    rng = np.random.default_rng(43)
-    return np.trunc(rng.normal(0, math.sqrt(variance), DRAWS)).astype(np.int64)
-
-
-def _one_sided(variance: Fraction) -> Int64s:
-    return np.abs(seeded(44).rounded_gaussian([variance] * DRAWS))
-
-
-def _without_part(variance: Fraction) -> Int64s:
-    """Proposes whole numbers alone, and rounds by a coin."""
-    rng, sigma = np.random.default_rng(45), math.sqrt(variance)
-    size = np.floor(np.abs(rng.normal(0, sigma, DRAWS))) + (rng.random(DRAWS) < 0.5)
-    return np.where(rng.random(DRAWS) < 0.5, -size, size).astype(np.int64)
-
-
-@pytest.mark.parametrize("wrong", [_discrete, _cut_down, _one_sided, _without_part])
-def test_a_wrong_sampler_is_rejected(wrong: Callable[[Fraction], Int64s]) -> None:
-    """The seed is fixed. A difference that rounding makes vanishes with 1 / variance."""
-    assert fit(wrong(Fraction(1)), Fraction(1)) < ALARM
 
 
 # what it hides
