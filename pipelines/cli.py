@@ -37,7 +37,7 @@ called. Commands of companions are found by entry points."""
 
 _CODES = {
     "pipelines.errors.UsageError": WRONG_USE,
-    "pipelines.specification.errors.SpecificationError": BAD_SPECIFICATION,
+    "pipelines.errors.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.spending.AccountRefusal": REFUSED,
     "transforms.ledger.head.LedgerError": FAILED,
     "pipelines.errors.InputError": FAILED,

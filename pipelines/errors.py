@@ -1,6 +1,7 @@
-"""Errors, exit codes for schedulers, and progress callbacks."""
+"""Errors and checks, exit codes for schedulers, and progress callbacks."""
 
 from collections.abc import Callable
+from fractions import Fraction
 
 
 class UsageError(Exception):
@@ -18,11 +19,46 @@ class InputError(Exception):
     _tagged_with_step = True  # Beam, in whose steps files are read, leaves it alone
 
 
+class SpecificationError(Exception):
+    """Error that names a specification's field, rule and value.
+
+    >>> import hatstream
+    >>> hatstream.load({"nam": "town"})
+    Traceback (most recent call last):
+    pipelines.errors.SpecificationError: specification: Object contains unknown field `nam`; did you ...
+    """
+
+
 def shortened(text: str) -> str:
     """Shortens text to its ends, without unprintable letters."""
     length = 300
     shown = text if len(text) <= length else f"{text[: length // 2]} .. {text[-length // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in shown)
+
+
+def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> None:
+    """Raises SpecificationError naming field, rule and value unless `holds`."""
+    if not holds:
+        raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
+
+
+NAME_LETTERS = 200
+
+
+def check_name(field: str, name: str) -> None:
+    """Checks a printable name. Raises SpecificationError."""
+    need(bool(name.strip()), field, "must not be empty", name)
+    fits = name.isprintable() and len(name) <= NAME_LETTERS
+    need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Fraction):
+        try:
+            return f"{float(value):g}"
+        except OverflowError:
+            return "beyond all floating-point numbers"
+    return shortened(repr(value) if isinstance(value, str) else str(value))
 
 
 DONE = 0

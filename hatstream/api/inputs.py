@@ -14,10 +14,9 @@ import pyarrow as pa
 
 from dpops.types import Grid, Int64s
 from pipelines.account.location import read_key
-from pipelines.errors import InputError, Report, ignore, shortened
+from pipelines.errors import InputError, Report, SpecificationError, ignore, shortened
 from pipelines.inputs import input_paths
 from pipelines.specification.document import toml_of
-from pipelines.specification.errors import SpecificationError
 from transforms.atomic_files import write_whole
 from transforms.errors import reason_of
 from transforms.layouts import FIXED, Layout, UnreadableFile

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from decimal import ROUND_CEILING, Context
 from fractions import Fraction
+from functools import reduce
 from typing import NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit
-from dpops.claims import ZERO, ApproxDP, Claim
+from dpops.claims import ZERO, Claim
 from dpops.loss import chance_beyond
 from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome, Spend
@@ -40,9 +41,6 @@ _OTHER_VALUES = "with any other {} of it"
 DAYS = (1, 7, 30)
 
 
-_WEEK = 7
-
-
 class Loss(NamedTuple):
     """Privacy loss of a vehicle and period, as epsilon and delta.
 
@@ -54,14 +52,18 @@ class Loss(NamedTuple):
     chance: float = 0.0
 
     @property
-    def chance_said(self) -> str:
-        """Probability in words."""
-        return said(self.chance)
+    def chance_text(self) -> str:
+        """The chance with two digits, rounded up."""
+        return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(self.chance)):g}"
+
+    def rounded_up(self) -> "Loss":
+        """Returns the loss with its epsilon rounded up to hundredths."""
+        return self._replace(epsilon=Fraction(math.ceil(100 * self.epsilon), 100))
 
     def most(self) -> str:
         """Writes the bound as people read it."""
         warning = ", so large that the vehicle is hardly protected" if self.epsilon > LITTLE_PROTECTION else ""
-        but = f", but for a chance of {said(self.chance)} under the noise that is drawn" if self.delta else ""
+        but = f", but for a chance of {self.chance_text} under the noise that is drawn" if self.delta else ""
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}){warning}{but}"
 
     def definition(self, neighbour: str) -> str:
@@ -76,16 +78,10 @@ class Loss(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Privacy cost of a vehicle driving alike on consecutive days. chance: as in `Loss`."""
+    """Privacy loss of a vehicle that drives alike on consecutive days."""
 
     days: int
-    total: ApproxDP
-    chance: float = 0.0
-
-    @property
-    def loss(self) -> Loss:
-        """The cost as a loss, its epsilon rounded up to hundredths."""
-        return Loss(Fraction(math.ceil(100 * self.total.epsilon), 100), self.total.delta, self.chance)
+    loss: Loss
 
 
 def loss_of(spent: Accountant, limit: Limit, *, steered: bool = False) -> Loss:
@@ -117,8 +113,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         for first, spent in sums.items():
             if not fits[spent]:
                 terms = span.limit if span.limit.adds_up(spent) else limit
-                loss = loss_of(spent, terms, steered=span.days > 1)
-                over[first] = loss._replace(epsilon=Fraction(math.ceil(100 * loss.epsilon), 100))
+                over[first] = loss_of(spent, terms, steered=span.days > 1).rounded_up()
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
         is_dated = over and max(over) != "ever"
         since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
@@ -169,9 +164,10 @@ def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object
         f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
     )
     for several in costs_at_places(spec, bounds)[-1:]:
+        loss = several.loss.rounded_up()
         sentences += (
             f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its "
-            f"depot, {several.days} days {_change(several.loss)} by {several.loss.most()}."
+            f"depot, {several.days} days {_change(loss)} by {loss.most()}."
         )
     if spec.region_tells:
         sentences += (
@@ -206,9 +202,7 @@ def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list
         return []
     for cost in costs(unit, bounds[0].limit, {"": period}, STANDING_DAYS):
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
-        if tightest is not None and tightest.epsilon < cost.total.epsilon:
-            cost = Cost(cost.days, ApproxDP(tightest.epsilon, tightest.delta), tightest.chance)
-        result.append(cost)
+        result.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
     return result
 
 
@@ -244,26 +238,16 @@ def _factor(epsilon: Fraction) -> str:
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
     """Computes costs of consecutive days, each at the dearest period's debits."""
-    dearest, result = Accountant(), []
-    for total in by_period.values():
-        dearest = dearest.largest(total)
-    for number in days:
-        spent = Accountant().compose(dearest.claims() * periods_in(unit, number))
-        shown = limit.shown(spent)
-        result.append(Cost(number, shown, chance_beyond(shown.epsilon, spent)))
-    return result
+    claims = reduce(Accountant.largest, by_period.values(), Accountant()).claims()
+    spent = ((number, Accountant().compose(claims * periods_in(unit, number))) for number in days)
+    return [Cost(number, loss_of(total, limit)) for number, total in spent]
 
 
 def periods_in(unit: str, days: int) -> int:
     """Computes the maximum number of periods that consecutive days touch."""
     if unit == "vehicle-ever":
         return 1
-    return days if unit == "vehicle-day" else (days + _WEEK - 2) // _WEEK + 1
-
-
-def said(chance: float) -> str:
-    """Writes a chance with two digits, rounded up."""
-    return f"{float(Context(prec=2, rounding=ROUND_CEILING).create_decimal_from_float(chance)):g}"
+    return days if unit == "vehicle-day" else (days + 5) // 7 + 1
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from pipelines.specification import Specification
-    from pipelines.specification.span_total import SpanTotal
+    from pipelines.specification.levels import SpanTotal
     from transforms.releases import DayShare
     from transforms.time.calendar import Weekday
 

@@ -36,8 +36,7 @@ from pipelines.plan.spans import (
     worth_of_spans,
 )
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease
-from pipelines.specification.span_total import ONE
+from pipelines.specification.levels import ONE, LevelsRelease
 from transforms.places.hierarchy import hats_of
 from transforms.value import Value
 

@@ -23,9 +23,8 @@ from dpops.spread import LEAST_VEHICLES, TYPICAL
 from dpops.types import Grid
 from pipelines.outcome import hundredths
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.levels import LevelsRelease, SpanTotal
 from pipelines.specification.places import ClassesAsked
-from pipelines.specification.span_total import SpanTotal
 from transforms.places.hierarchy import hats_of, texts_of
 from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable

@@ -1,6 +1,6 @@
 """Specification: a strict TOML file, checked and translated."""
 
-from pipelines.specification.errors import SpecificationError
+from pipelines.errors import SpecificationError
 from pipelines.specification.load import load
 from pipelines.specification.values import AccountTerms, Specification
 

@@ -16,9 +16,8 @@ from dpops.allocation import Allocation
 from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
-from pipelines.errors import Report, shortened
+from pipelines.errors import Report, SpecificationError, check_name, need, shortened
 from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
-from pipelines.specification.errors import SpecificationError, check_name, need
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked
 from pipelines.specification.toml_types import not_added_up

@@ -15,8 +15,7 @@ import msgspec
 from dpops.accountant import Limit
 from dpops.claims import Accounting
 from dpops.types import Per, Scope
-from pipelines.errors import shortened
-from pipelines.specification.errors import SpecificationError
+from pipelines.errors import SpecificationError, shortened
 from pipelines.specification.places import FleetTable, LiveTable, PlacesTable, PublisherTable
 from pipelines.specification.toml_types import about, from_toml, hint, limit_from_toml
 from transforms.atomic_files import read_text

@@ -12,7 +12,7 @@ import h3
 import numpy as np
 
 from dpops.accountant import Accountant
-from pipelines.errors import Report, ignore
+from pipelines.errors import Report, SpecificationError, check_name, ignore
 from pipelines.specification.checks import (
     account_of,
     cells_of,
@@ -28,7 +28,6 @@ from pipelines.specification.checks import (
     value_of,
 )
 from pipelines.specification.document import Document, read, read_tables
-from pipelines.specification.errors import SpecificationError, check_name
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
 from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import Specification

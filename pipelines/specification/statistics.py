@@ -15,11 +15,10 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from dpops.types import Grid
+from pipelines.errors import SpecificationError, need
 from pipelines.specification.document import Document
-from pipelines.specification.errors import SpecificationError, need
-from pipelines.specification.levels import LevelsRelease, levels_release
+from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
 from pipelines.specification.places import STATISTIC, ClassesAsked, ClassOptions, CountOptions, Options
-from pipelines.specification.span_total import SpanTotal
 from pipelines.specification.toml_types import from_toml, hint
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of

@@ -17,7 +17,6 @@ from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.identity import decisive_text
 from pipelines.specification.places import ClassesAsked, PlacesAsked, PublisherTable
-from pipelines.specification.span_total import SpanTotal
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
 from transforms.layouts.base import FIELDS, with_heading
@@ -34,7 +33,7 @@ from transforms.time.trips import Trips
 from transforms.value import NAME, Value
 
 if TYPE_CHECKING:
-    from pipelines.specification.levels import LevelsRelease
+    from pipelines.specification.levels import LevelsRelease, SpanTotal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +210,7 @@ class Specification:
         return None if self.levels is None else self.levels.fleet
 
     @property
-    def span(self) -> SpanTotal | None:
+    def span(self) -> "SpanTotal | None":
         """Span of days that shares one total, if any."""
         return None if self.levels is None else self.levels.span
 

@@ -19,7 +19,7 @@ import pytest
 
 from dpops.accountant import Limit, PureLimit, Span, SpanLimits, limit_of
 from dpops.claims import ZERO
-from pipelines.specification.span_total import SpanTotal
+from pipelines.specification.levels import SpanTotal
 from tests.faults.wrong_span_ledgers import (
     Wrong,
     begins_at_the_day,

@@ -13,7 +13,7 @@ from dpops.claims import rho_within
 from dpops.levels.defaults import spread_of
 from dpops.levels.stages import Kind
 from dpops.types import Int64s
-from pipelines.specification.span_total import SpanTotal
+from pipelines.specification.levels import SpanTotal
 from tests.statistical import levels_audit as of_a_day
 from tests.statistical.levels_audit import released, statistics
 

@@ -18,11 +18,10 @@ from companions.city.tests.circles import completed, rows
 from hatstream_city.draft import files
 from hatstream_city.draft.draft import draft
 from hatstream_city.draft.values import zones_at
-from pipelines.errors import InputError
+from pipelines.errors import InputError, SpecificationError
 from pipelines.plan.counts import fullest_period
 from pipelines.plan.levels import worth_by_day
 from pipelines.specification import load
-from pipelines.specification.errors import SpecificationError
 from tests import city
 
 NAMES = ("Vehicle_ID", "GPS Time", "Latitude", "Longitude", "speed")

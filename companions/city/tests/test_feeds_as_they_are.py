@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from hatstream_city.draft.draft import Draft, draft
-from pipelines.errors import InputError
+from pipelines.errors import InputError, SpecificationError
 from pipelines.inputs import input_paths
 from pipelines.specification import load
-from pipelines.specification.errors import SpecificationError
 from tests.kit import feeds
 from transforms.layouts.decoder_process import read_apart
 from transforms.observe.parse import parse

@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
-from dpops.claims import ApproxDP
 from pipelines.account.guarantee import (
     SpanBound,
     costs_at_places,
     levels_sentence,
     loss_of,
-    said,
     sentence,
     span_bounds,
     standing_costs,
@@ -48,7 +46,7 @@ def test_claims_of_each_hat_on_an_account_with_delta_say_it_too(tmp_path: Path) 
     spec = load(city.write(tmp_path)[0])
     spent = loss_of(Accountant(pure=Fraction("0.5")), LIMIT)
     text = sentence(spec, unspent(spec), Fraction("0.5"), spent)
-    assert f"but for a chance of {said(spent.chance)} under the noise" in text
+    assert f"but for a chance of {spent.chance_text} under the noise" in text
     assert "with any other speeds of it, plus 1e-06" in text
 
 
@@ -89,14 +87,14 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     loaded = load(city.write(tmp_path, spec=spec + PLACES)[0])
     assert loaded.levels is not None
     day, several = standing_costs("vehicle-day", unspent(loaded), loaded.levels.claim)
-    assert (day.days, float(day.total.epsilon)) == (1, 2.64)
-    assert (several.days, several.total) == (28, ApproxDP(Fraction(10), Fraction(1, 10**6)))
-    assert several.chance >= 1e-7
+    assert (day.days, float(day.loss.epsilon)) == (1, 2.64)
+    assert (several.days, *several.loss[:2]) == (28, Fraction(10), Fraction(1, 10**6))
+    assert several.loss.chance >= 1e-7
     assert "28 days raise the odds of a true guess by at most a factor of 22,100" in levels_sentence(
         loaded, unspent(loaded)
     )
     (_, unbounded) = standing_costs("vehicle-day", unspent(loaded)[:1], loaded.levels.claim)
-    assert 15 < float(unbounded.total.epsilon) < 28 * 2.64
+    assert 15 < float(unbounded.loss.epsilon) < 28 * 2.64
 
 
 @pytest.mark.few(1)

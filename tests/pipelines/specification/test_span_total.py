@@ -12,8 +12,7 @@ from dpops.claims import ZERO, GaussianDP, rho_within
 from dpops.levels.bounded import unchecked
 from dpops.levels.stages import Kind
 from dpops.types import Grid
-from pipelines.specification.levels import LevelsRelease, levels_release
-from pipelines.specification.span_total import SpanTotal
+from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
 from tests.dpops.levels.cities import KINDS, Visit, days_of, random_days, rows
 from tests.kit.grids import grid
 from tests.transforms.releases.levels_days import HOURS, REGION

@@ -73,8 +73,8 @@ def demo(output: Path, as_json: bool) -> None:
         "Guarantee: what is published about a day raises the odds of a true guess about a bus, that it drove at all "
         f"included, by {account.most.most()}.",
         *(
-            f"Days add up, those of {cost.days} to {cost.loss.most()}, unless the account has a limit for them "
-            "(docs/guarantee.md)."
+            f"Days add up, those of {cost.days} to {cost.loss.rounded_up().most()}, unless the account has a limit "
+            "for them (docs/guarantee.md)."
             for cost in account.standing[-1:]
         ),
         *_lines_of(classes),

@@ -157,7 +157,7 @@ class Edition:
             "odds": [odds._asdict() for odds in self.odds],
             "spans": [span | {"odds": span["odds"]._asdict()} for span in self.spans],
             "cost_of_days": [
-                {"days": cost.days, "epsilon": shown(float(cost.total.epsilon)), "delta": float(cost.total.delta)}
+                {"days": cost.days, "epsilon": shown(float(cost.loss.epsilon)), "delta": float(cost.loss.delta)}
                 for cost in self.account.costs
             ],
             "not_protected": self.not_protected,

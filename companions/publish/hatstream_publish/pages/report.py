@@ -109,7 +109,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "in_span": _IN_SPAN[account.unit],
         "most": spent,
         "delta": float(report.most.delta),
-        "chance": report.most.chance_said,
+        "chance": report.most.chance_text,
         "odds": odds(spent or limit),
         "limit": limit,
         "limit_said": report.limit.said(),
