@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
@@ -45,8 +46,6 @@ OWN_ZONES = ("localtime", "posixrules")
 
 MOST_LATENESS_S = 31 * 86_400
 REGION_BYTES = 64 << 20
-
-
 OPEN = "?"  # stands in a draft for a column that somebody has to name
 
 
@@ -97,9 +96,8 @@ def account_of(account: AccountTable) -> AccountTerms:
     check_name("account.name", account.name)
     ever = account.unit == "vehicle-ever"
     need(not ever or account.until is not None, "account.until", "is needed with vehicle-ever", "missing")
-    for name in ("since", "until"):
-        value = getattr(account, name)
-        need(ever or value is None, f"account.{name}", "goes with vehicle-ever only", value)
+    for name, day in (("since", account.since), ("until", account.until)):
+        need(ever or day is None, f"account.{name}", "goes with vehicle-ever only", day)
     if account.since is not None and account.until is not None:
         need(account.since < account.until, "account.since", "must be before account.until", account.since)
     return AccountTerms(
@@ -107,17 +105,17 @@ def account_of(account: AccountTable) -> AccountTerms:
         unit=account.unit,
         timezone=account.timezone,
         adjacency=account.adjacency,
-        limit=_accounted(_limit_of(account), account.accounting),
+        limit=_limit_of(account),
         since=account.since,
         until=account.until,
     )
 
 
 def _limit_of(account: AccountTable) -> Limit:
-    """Reads the limit of a period, or of spans."""
+    """Reads the limit of a period, or of spans, with its accounting of noise. Raises SpecificationError."""
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
-        return account.limit
+        return _accounted(account.limit, account.accounting)
     need(bool(account.limits), "account.limit", "or account.limits must be set", "missing")
     need(account.unit == "vehicle-day", "account.limits", "goes with account.unit = 'vehicle-day'", account.unit)
     days = [span.days for span in account.limits]
@@ -126,23 +124,18 @@ def _limit_of(account: AccountTable) -> Limit:
     spans = []
     try:
         for span in sorted(account.limits, key=lambda span: span.days):
-            if span.delta is not None:
-                spans.append(Span(span.days, DeltaLimit(span.epsilon, span.delta, span.pure)))
-                continue
-            why = f"{span.days} days without delta"
-            need(span.pure is None, "account.limits", "have pure only beside delta", why)
-            spans.append(Span(span.days, PureLimit(span.epsilon)))
+            fits = span.delta is not None or span.pure is None
+            need(fits, "account.limits", "have pure only beside delta", f"{span.days} days without delta")
+            limit = PureLimit(span.epsilon) if span.delta is None else DeltaLimit(span.epsilon, span.delta, span.pure)
+            spans.append(Span(span.days, _accounted(limit, account.accounting)))
         return SpanLimits(tuple(spans))
     except ClaimError as error:
         raise SpecificationError(f"account.limits: {error}") from None
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
-    """Sets the accounting of noise in each limit. Raises SpecificationError for pure limits."""
     if accounting == "zcdp":
         return limit
-    if isinstance(limit, SpanLimits):
-        return SpanLimits(tuple(Span(span.days, _accounted(span.limit, accounting)) for span in limit.by_days))
     if not isinstance(limit, DeltaLimit):
         raise SpecificationError(
             f"account.accounting goes with limits that all have a delta; it is {accounting!r}, and {limit} has none"
@@ -168,15 +161,14 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
 def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
     """Checks the division of the budget, apart from `levels`."""
     need(1 / BOUND <= privacy.epsilon <= BOUND, "privacy.epsilon", "must be between 1e-6 and 1e6", privacy.epsilon)
-    is_capped, cap = privacy.composition == "cap", None
+    is_capped = privacy.composition == "cap"
     for name in ("max_cells", "max_samples"):
         value = getattr(privacy, name)
         if is_capped:
             need(value is not None and value >= 1, f"privacy.{name}", "is needed with 'cap', at least 1", value)
         else:
             need(value is None, f"privacy.{name}", "goes with composition = 'cap'", value)
-    if is_capped:
-        cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1)
+    cap = ContributionBound(privacy.max_cells or 1, privacy.max_samples or 1) if is_capped else None
     shards = privacy.release_shards
     need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
     need(shards == 1 or is_capped, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
@@ -204,11 +196,8 @@ def cells_of(document: Document, folder: Path) -> Cells:
     if table.bbox is not None:
         west, south, east, north = edges = [float(edge) for edge in table.bbox]
         fits = max(abs(west), abs(east)) <= 180 and west != east and -90 <= south < north <= 90
-        rule = (
-            "must be west, south, east, north in degrees, longitudes from -180 to 180, south < north "
-            "(west > east crosses the antimeridian)"
-        )
-        need(fits, "cells.bbox", rule, edges)
+        rule = "must be west, south, east, north in degrees, longitudes from -180 to 180, south < north"
+        need(fits, "cells.bbox", f"{rule} (west > east crosses the antimeridian)", edges)
     region = _region(table, folder)
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
 
@@ -298,19 +287,10 @@ def input_of(document: Document, *, headed: bool) -> Input:
         need(1 <= gap_s <= 3_600, "input.derived_speed.max_gap_s", "must be between 1 and 3600", gap_s)
         need(1 <= kmh <= 1_000, "input.derived_speed.max_kmh", "must be between 1 and 1000", kmh)
     names = ("time_zone", "time_format", "decimal", "delimiter", "header", "records", "vehicle", "time")
-    options = {name: getattr(table, name) for name in names}
+    options: dict[str, Any] = {name: getattr(table, name) for name in names}
+    options |= {"with_value": speed is None, "headed": headed, "fields": fields, "unit": unit}
     try:
-        chosen = layout(
-            table.layout,
-            columns_read,
-            table.time_unit,
-            speed_unit,
-            with_value=speed is None,
-            headed=headed,
-            fields=fields,
-            unit=unit,
-            **options,
-        )
+        chosen = layout(table.layout, columns_read, table.time_unit, speed_unit, **options)
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
     need(speed is None or not table.no_value, "input.no_value", "goes with a column of speeds", "input.derived_speed")
@@ -333,10 +313,8 @@ def input_of(document: Document, *, headed: bool) -> Input:
 def check_closed(columns: Mapping[str, str | Sequence[str]]) -> None:
     """Refuses all columns that a draft left open."""
     parts = {field: [column] if isinstance(column, str) else column for field, column in columns.items()}
-    if missing := [f"columns.{field}" for field, names in parts.items() if OPEN in names]:
-        raise SpecificationError(
-            f"input.{', '.join(missing)}: left open by a draft: name the input's column in place of ?"
-        )
+    if missing := ", ".join(f"columns.{field}" for field, names in parts.items() if OPEN in names):
+        raise SpecificationError(f"input.{missing}: left open by a draft: name the input's column in place of ?")
 
 
 def check_derived(document: Document) -> None:

@@ -23,21 +23,20 @@ def decisive_text(spec: "Specification") -> str:
     Excludes names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms.
     """
     account = ("name", "unit", "timezone", "adjacency", "since", "until")
-    table, value, keys, cells = spec.timetable, spec.value, spec.keys, spec.cells
-    slot: dict[str, Any] = {"minutes": table.slot_minutes, "service": table.service_text}
-    if table.weekdays != WEEKDAYS:
-        slot["weekdays"] = list(table.weekdays)
+    table, value, keys, cells, levels = spec.timetable, spec.value, spec.keys, spec.cells, spec.levels
+    days = {} if table.weekdays == WEEKDAYS else {"weekdays": list(table.weekdays)}
     plain: dict[str, Any] = {
         "account": msgspec.to_builtins({name: getattr(spec.account, name) for name in account}),
-        "slot": slot,
+        "slot": {"minutes": table.slot_minutes, "service": table.service_text, **days},
         "privacy": _privacy(spec),
         "input": _input(spec),
     }
-    plain |= {"places": {"keys": keys.names, "above": keys.groups}} if keys is not None else {}
-    if keys is None:
+    if keys is not None:
+        plain["places"] = {"keys": keys.names, "above": keys.groups}
+    else:
         plain["cells"] = {
             "resolution": cells.resolution,
-            "region": "occupied" if cells.region is None else [f"{cell:x}" for cell in spec.cells.region or ()],
+            "region": "occupied" if cells.region is None else [f"{cell:x}" for cell in cells.region],
             "bbox": None if cells.exact_bbox is None else [str(edge) for edge in cells.exact_bbox],
         }
     if value.name == NAME:
@@ -45,7 +44,6 @@ def decisive_text(spec: "Specification") -> str:
     else:
         bounds = {"lower": str(value.lower), "upper": str(value.lower + value.grid.upper)}
         plain["value"] = {"name": value.name, "unit": value.unit, **bounds}
-    levels = spec.levels
     if levels is None:
         plain["statistic"] = [
             {
@@ -99,30 +97,22 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
 
 
 def _input(spec: "Specification") -> dict[str, Any]:
-    units, layout = spec.input.layout.units, spec.input.layout
-    plain: dict[str, Any] = {
-        "layout": spec.input.name,
-        "columns": spec.input.columns,
-        "time_unit": units.time_unit,
-        "speed_unit": str(units.value_per_unit),
+    feed, layout, units = spec.input, spec.input.layout, spec.input.layout.units
+    plain: dict[str, Any] = {"layout": feed.name, "columns": feed.columns, "time_unit": units.time_unit}
+    plain |= {"speed_unit": str(units.value_per_unit), **feed.chosen}
+    defaults: dict[str, tuple[Any, Any]] = {  # what is written, beside what is left out
+        "records": (layout.records if isinstance(layout, JsonRecords) else None, None),
+        "time_zone": (units.zone, None),
+        "time_format": (None if units.time_format is None else units.time_format.text, None),
+        "decimal": (units.decimal, "."),
+        "no_value": (list(map(str, feed.no_value)), []),
+        "vehicle_form": (feed.vehicle_form, "text"),
     }
-    if isinstance(layout, JsonRecords) and layout.records is not None:
-        plain["records"] = layout.records
-    if units.zone is not None:
-        plain["time_zone"] = units.zone
-    if units.time_format is not None:
-        plain["time_format"] = units.time_format.text
-    if units.decimal != ".":
-        plain["decimal"] = units.decimal
-    plain |= spec.input.chosen
-    if spec.input.no_value:
-        plain["no_value"] = list(map(str, spec.input.no_value))
-    if spec.input.vehicle_form != "text":
-        plain["vehicle_form"] = spec.input.vehicle_form
-    if spec.input.derived is not None:
-        plain["derived_speed"] = {"max_gap_s": spec.input.derived.max_gap_s, "max_kmh": str(spec.input.derived.max_kmh)}
-    if spec.input.turning is not None:
-        plain["derived_heading"] = {"max_gap_s": spec.input.turning.max_gap_s, "min_m": spec.input.turning.min_m}
+    plain |= {name: value for name, (value, default) in defaults.items() if value != default}
+    if feed.derived is not None:
+        plain["derived_speed"] = {"max_gap_s": feed.derived.max_gap_s, "max_kmh": str(feed.derived.max_kmh)}
+    if feed.turning is not None:
+        plain["derived_heading"] = {"max_gap_s": feed.turning.max_gap_s, "min_m": feed.turning.min_m}
     if isinstance(layout, CsvTable) and (layout.delimiter, layout.has_header) != (",", True):
         plain |= {"delimiter": layout.delimiter, "header": layout.has_header}
     return plain

@@ -88,7 +88,8 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         cells=cells,
         value=value,
         prior=prior,
-        privacy=replace(privacy, allocation=allocation, levels=levels),
+        privacy=replace(privacy, allocation=allocation),
+        levels=levels,
         statistics=statistics,
         input=input_of(
             document, headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed

@@ -73,10 +73,9 @@ class Cells:
     @property
     def bbox(self) -> tuple[float, float, float, float] | None:
         """Bounding box in degrees: west, south, east, north."""
-        if self.exact_bbox is None:
+        if (box := self.exact_bbox) is None:
             return None
-        west, south, east, north = map(float, self.exact_bbox)
-        return west, south, east, north
+        return float(box[0]), float(box[1]), float(box[2]), float(box[3])
 
 
 @dataclass(frozen=True)
@@ -109,8 +108,8 @@ class Input:
     @property
     def names(self) -> tuple[str, ...]:
         """Column of each field; its name for several columns."""
-        columns = ((name, (self.columns or {}).get(name, name)) for name in self.fields)
-        return tuple(column if isinstance(column, str) else name for name, column in columns)
+        columns = {name: column for name, column in (self.columns or {}).items() if isinstance(column, str)}
+        return tuple(columns.get(name, name) for name in self.fields)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -120,20 +119,16 @@ class Input:
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """Division of the budget over HATs, or over `levels`.
-
-    release_shards: number of parts of a slot's cells, drawn separately.
-    """
+    """Division of the budget. release_shards: number of parts of a slot's cells, drawn separately."""
 
     allocation: Allocation
     cap: ContributionBound | None = None
     release_shards: int = 1
-    levels: "LevelsRelease | None" = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Specification:
-    """Checked specification."""
+    """Checked specification. levels: release by `levels`, if requested; statistics of HATs are empty then."""
 
     name: str
     account: AccountTerms
@@ -142,8 +137,9 @@ class Specification:
     value: Value
     prior: Prior | None
     privacy: Privacy
-    statistics: tuple[RequestedStatistic, ...]  # of HATs; empty if `levels` alone releases
+    statistics: tuple[RequestedStatistic, ...]
     input: Input
+    levels: "LevelsRelease | None" = None
     publisher: PublisherTable | None = None
     trips: Trips | None = None
 
@@ -168,11 +164,6 @@ class Specification:
     def is_learned(self) -> bool:
         """Whether rows combine all entries of the ledger."""
         return KINDS[self.kind].learned
-
-    @property
-    def levels(self) -> "LevelsRelease | None":
-        """Release by `levels`, if requested."""
-        return self.privacy.levels
 
     @property
     def by_levels(self) -> "LevelsRelease":
@@ -266,11 +257,11 @@ class Specification:
 
     def rules(self, calendar: Locator, vehicle_key: bytes) -> Rules:
         """Returns the rules that turn input rows into observations. vehicle_key: hashes vehicles."""
-        source, box = self.input, self.cells.bbox
+        source = self.input
         return Rules(
             grid=self.value.grid,
             units=source.layout.units,
-            bbox=box,
+            bbox=self.cells.bbox,
             calendar=calendar,
             vehicle_key=vehicle_key,
             derived=source.derived,
