@@ -5,10 +5,10 @@ plans, noise, learning and rows are those of `hatstream release`.
 """
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from zoneinfo import ZoneInfo
@@ -61,66 +61,63 @@ def release_days(
     >>> release_days(load("examples/hourly-means.toml"), pa.table({"period": pa.array([], pa.string())}))
     {}
     """
-    days = _Days.of(spec, counted)
-    if not days.facts:
+    days = _days_of(spec, counted)
+    if not days:
         return {}
-    run = _EvaluatedDays.of(spec, days.facts, Noise() if seed is None else Noise(np.random.default_rng(seed).bytes))
-    for number, (period, tallies) in enumerate(days.tallies.items()):
-        facts = days.facts_of(period)
+    slots = {slot_s: facts for day in days.values() for slot_s, facts in day.facts.items()}
+    run = _EvaluatedDays.of(spec, slots, Noise() if seed is None else Noise(np.random.default_rng(seed).bytes))
+    for number, day in enumerate(days.values()):
+        facts = list(day.facts.values())
         if forecasts and number:
             run.show("forecast", slots_of(forecast_of(run.recorded, facts), facts, run.recorded.policy))
-        groups: dict[int, list[wire.Tally]] = {}
-        for slot_s, of_slot in tallies.items():
-            groups.setdefault(run.release.group(slot_s), []).append(of_slot)
-        for first_s, of_group in groups.items():
-            run.draw(first_s, of_group)
+        groups = list(map(run.release.group, day.facts))
+        group_of_row = np.array(groups, np.int64)[np.searchsorted(np.array(list(day.facts)), day.table.slot_s)]
+        for first_s in dict.fromkeys(groups):
+            run.draw(first_s, day.table.take(group_of_row == first_s))
     if whole:
-        run.show("whole", run.by_all(days))
+        recorded = run.recorded
+        everything = learned_from(recorded.entries, recorded.policy, None)
+        for period, day in days.items():
+            facts = list(day.facts.values())
+            run.show("whole", slots_of(whole_of(recorded, everything, period, facts), facts, recorded.policy))
     shape = Shape(counts=spec.counts_are_public and not spec.is_learned, unknown=True)
     return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}
 
 
-class _Days(NamedTuple):
-    """Slot facts and tallies of counted periods."""
+class _Day(NamedTuple):
+    """Facts of a counted period's slots, and all of its counts."""
 
     facts: dict[int, SlotFacts]
-    tallies: dict[str, dict[int, wire.Tally]]
+    table: wire.Tally
 
-    @classmethod
-    def of(cls, spec: Specification, counted: pa.Table) -> "_Days":
-        facts, tallies = dict[int, SlotFacts](), dict[str, dict[int, wire.Tally]]()
-        periods = sorted(set(counted["period"].to_pylist()))
-        if not periods:
-            return cls(facts, tallies)
-        if spec.timetable.unit != "vehicle-day":
-            raise UsageError("an evaluation releases days: account.unit must be 'vehicle-day'")
-        columns = {column.name for column in _columns_of(spec, _release_of(spec))}
-        whole = {name: counted[name].combine_chunks() for name in ("slot", "vehicle", "reports", *columns)}
-        keys, period_of = _keys_of(spec, counted), np.array(counted["period"].to_pylist())
-        for period in periods:
-            of_period = slot_facts(spec, range_of(spec.timetable, period, period))
-            facts |= of_period
-            inside = np.flatnonzero((period_of == period) & (keys >= 0))
-            slot, vehicle, reports = (_int64s(whole[name])[inside] for name in ("slot", "vehicle", "reports"))
-            key = keys[inside]
-            order = np.lexsort((key, vehicle, slot))
-            starts = np.array(list(of_period), np.int64)
-            table = wire.Tally(
-                slot_s=starts[slot[order]],
-                vehicle=vehicle[order],
-                cell=key[order],
-                kept=reports[order],
-                dropped=np.zeros(order.size, np.int64),
-                sums={name: _int64s(whole[name])[inside][order] for name in columns},
-            )
-            first = np.searchsorted(slot[order], np.arange(starts.size + 1)).tolist()
-            tallies[period] = {
-                slot_s: table.take(slice(first[number], first[number + 1])) for number, slot_s in enumerate(of_period)
-            }
-        return cls(facts, tallies)
 
-    def facts_of(self, period: str) -> list[SlotFacts]:
-        return [self.facts[slot_s] for slot_s in self.tallies[period]]
+def _days_of(spec: Specification, counted: pa.Table) -> dict[str, _Day]:
+    """Reads the rows of `count_days` by period."""
+    periods, days = sorted(set(counted["period"].to_pylist())), dict[str, _Day]()
+    if not periods:
+        return days
+    if spec.timetable.unit != "vehicle-day":
+        raise UsageError("an evaluation releases days: account.unit must be 'vehicle-day'")
+    sums = {column.name for column in _columns_of(spec, _release_of(spec, {}, _MemoryAccount.of(spec)))}
+    columns = {name: _int64s(counted[name].combine_chunks()) for name in ("slot", "vehicle", "reports", *sums)}
+    columns["cell"], period_of = _keys_of(spec, counted), np.array(counted["period"].to_pylist())
+    for period in periods:
+        facts = slot_facts(spec, range_of(spec.timetable, period, period))
+        inside = np.flatnonzero((period_of == period) & (columns["cell"] >= 0))
+        inside = inside[np.lexsort([columns[name][inside] for name in ("cell", "vehicle", "slot")])]
+        rows = {name: column[inside] for name, column in columns.items()}
+        days[period] = _Day(
+            facts,
+            wire.Tally(
+                slot_s=np.array(list(facts), np.int64)[rows["slot"]],
+                vehicle=rows["vehicle"],
+                cell=rows["cell"],
+                kept=rows["reports"],
+                dropped=np.zeros(inside.size, np.int64),
+                sums={name: rows[name] for name in sums},
+            ),
+        )
+    return days
 
 
 @dataclass(frozen=True)
@@ -128,6 +125,10 @@ class _MemoryAccount(LedgerAccount):
     """In-memory account without a limit, never persisted."""
 
     entries: list[Sequenced[Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, spec: Specification) -> "_MemoryAccount":
+        return cls("", Path("none"), spec.account.name, spec.account.limit, spec.name, spec.text)
 
     def open(self) -> Ledger:
         return cast("Ledger", self)
@@ -167,10 +168,8 @@ class _EvaluatedDays:
 
     @classmethod
     def of(cls, spec: Specification, facts: Mapping[int, SlotFacts], noise: Noise) -> "_EvaluatedDays":
-        terms = spec.account
-        account = _MemoryAccount("", Path("none"), terms.name, terms.limit, spec.name, spec.text)
-        release = KINDS[spec.kind].of(request_of(spec, facts, Secret(os.urandom(32)), account))
-        return cls(spec, account, release, noise)
+        account = _MemoryAccount.of(spec)
+        return cls(spec, account, _release_of(spec, facts, account), noise)
 
     @property
     def recorded(self) -> RecordedStages:
@@ -182,10 +181,9 @@ class _EvaluatedDays:
         for slot in estimates:
             self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
 
-    def draw(self, first_s: int, tallies: Sequence[wire.Tally]) -> None:
+    def draw(self, first_s: int, table: wire.Tally) -> None:
         """Draws a group, stores its units and estimates it."""
         release, recorded = self.release, list[RecordedSlot]()
-        table = wire.joined(tallies)
         while drawn := release.draw({(first_s, 0): lambda: [table]}, History(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
             if not release.in_order:
@@ -194,19 +192,12 @@ class _EvaluatedDays:
             for estimates in release.estimates(slot, History(self.account)):
                 self.show(estimates.product or "hats", [estimates._replace(product="")])
 
-    def by_all(self, days: _Days) -> Iterator[SlotEstimates]:
-        recorded = self.recorded
-        everything = learned_from(recorded.entries, recorded.policy, None)
-        for period in days.tallies:
-            facts = days.facts_of(period)
-            yield from slots_of(whole_of(recorded, everything, period, facts), facts, recorded.policy)
 
-
-def _rows(days: _Days, estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
+def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
     """Converts estimates to result rows with period and slots."""
     first, last = {}, {}
-    for period in days.tallies:
-        for number, facts in enumerate(days.facts_of(period)):
+    for period, day in days.items():
+        for number, facts in enumerate(day.facts.values()):
             first[facts.start], last[facts.end] = (period, number), (period, number)
     tables = []
     for slot in estimates:
@@ -247,27 +238,21 @@ def count_days(
     paths = input_paths(pattern)
     when = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
     rules = spec.rules(when, os.urandom(32))
-    parts: dict[int, list[bytes]] = {}
+    release, parts = _release_of(spec, {}, _MemoryAccount.of(spec)), dict[int, list[bytes]]()
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):
             for slot_s, packed in events_of(batch.table, rules, spec.ground):
                 parts.setdefault(slot_s, []).append(packed)
         report("files read", number, len(paths))
-    periods: dict[str, dict[int, wire.Events]] = {}
-    numbers, of_period = dict[int, int](), Counter[str]()
-    for slot in when.slots:
-        numbers[slot.start_s] = of_period[slot.period]
-        of_period[slot.period] += 1
-        if slot.start_s in parts:
-            periods.setdefault(slot.period, {})[slot.start_s] = wire.unpack_events(parts[slot.start_s])
-    release = _release_of(spec)
     tables = []
-    for period, slots in periods.items():
-        if rules.need_whole_periods:
+    for period, group in groupby(when.slots, key=lambda slot: slot.period):
+        starts = [slot.start_s for slot in group]
+        slots = {slot_s: wire.unpack_events(parts[slot_s]) for slot_s in starts if slot_s in parts}
+        if slots and rules.need_whole_periods:
             slots = derived_events(slots, rules, spec.ground)[0].by_slot()
         for slot_s, events in slots.items():
             counted = tally(events, slot_s, release.cap, _columns_of(spec, release, bins)).tally
-            tables.append(_rows_of(spec, period, numbers[slot_s], counted))
+            tables.append(_rows_of(spec, period, starts.index(slot_s), counted))
     if not tables:
         raise InputError("no row of the input became an observation")
     return pa.concat_tables(tables)
@@ -289,9 +274,8 @@ def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
     return range_of(spec.timetable, *ends)
 
 
-def _release_of(spec: Specification) -> ReleaseKind:
-    account = LedgerAccount("", Path("none"), spec.account.name, spec.account.limit, spec.name, spec.text)
-    return KINDS[spec.kind].of(request_of(spec, {}, Secret(b""), account))
+def _release_of(spec: Specification, facts: Mapping[int, SlotFacts], account: LedgerAccount) -> ReleaseKind:
+    return KINDS[spec.kind].of(request_of(spec, facts, Secret(os.urandom(32)), account))
 
 
 def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tuple[Column, ...]:
@@ -331,21 +315,15 @@ def _int64s(column: pa.Array) -> Int64s:
 
 def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
     """Returns each row's counting key, negative outside the region."""
-    cells = counted["cell"].combine_chunks().dictionary_encode()
-    named = cells.dictionary.to_pylist()
-    numbers = [int(name, 16) if spec.keys is None else spec.keys.number.get(name.encode(), -1) for name in named]
-    of_cell = np.array(numbers, np.int64)
-    if spec.places is None:
-        of_row: Int64s = spec.ground.keys(of_cell)[cells.indices.to_numpy()]
-        return of_row
-    pieces = spec.places.pieces
-    index = {name: number for number, name in enumerate(pieces.places.names)} | {None: -1}
-    place = np.array([index[name] for name in counted["place"].to_pylist()], np.int64)
-    row = np.searchsorted(pieces.region, of_cell)
-    inside = (row < pieces.region.size) & (pieces.region[np.minimum(row, pieces.region.size - 1)] == of_cell)
-    cell = np.where(inside, row, -1)[cells.indices.to_numpy()]
-    names = pieces.cell * (len(index) + 1) + pieces.place + 1
-    order = np.argsort(names)
-    wanted = cell * (len(index) + 1) + place + 1
-    number = order[np.minimum(np.searchsorted(names[order], wanted), order.size - 1)]
-    return np.where((cell >= 0) & (names[number] == wanted), number, -1)
+    if spec.places is not None:
+        pieces = spec.places.pieces
+        cells, places = texts_of(None, pieces.region), [*pieces.places.names, None]  # -1 is nowhere, the last
+        pairs = zip(pieces.cell.tolist(), pieces.place.tolist(), strict=True)
+        piece_of = {(cells[cell], places[place]): number for number, (cell, place) in enumerate(pairs)}
+        rows = zip(counted["cell"].to_pylist(), counted["place"].to_pylist(), strict=True)
+        return np.array([piece_of.get(row, -1) for row in rows], np.int64)
+    named = counted["cell"].combine_chunks().dictionary_encode()
+    texts, number_of = named.dictionary.to_pylist(), {} if spec.keys is None else spec.keys.number
+    numbers = [int(text, 16) if spec.keys is None else number_of.get(text.encode(), -1) for text in texts]
+    of_row: Int64s = spec.ground.keys(np.array(numbers, np.int64))[named.indices.to_numpy()]
+    return of_row

@@ -1,4 +1,4 @@
-"""Checked options of a `levels` release, with their defaults, and the total of a span of days."""
+"""Options of a `levels` release with their defaults, and totals of spans of days."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
