@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column, Table
 from rich.text import Text
 
+from pipelines.engine import watched_every
 from pipelines.errors import FAILED, Report, ignore
 
 LOG_COLUMNS = 130
@@ -126,8 +126,12 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
         with _bars(errors) as report:
             yield report
     else:
-        with _Log() as log:
-            yield log.report
+        log = _Log()
+        try:
+            with watched_every(min(SAY_EVERY_S, 1.0), log.look):
+                yield log.report
+        finally:
+            log.end_phase()
 
 
 @contextmanager
@@ -153,12 +157,12 @@ def _bars(errors: Console) -> Iterator[Report]:
 class _Words(ProgressColumn):
     """Progress column with a function's text of the task."""
 
-    def __init__(self, said_of: Callable[[Task], str]) -> None:
+    def __init__(self, text_of: Callable[[Task], str]) -> None:
         super().__init__(Column(no_wrap=True))
-        self._said_of = said_of
+        self._text_of = text_of
 
     def render(self, task: Task) -> Text:
-        return Text(self._said_of(task))
+        return Text(self._text_of(task))
 
 
 def _count(task: Task) -> str:
@@ -177,48 +181,37 @@ def _left(task: Task) -> str:
     return f"{duration(seconds)} left"
 
 
-@dataclass
 class _Log:
     """Progress log of a line a minute."""
 
-    _phase: tuple[str, float, int, int | None] | None = None  # name, start_s, count, total
-    _said_s: float = field(default_factory=time.monotonic)
-    _has_said: bool = False
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _ended: threading.Event = field(default_factory=threading.Event)
-
-    def __enter__(self) -> "_Log":
-        threading.Thread(target=self._tick, daemon=True).start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._ended.set()
-        with self._lock:
-            self._close()
+    def __init__(self) -> None:
+        self._phase: tuple[str, float, int, int | None] | None = None  # name, start_s, count, total
+        self._line_s, self._has_lines, self._lock = time.monotonic(), False, threading.Lock()
 
     def report(self, name: str, count: int, total: int | None) -> None:
         with self._lock:
             if self._phase is None or self._phase[0] != name:
-                self._close()
+                self.end_phase()
                 self._phase = (name, time.monotonic(), count, total)
             self._phase = (*self._phase[:2], count, total)
 
-    def _tick(self) -> None:
-        while not self._ended.wait(min(SAY_EVERY_S, 1.0)):
-            with self._lock:
-                if time.monotonic() - self._said_s >= SAY_EVERY_S:
-                    self._say()
+    def look(self) -> None:
+        """Writes a line if the newest one is a minute old."""
+        with self._lock:
+            if time.monotonic() - self._line_s >= SAY_EVERY_S:
+                self.write()
 
-    def _close(self) -> None:
-        if self._has_said:
-            self._say()
-        self._has_said = False
+    def end_phase(self) -> None:
+        """Writes the last line of a phase that has lines."""
+        if self._has_lines:
+            self.write()
+        self._has_lines = False
 
-    def _say(self) -> None:
-        self._said_s, self._has_said = time.monotonic(), True
+    def write(self) -> None:
+        self._line_s, self._has_lines = time.monotonic(), True
         if self._phase is not None:
             name, begun_s, count, total = self._phase
-            click.echo(line(name, count, total, self._said_s - begun_s), err=True)
+            click.echo(line(name, count, total, self._line_s - begun_s), err=True)
 
 
 def line(phase: str, count: int, total: int | None, spent_s: float) -> str:

@@ -27,7 +27,7 @@ from pipelines.errors import Report
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
-from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, read_back
+from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, decode_verdict
 from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, pieces_of, rows_about
 from pipelines.runs.spool import Spool
 from transforms import counters, tasks, wire
@@ -165,7 +165,7 @@ class _Judged:
             spendings, exposures = list[bytes](), dict[int, list[bytes]]()
             for (slot_s, kind), data in group[1]:
                 (spendings if kind == SPENDING else exposures.setdefault(slot_s, [])).append(data)
-            return judge.asked_of(group[0], spendings, exposures, shares)
+            return judge.demand_fact(group[0], spendings, exposures, shares)
 
         requests = (
             drawn[DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
@@ -291,9 +291,9 @@ def outcome_of(finished: Finished) -> Outcome:
     verdicts = finished.texts.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")
-    verdict = read_back(next(iter(verdicts)))
-    if verdict.unreadable:
-        raise StepError(verdict.unreadable[0])
+    verdict = decode_verdict(next(iter(verdicts)))
+    if verdict.read_error:
+        raise StepError(verdict.read_error)
     outcome = verdict.outcome
     judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}
     count_in(outcome, {name: count for name, count in finished.counts.items() if name not in judged})

@@ -3,9 +3,10 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import NamedTuple
 
 import apache_beam as beam
 import msgspec
@@ -47,12 +48,11 @@ class AskedFact(msgspec.Struct, tag=True, frozen=True):
     spent: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """Verdict on an input. unreadable: files with the reason. consents: permission to record."""
+class Verdict(NamedTuple):
+    """Verdict on an input. read_error: of the first file that failed, or empty. consents: permission to record."""
 
     outcome: Outcome
-    unreadable: list[str] = field(default_factory=list)
+    read_error: str = ""
     consents: bool = False
 
 
@@ -69,35 +69,27 @@ def verdict_on(
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in request.wanted]
         wanted[request.period] = debits
         outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())
-        outcome.spent[request.period] = msgspec.convert(request.spent, Spend, dec_hook=_from_text)
+        outcome.spent[request.period] = Spend(*map(Fraction, request.spent))
     count_in(outcome, counts)
-    unreadable = sorted(name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE))
-    having = {name.removeprefix(OF_PERIOD) for name in counts if name.startswith(OF_PERIOD)}
-    outcome.is_unreadable = (
-        bool(outcome.left_out) and len(outcome.left_out) >= files
-    )  # then nothing is known of any vehicle
-    if unreadable or outcome.is_unreadable:
-        return Verdict(outcome, unreadable)
-    outcome.periods_empty = [period for period in needed or () if period not in having]
+    read_error = min((name.removeprefix(UNREADABLE) for name in counts if name.startswith(UNREADABLE)), default="")
+    outcome.is_unreadable = bool(outcome.left_out) and len(outcome.left_out) >= files
+    if read_error or outcome.is_unreadable:  # then nothing is known of any vehicle
+        return Verdict(outcome, read_error)
+    outcome.periods_empty = [period for period in needed or () if OF_PERIOD + period not in counts]
     if needed is not None and (outcome.periods_empty or outcome.unusable):
         return Verdict(outcome)
     outcome.periods_refused = excess(wanted)
     return Verdict(outcome, consents=not outcome.periods_refused)
 
 
-def written(verdict: Verdict) -> str:
-    """Encodes a verdict as JSON."""
+def encode_verdict(verdict: Verdict) -> str:
+    """Encodes a verdict as JSON, fractions as texts."""
     return msgspec.json.encode(verdict, enc_hook=str, order="deterministic").decode()
 
 
-def read_back(text: str) -> Verdict:
+def decode_verdict(text: str) -> Verdict:
     """Decodes a verdict from JSON."""
-    return msgspec.json.decode(text, type=Verdict, dec_hook=_from_text)
-
-
-def _from_text(kind: type, text: str) -> Any:
-    """Reads a fraction, which travels as text."""
-    return kind(text)
+    return msgspec.json.decode(text, type=Verdict, dec_hook=lambda kind, text: kind(text))
 
 
 @dataclass
@@ -115,17 +107,14 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
     def _consents(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
         account = self.account
-
-        def excess(wanted: Wanted) -> list[str]:
-            return account.open().excess(account.name, account.limit, wanted)
-
+        excess = partial(account.open().excess, account.name, account.limit)
         verdict = verdict_on(group[1], self.files, self.needed, excess)
-        Metrics.string_set(counters.NAMESPACE, VERDICT).add(written(verdict))
+        Metrics.string_set(counters.NAMESPACE, VERDICT).add(encode_verdict(verdict))
         if verdict.consents:
             yield from ((period, CONSENT) for period in self.periods)
 
 
-def asked_of(
+def demand_fact(
     period: str, spendings: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
 ) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. exposures: by slot. shares: by statistic."""

@@ -76,9 +76,9 @@ def test_a_log_gets_a_line_a_minute_and_a_last_one(monkeypatch, capsys):
     log = terminal._Log()
     for now[0] in (1.0, 30.0, 61.0):
         log.report("rows read", int(1_000 * now[0]), 100_000)
-    log._say()
+    log.write()
     log.report("slots released", 1, 4)
-    log.__exit__()
+    log.end_phase()
     first, last = capsys.readouterr().err.splitlines()
     assert first == ("rows read: 61,000 of 100,000, 61 %, 1,017 a second, after 1 min 0 s, about 38 s left")
     assert last.startswith("rows read: 61,000")

@@ -222,9 +222,6 @@ def test_a_verdict_is_read_back_as_it_was_written():
         ).encode(),
     ]
     verdict = judge.verdict_on(facts, 2, ["2022-01-01"], lambda _: [])
-    assert judge.read_back(judge.written(verdict)) == verdict
-    assert (verdict.consents, verdict.outcome.observations, str(verdict.outcome.debits["2022-01-01"].pure)) == (
-        True,
-        5,
-        "3/7",
-    )
+    assert judge.decode_verdict(judge.encode_verdict(verdict)) == verdict
+    debit = str(verdict.outcome.debits["2022-01-01"].pure)
+    assert (verdict.consents, verdict.outcome.observations, debit) == (True, 5, "3/7")
