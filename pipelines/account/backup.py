@@ -53,20 +53,15 @@ class Backup(NamedTuple):
         return str(self.entries[0]["hash"])
 
     @property
-    def signature(self) -> Signature:
-        """Signature by the backed-up key."""
-        return signature_of(secret_of(self.header.key, "the backup"))
-
-    @property
-    def last(self) -> Mapping[str, Any]:
-        """Newest entry of the ledger."""
-        return self.entries[-1]
+    def last(self) -> tuple[int, str]:
+        """Sequence number and hash of the ledger's newest entry."""
+        return self.entries[-1]["seq"], self.entries[-1]["hash"]
 
     def with_entries(self, entries: Entries) -> "Backup":
         """Returns a backup with these entries and their head."""
-        last, head = entries[-1], self.header.head
-        newest = RememberedHead(sequence=last["seq"], hash=last["hash"], accounts=head[self.genesis]["accounts"])
-        return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: newest}), entries)
+        head, newest = self.header.head, entries[-1]
+        last = RememberedHead(sequence=newest["seq"], hash=newest["hash"], accounts=head[self.genesis]["accounts"])
+        return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: last}), entries)
 
     @property
     def newest(self) -> Mapping[str, Any] | None:
@@ -121,14 +116,16 @@ def restore(
             raise AccountRefusal(
                 f"the key file {place.key} holds another key than the backup: name another file with --key"
             )
-        book = Ledger(place.url, place.head, backup.signature)
-        first = book.hash_of(1) if book.exists() else ""
+        signature = signature_of(secret_of(backup.header.key, "the backup"))
+        book = Ledger(place.url, place.head, signature)
+        first, (sequence, newest) = book.hash_of(1) if book.exists() else "", backup.last
         if first and first != backup.genesis:
             raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
-        if first and book.hash_of(backup.last["seq"]) != backup.last["hash"]:
+        if first and book.hash_of(sequence) != newest:
             raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
         now = backup.with_entries(list(book.entries())) if first else backup
-        _check_nothing_since(place, now, results, nothing_since=nothing_since)
+        if not (has_head and _is_newest(place.head, signature, now)):
+            _check_nothing_since(now, results, nothing_since=nothing_since)
         if not first:
             book.create()
             try:
@@ -136,7 +133,7 @@ def restore(
             finally:
                 book.discard()  # where it has no entry
         if not has_head:
-            Head(place.head, backup.signature).create(now.header.head)
+            Head(place.head, signature).create(now.header.head)
         if key is None:
             write_key(place.key, backup.header.key)
         book.verify()
@@ -144,31 +141,29 @@ def restore(
     return backup, [name for name, is_there in there.items() if not is_there]
 
 
-def _check_nothing_since(
-    place: AccountLocation, backup: Backup, results: Sequence[Path], *, nothing_since: bool
-) -> None:
-    """Refuses a ledger that lacks releases, which would be drawn again. backup: with entries."""
-    if place.head.exists():
-        head = Head(place.head, backup.signature)
-        for account in {entry["account"] for entry in backup.entries}:
-            if head.home(account) not in (None, backup.genesis):
-                raise AccountRefusal(
-                    f"account {account!r} lives in another ledger that this key file was used with: name that one with "
-                    "--ledger, or another key file with --key"
-                )
-        remembered = head.read_all().get(backup.genesis)
-        if remembered is not None:
-            check_unsigned(remembered, backup.entries, backup.signature)
-        if remembered is not None and remembered["sequence"] > backup.last["seq"]:
-            missing = remembered["sequence"] - backup.last["seq"]
+def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
+    """Checks whether a head file remembers no later release. Raises AccountRefusal if it does. backup: with entries."""
+    head = Head(path, signature)
+    for account in {entry["account"] for entry in backup.entries}:
+        if head.home(account) not in (None, backup.genesis):
             raise AccountRefusal(
-                f"the head file {place.head} remembers {missing:,} entries more than the backup of "
-                f"{backup.header.made} has: restored, they would be released again with fresh noise, a second look. "
-                "Restore a newer backup; without one the account has ended"
+                f"account {account!r} lives in another ledger that this key file was used with: name that one with "
+                "--ledger, or another key file with --key"
             )
-        newest = backup.last["seq"], backup.last["hash"]
-        if remembered is not None and (remembered["sequence"], remembered["hash"]) == newest:
-            return
+    if (remembered := head.read_all().get(backup.genesis)) is None:
+        return False
+    check_unsigned(remembered, backup.entries, signature)
+    if (missing := remembered["sequence"] - backup.last[0]) > 0:
+        raise AccountRefusal(
+            f"the head file {path} remembers {missing:,} entries more than the backup of {backup.header.made} "
+            "has: restored, they would be released again with fresh noise, a second look. Restore a newer backup; "
+            "without one the account has ended"
+        )
+    return (remembered["sequence"], remembered["hash"]) == backup.last
+
+
+def _check_nothing_since(backup: Backup, results: Sequence[Path], *, nothing_since: bool) -> None:
+    """Refuses a backup without evidence that it has all releases: others would be drawn again."""
     if results:
         _check_results(backup, results)
     elif not nothing_since:
@@ -241,7 +236,7 @@ def read_backup(path: Path) -> Backup:
             raise ValueError
         first, *lines = content.splitlines()
         backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in lines])
-        if backup.header.head[backup.genesis]["hash"] != backup.last["hash"]:
+        if backup.header.head[backup.genesis]["hash"] != backup.last[1]:
             raise ValueError
     except (*_DAMAGE, IndexError):
         raise LedgerError(f"the backup {path} is damaged: nothing of it was taken") from None

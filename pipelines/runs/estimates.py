@@ -6,13 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from dpops.learning import Field, Learned, Status, published
 from dpops.learning.expected import OF_NORMAL
@@ -146,37 +144,28 @@ def newest_said(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> st
         return ""
     period = max(periods)
     *_, newest = entries = recorded.until(period)
-    expected = _expected(entries, recorded)
+    _, share, error, constant = _expected(entries, recorded)
     cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
     starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
     slots = {start: column for column, start in enumerate(starts)}
-    part = float(sum(expected.share[cells[cell], slots[start]] for cell, start in hats if start in slots))
+    part = float(sum(share[cells[cell], slots[start]] for cell, start in hats if start in slots))
     return (
-        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of "
-        f"{expected.error:.1f} {value.unit} is expected by reports, {expected.constant:.1f} with the period's mean "
-        "everywhere)"
+        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of {error:.1f} "
+        f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
     )
 
 
-class Expected(NamedTuple):
-    """Newest period's field, reports' shares, and mean absolute errors."""
-
-    field: Field
-    share: Float64s
-    error: float
-    constant: float
-
-
-def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> Expected:
-    """Expects errors by reports, of values and of their mean."""
+def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[Field, Float64s, float, float]:
+    """Estimates the newest period's field and reports' shares; absolute errors of values and of their mean."""
     models = learned_from(entries, recorded.policy)
     field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
     share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
     deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
     variances = field.variances + deviations.mean(axis=-1)
     around = (field.values - np.sum(share * field.values)) ** 2
-    errors = (OF_NORMAL * float(np.sum(share * squares)) ** 0.5 for squares in (variances, variances + around))
-    return Expected(field, share, *map(recorded.spec.value.width, errors))
+    squares = (float(np.sum(share * squared)) for squared in (variances, variances + around))
+    error, constant = (recorded.spec.value.width(OF_NORMAL * square**0.5) for square in squares)
+    return field, share, error, constant
 
 
 class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,24 +201,20 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
         return None
     period = max(stages.periods)
     *_, newest = entries = stages.until(period)
-    expected, has_trip = _expected(entries, stages), _have_trips(stages, newest.unit.slot_s)
-    is_ok = (published(expected.field, float(spec.value.standard.upper)).status == Status.OK) & has_trip
+    field, share, error, constant = _expected(entries, stages)
+    cells = texts_of(stages.policy.region)
+    served = map(spec.served_cells, spec.slots_of_period(newest.unit.slot_s))
+    has_trip = np.array([[of_slot is None or cell in of_slot for cell in cells] for of_slot in served]).T
+    is_ok = (published(field, float(spec.value.standard.upper)).status == Status.OK) & has_trip
     return NewestDay(
         period=period,
         days=len(stages.periods.intersection(period_order(entries))),
         rows=float(is_ok.sum() / max(has_trip.sum(), 1)),
-        reports=float(expected.share[is_ok].sum()),
-        error=expected.error,
-        constant=expected.constant,
+        reports=float(share[is_ok].sum()),
+        error=error,
+        constant=constant,
         unit=spec.value.unit,
     )
-
-
-def _have_trips(recorded: RecordedStages, slot_s: int) -> NDArray[np.bool_]:
-    """Marks a period's HATs that have rows, (cells, slots)."""
-    spec, cells = recorded.spec, texts_of(recorded.policy.region)
-    served = map(spec.served_cells, spec.slots_of_period(slot_s))
-    return np.array([[of_slot is None or cell in of_slot for cell in cells] for of_slot in served]).T
 
 
 def _hats_of(spec: Specification, days: pa.Table) -> int:
