@@ -121,13 +121,12 @@ def assemble(
     in_slots: bool = False,
 ) -> Job:
     """Builds a job from the specification. in_slots: whether slots are released singly."""
-    request = request_of(spec, slots, secret, account)
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
         rules=spec.rules(calendar, secret.derive("vehicle")),
         ground=spec.ground,
-        release=KINDS[spec.kind].of(request, in_slots=in_slots),
+        release=KINDS[spec.kind].of(request_of(spec, slots, secret, account), in_slots=in_slots),
         transaction=transaction,
         account=account,
         outputs=outputs,

@@ -42,8 +42,7 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
             continue
         standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
         which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
-        ledger = location.ledger
-        recorded = {slot_s for slot_s, _ in ledger.recorded_slots(*which, is_live=is_live)}
+        recorded = {slot_s for slot_s, _ in location.ledger.recorded_slots(*which, is_live=is_live)}
         unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
         if unknown:
             raise OutputError(

@@ -34,7 +34,6 @@ from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.records import (
     DEMAND,
-    SPENDING,
     EventBytes,
     KeyedPartial,
     KeyedTally,
@@ -42,7 +41,6 @@ from transforms.records import (
     PaneShard,
     RecordedSlot,
     SlotEstimates,
-    SlotShard,
 )
 from transforms.releases.base import History
 from transforms.steps.count import ByVehicle, InPanes
@@ -159,17 +157,8 @@ class _Judged:
     counted: PCollection[KeyedFact]
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
-        shares = job.release.shares
-
-        def ask(group: tuple[str, Iterable[tuple[SlotShard, bytes]]]) -> KeyedFact:
-            spendings, exposures = list[bytes](), dict[int, list[bytes]]()
-            for (slot_s, kind), data in group[1]:
-                (spendings if kind == SPENDING else exposures.setdefault(slot_s, [])).append(data)
-            return judge.demand_fact(group[0], spendings, exposures, shares)
-
-        requests = (
-            drawn[DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> beam.Map(ask).with_output_types(KeyedFact)
-        )
+        demand = beam.Map(judge.demand_fact, job.release.shares).with_output_types(KeyedFact)
+        requests = drawn[DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()
         return both | "record" >> Record(job.account, needs_consent=True, shelf=self.bounded.spool)
@@ -179,10 +168,9 @@ class _Judged:
         return both | "in order" >> ReleaseInOrder(job.account, job.release, self.bounded.spool)
 
     def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
-        bounded = self.bounded
-        keys = bounded.job.periods if bounded.job.transaction == "period" else ("",)
-        needed = None if bounded.needed is None else tuple(bounded.needed)
-        return facts | "judge" >> Judge(bounded.job.account, len(bounded.paths), keys, needed)
+        job, needed = self.bounded.job, self.bounded.needed
+        keys = job.periods if job.transaction == "period" else ("",)
+        return facts | "judge" >> Judge(job.account, len(self.bounded.paths), keys, needed)
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:

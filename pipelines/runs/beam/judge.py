@@ -21,7 +21,7 @@ from transforms import counters
 from transforms.ledger.recording import LedgerAccount
 from transforms.recorded.codec import Spending
 from transforms.recorded.units import Debit, UnitKey, debits_by_slot
-from transforms.records import CONSENT, KeyedUnit
+from transforms.records import CONSENT, SPENDING, KeyedUnit, SlotShard
 from transforms.wire import unpack_exposure
 
 VERDICT = "verdict"
@@ -40,7 +40,7 @@ class CountFact(msgspec.Struct, tag=True, frozen=True):
     counts: dict[str, int]
 
 
-class AskedFact(msgspec.Struct, tag=True, frozen=True):
+class DemandFact(msgspec.Struct, tag=True, frozen=True):
     """Debits and spending of a period. wanted: (specification, slot, shard, claim)."""
 
     period: str
@@ -61,11 +61,11 @@ def verdict_on(
 ) -> Verdict:
     """Judges an input. needed: periods requiring rows, or None. excess: finds overspent periods."""
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
-    decoded = [msgspec.json.decode(fact, type=CountFact | AskedFact) for fact in facts]
+    decoded = [msgspec.json.decode(fact, type=CountFact | DemandFact) for fact in facts]
     for fact in decoded:
         if isinstance(fact, CountFact):
             counts.update(fact.counts)
-    for request in sorted((fact for fact in decoded if isinstance(fact, AskedFact)), key=lambda fact: fact.period):
+    for request in sorted((fact for fact in decoded if isinstance(fact, DemandFact)), key=lambda fact: fact.period):
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in request.wanted]
         wanted[request.period] = debits
         outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())
@@ -99,7 +99,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
     account: LedgerAccount
     files: int
     periods: tuple[str, ...]
-    needed: tuple[str, ...] | None
+    needed: Sequence[str] | None
 
     def expand(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
         grouped = facts | "all facts" >> beam.GroupByKey()
@@ -114,21 +114,24 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
             yield from ((period, CONSENT) for period in self.periods)
 
 
-def demand_fact(
-    period: str, spendings: Iterable[bytes], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
-) -> KeyedFact:
-    """Encodes a period's debits and vehicles' spending. exposures: by slot. shares: by statistic."""
-    units = [msgspec.json.decode(data, type=Spending) for data in spendings]
-    spent = spend_of({unit.slot_s: unit.rate for unit in units}, lambda slot_s: exposures.get(slot_s, []), shares)
+def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
+    """Encodes a period's debits and its vehicles' spending. shares: of a HAT's epsilon, by statistic."""
+    units, exposures = list[Spending](), dict[int, list[bytes]]()
+    for (slot_s, kind), data in group[1]:
+        if kind == SPENDING:
+            units.append(msgspec.json.decode(data, type=Spending))
+        else:
+            exposures.setdefault(slot_s, []).append(data)
+    spent = _spend_of({unit.slot_s: unit.rate for unit in units}, exposures, shares)
     wanted = [(*unit.asked.unit, str(unit.asked.claim)) for unit in units]
-    return 0, msgspec.json.encode(AskedFact(period, wanted, tuple(map(str, spent))))
+    return 0, msgspec.json.encode(DemandFact(group[0], wanted, tuple(map(str, spent))))
 
 
-def spend_of(
-    rates: Mapping[int, Fraction], exposures: Callable[[int], Iterable[bytes]], shares: Sequence[Fraction]
+def _spend_of(
+    rates: Mapping[int, Fraction], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
 ) -> Spend:
     """Sums each vehicle's spending over its drawn HATs. rates: epsilon per HAT by slot."""
-    rated = [(rate, unpack_exposure(exposures(slot_s), len(shares))) for slot_s, rate in rates.items()]
+    rated = [(rate, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
     parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
     spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
