@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from pipelines.commands.options import (
     files_options,
     json_option,
     loaded,
-    packed,
     progress_bars,
     spec_option,
 )
@@ -32,41 +30,18 @@ if TYPE_CHECKING:
     from transforms.time.calendar import Timetable
 
 
-def _products(products: tuple[ProductName, ...], parts: tuple[str, ...]) -> Callable[[Timetable], list[Product]]:
-    def products_of(table: Timetable) -> list[Product]:
-        from transforms.releases.periods.products import product_of
+def _products(table: Timetable, names: tuple[ProductName, ...], parts: tuple[str, ...]) -> list[Product]:
+    from transforms.releases.periods.products import product_of
 
-        if parts and not {"cell-part", "place-part"} & {*products}:
-            raise UsageError("--part goes with --product cell-part and --product place-part")
-        try:
-            return [
-                product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
-                for name in dict.fromkeys(products)
-            ]
-        except ValueError as error:
-            raise UsageError(f"--part: {error}") from None
-
-    return products_of
-
-
-products_options = packed(
-    "products_of",
-    _products,
-    click.option(
-        "--product",
-        "products",
-        type=click.Choice(PRODUCTS),
-        multiple=True,
-        help="Also a coarser product of each period, in a file of its own; may be given several times.",
-    ),
-    click.option(
-        "--part",
-        "parts",
-        multiple=True,
-        metavar="HH:MM-HH:MM",
-        help="With cell-part and place-part: a part of the day; several times.",
-    ),
-)
+    if parts and not {"cell-part", "place-part"} & {*names}:
+        raise UsageError("--part goes with --product cell-part and --product place-part")
+    try:
+        return [
+            product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
+            for name in dict.fromkeys(names)
+        ]
+    except ValueError as error:
+        raise UsageError(f"--part: {error}") from None
 
 
 _HELP = """Estimate released days again from the ledger: no data is read, and nothing is spent.
@@ -96,7 +71,20 @@ Examples:
     is_flag=True,
     help="Also write the noisy sums that 'levels' released, each period in a file of its own.",
 )
-@products_options
+@click.option(
+    "--product",
+    "products",
+    type=click.Choice(PRODUCTS),
+    multiple=True,
+    help="Also a coarser product of each period, in a file of its own; may be given several times.",
+)
+@click.option(
+    "--part",
+    "parts",
+    multiple=True,
+    metavar="HH:MM-HH:MM",
+    help="With cell-part and place-part: a part of the day; several times.",
+)
 @files_options
 @account_options
 @json_option
@@ -107,7 +95,8 @@ def estimate(
     forecast: int | None,
     whole: bool,
     released: bool,
-    products_of: Callable[[Timetable], list[Product]],
+    products: tuple[ProductName, ...],
+    parts: tuple[str, ...],
     outputs_for: OutputsFor,
     place: AccountLocation,
     as_json: bool,
@@ -120,7 +109,7 @@ def estimate(
     calendar = range_of(spec.timetable, start, end)
     with progress_bars(quiet=as_json) as report:
         outputs = outputs_for(spec)
-        recorded = estimates.recorded(spec, place, products_of(spec.timetable))
+        recorded = estimates.recorded(spec, place, _products(spec.timetable, products, parts))
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast is not None:
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -33,29 +32,6 @@ if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
     from pipelines.engine import BoundedEngine
     from pipelines.specification import Specification
-    from transforms.time.calendar import Calendar, Timetable
-
-
-def _range(start: str | None, end: str | None, yesterday: bool) -> Callable[[Timetable, datetime], Calendar]:
-    def slots_of(timetable: Timetable, now: datetime) -> Calendar:
-        from pipelines import inputs
-
-        if yesterday == bool(start or end) or bool(start) != bool(end):
-            raise UsageError("give either --from and --to, or --yesterday")
-        if yesterday:
-            return inputs.yesterday(timetable, now)
-        return inputs.closed_range(timetable, start or "", end or "", now)
-
-    return slots_of
-
-
-range_options = packed(
-    "slots_of",
-    _range,
-    click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot."),
-    click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded)."),
-    click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers."),
-)
 
 
 input_options = packed(
@@ -112,7 +88,9 @@ Example:
 @click.command(help=_HELP)
 @spec_option
 @input_options
-@range_options
+@click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
+@click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
+@click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")
 @release_options
 @runner_options
 @click.option(
@@ -128,7 +106,9 @@ def release(
     spec: Specification,
     spec_path: Path,
     files: InputFiles,
-    slots_of: Callable[[Timetable, datetime], Calendar],
+    start: str | None,
+    end: str | None,
+    yesterday: bool,
     outputs_for: OutputsFor,
     place: AccountLocation,
     engine: BoundedEngine | None,
@@ -137,13 +117,17 @@ def release(
     as_json: bool,
 ) -> int:
     """Releases the slots of a closed range."""
+    from pipelines import inputs
     from pipelines.commands.release_summary import show_check, tell
     from pipelines.runs import release as scheduled
 
     if engine is not None and check_input:
         raise UsageError("--check-input runs on this machine alone: give it with --runner local")
     outputs = None if check_input else outputs_for(spec)
-    calendar = slots_of(spec.timetable, datetime.now(UTC))
+    if yesterday == bool(start or end) or bool(start) != bool(end):
+        raise UsageError("give either --from and --to, or --yesterday")
+    table, now = spec.timetable, datetime.now(UTC)
+    calendar = inputs.closed_range(table, start, end, now) if start and end else inputs.yesterday(table, now)
     detail(f"{spec.name} ({spec.spec_id}): {len(calendar.slots):,} slots of {len(calendar.periods):,} periods")
     detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
     if outputs is None:
