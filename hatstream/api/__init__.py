@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hatstream.api.inputs import (
         open_input,
         own_layouts,
-        places_outside,
         read_batches,
         read_positions,
         read_tables,
@@ -30,11 +29,12 @@ if TYPE_CHECKING:
     from transforms.layouts import layout
     from transforms.observe.vehicle_ids import MergedIds, vehicle_ids
     from transforms.places.hexagons import cut_at_antimeridian
+    from transforms.places.shapes import places_outside
 
 _NAMES = {
     "hatstream.api.account": "AccountReport result_columns",
     "hatstream.api.evaluation": "count_days release_days",
-    "hatstream.api.inputs": "open_input own_layouts places_outside read_batches read_positions read_tables write_rows",
+    "hatstream.api.inputs": "open_input own_layouts read_batches read_positions read_tables write_rows",
     "hatstream.api.results": "read_results",
     "pipelines.commands.options": "option packed",
     "pipelines.commands.terminal": "asked_to_stop console note progress_bars",
@@ -45,6 +45,7 @@ _NAMES = {
     "transforms.atomic_files": "write_whole",
     "transforms.layouts": "layout",
     "transforms.places.hexagons": "cut_at_antimeridian",
+    "transforms.places.shapes": "places_outside",
     "transforms.observe.vehicle_ids": "MergedIds vehicle_ids",
 }
 

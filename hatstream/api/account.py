@@ -11,16 +11,19 @@ from pipelines.account import location
 from pipelines.account.guarantee import (
     DAYS,
     Cost,
+    Gap,
+    LedgerRecord,
     Loss,
     SpanBound,
     costs,
     costs_at_places,
+    gaps,
     loss_of,
     sentence,
     span_bounds,
+    walked,
 )
 from pipelines.account.location import AccountLocation
-from pipelines.account.record import Gap, LedgerRecord, gaps, walked
 from pipelines.inputs import range_of
 from pipelines.outputs import value_meaning
 from pipelines.runs.estimates import answer_afterwards

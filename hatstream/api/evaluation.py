@@ -203,17 +203,13 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
     for slot in estimates:
         columns = columns_of(slot, shape)
         schema = schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
-        starts = [first.get(str(start)) for start in columns["slot_start"]]
-        ends = [last.get(str(end)) for end in columns["slot_end"]]
-        spans = [a if a and b and a[0] == b[0] else None for a, b in zip(starts, ends, strict=True)]
+        ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
+        spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
+        within = [(a[0], a[1], b[1]) if a[0] == b[0] else (None, None, None) for a, b in spans]
         table = pa.table({name: columns[name] for name in schema.names}, schema)
-        for name, values in (
-            ("period", [span and span[0] for span in spans]),
-            ("slot", [span and span[1] for span in spans]),
-            ("last_slot", [end[1] if span and end else None for span, end in zip(spans, ends, strict=True)]),
-        ):
-            kind = pa.string() if name == "period" else pa.int64()
-            table = table.append_column(name, pa.array(values, kind))
+        for number, kind in enumerate((pa.string(), pa.int64(), pa.int64())):
+            values = pa.array([span[number] for span in within], kind)
+            table = table.append_column(("period", "slot", "last_slot")[number], values)
         tables.append(table)
     return pa.concat_tables(tables, promote_options="default")
 

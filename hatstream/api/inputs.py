@@ -24,7 +24,6 @@ from transforms.layouts.base import OwnLayout, RawBatch
 from transforms.layouts.decoder_process import read_apart
 from transforms.layouts.open_file import opened
 from transforms.observe.parse import Rules, parse
-from transforms.places.shapes import without_part
 from transforms.records import Observations
 from transforms.sinks.files import FORMATS
 from transforms.sinks.rows import columns_in
@@ -61,22 +60,6 @@ def own_layouts() -> Mapping[str, OwnLayout]:
     'csv'
     """
     return FIXED
-
-
-def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
-    """Lists the GeoJSON places that lie outside the region.
-
-    Args:
-        cells: The region's H3 cells of one resolution, sorted.
-
-    Raises:
-        ValueError: A release cannot use the collection; the message says why.
-
-    >>> places_outside({"type": "FeatureCollection", "features": []}, [])
-    Traceback (most recent call last):
-    ValueError: ...
-    """
-    return without_part(document, cells)
 
 
 def read_batches(layout: Layout, path: str) -> Iterator[RawBatch]:

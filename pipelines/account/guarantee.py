@@ -1,4 +1,4 @@
-"""Privacy guarantee of a release, and vehicles' spending."""
+"""Privacy guarantee of a release, vehicles' spending, and missing slots of a verified ledger."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,9 @@ from pipelines.outcome import Outcome, Spend
 from pipelines.specification import Specification
 from transforms.ledger import Ledger, Spent
 from transforms.ledger.spending import windows
+from transforms.recorded.stage_plan import is_complete
 from transforms.recorded.units import Debit, UnitKey
+from transforms.time.calendar import Calendar
 
 LITTLE_PROTECTION = 10
 """An epsilon above which the sentence says what the number means."""
@@ -292,3 +294,51 @@ def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     if {entry.spec_id for entry in spent} - {spec.spec_id}:
         return None
     return sum(entry.units for entry in spent) * spec.privacy.release_shards
+
+
+class LedgerRecord(NamedTuple):
+    """Verified ledger. newest: hash of the specification's newest release, audit events aside."""
+
+    newest: str
+    is_signed: bool
+    signatures: str
+    head: str
+
+
+def walked(book: Ledger, spec: Specification) -> LedgerRecord:
+    """Verifies the ledger and returns its record. Raises LedgerError if it is damaged."""
+    verified = book.verify()
+    periods = {spent.period for spent in book.spent(spec.account.name)}
+    newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
+    entry = book.hash_of(newest).partition(".")[0] if newest else ""
+    return LedgerRecord(entry, verified.checked == verified.entries, verified.said(), book.head_said())
+
+
+class Gap(NamedTuple):
+    """Due slot without a complete release, in ISO times."""
+
+    period: str
+    slot_start: str
+    slot_end: str
+    shards: tuple[int, ...]
+
+
+def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
+    """Checks whether a slot and its allowed lateness ended."""
+    return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
+
+
+def gaps(spec: Specification, calendar: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
+    """Lists missing slots of a range that are due at `now_s`. Raises AccountRefusal."""
+    if spec.is_learned:
+        stages = ledger.stages(spec.account.name, spec.spec_id)
+        recorded = {(slot.start_s, 0) for slot in calendar.slots if is_complete(stages, slot.period)}
+    else:
+        recorded = ledger.recorded_slots(spec.account.name, spec.spec_id, calendar.from_s, calendar.to_s)
+    missing = []
+    for slot in calendar.slots:
+        lacking = tuple(shard for shard in range(spec.privacy.release_shards) if (slot.start_s, shard) not in recorded)
+        if lacking and is_due(spec, slot.start_s, now_s):
+            start, end = (spec.timetable.text(edge) for edge in (slot.start_s, slot.start_s + calendar.slot_s))
+            missing.append(Gap(slot.period, start, end, lacking))
+    return missing

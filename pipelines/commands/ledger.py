@@ -149,7 +149,7 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     Example:
       hatstream ledger missing --spec austin.toml --from 2016-11-24 --to 2016-11-27 --ledger austin.sqlite
     """
-    from pipelines.account.record import gaps, is_due
+    from pipelines.account.guarantee import gaps, is_due
     from pipelines.inputs import range_of
     from pipelines.specification import load
 

@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ from transforms.releases.periods.products import ProductName
 from transforms.time.calendar import Unit, Weekday
 from transforms.value import PER_UNIT, SECONDS
 
+Table = TypeVar("Table", bound=msgspec.Struct)
 SPEC_BYTES = 1 << 20
 _PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
 _DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
@@ -288,27 +289,24 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def read(path: Path) -> Document:
     """Reads a file and checks types. Raises SpecificationError."""
-    return _document(toml_of(path, Decimal), str(path))
+    return _converted(toml_of(path, Decimal), Document, str(path))
 
 
 def read_tables(tables: Mapping[str, Any]) -> Document:
     """Reads a document from a program's tables; 0.1 is one tenth. Raises SpecificationError."""
-    return _document(_as_written(tables), "specification")
+    return _converted(_as_written(tables), Document, "specification")
 
 
 def read_account(table: Mapping[str, Any]) -> AccountTable:
     """Reads the table [account] that a program made. Raises SpecificationError."""
-    try:
-        return msgspec.convert(_as_written(table), AccountTable, dec_hook=_value)
-    except msgspec.ValidationError as error:
-        raise SpecificationError(f"account: {shortened(str(error))}") from None
+    return _converted(_as_written(table), AccountTable, "account")
 
 
-def _document(data: Any, source: str) -> Document:
+def _converted(data: Any, kind: type[Table], source: str) -> Table:
     try:
-        return msgspec.convert(data, Document, dec_hook=_value)
+        return msgspec.convert(data, kind, dec_hook=_value)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, Document, Document)}") from None
+        raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, kind, Document)}") from None
 
 
 def _as_written(value: Any) -> Any:

@@ -16,7 +16,7 @@ from dpops.mechanisms import registered
 from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from dpops.types import Grid
 from pipelines.errors import SpecificationError, need
-from pipelines.specification.document import Document
+from pipelines.specification.document import Document, Table
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
 from pipelines.specification.places import STATISTIC, ClassesAsked, ClassOptions, CountOptions, Options
 from pipelines.specification.toml_types import from_toml, hint
@@ -136,10 +136,7 @@ def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
     for name in ("live", "places", "output"):
         table = getattr(document, name)
         need(not table or getattr(table, "column", None) is not None, field, f"goes without [{name}]", "both")
-    try:
-        counts = msgspec.convert(dict(options), CountOptions, dec_hook=from_toml)
-    except msgspec.ValidationError as error:
-        raise SpecificationError(f"{field}: {error}{hint(options, CountOptions, Document)}") from None
+    counts = _converted(options, CountOptions, field)
     need(1 <= counts.bound <= MOST_BOUND, f"{field}: bound", f"must be 1 to {MOST_BOUND:,}", counts.bound)
     return counts
 
@@ -152,16 +149,22 @@ def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAs
     adjacency, field = document.account.adjacency, f"statistic {STATISTIC!r} with mechanism 'levels'"
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.live is None, field, "goes without [live]: classes are counted once a period is over", "both")
-    options = _options_of(table)
-    try:
-        written = msgspec.convert(options, ClassOptions, dec_hook=from_toml)
-        need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
-        need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
-        edges = class_edges(written.classes, grid)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"{field}: {error}{hint(options, ClassOptions, Document)}") from None
+    written = _converted(_options_of(table), ClassOptions, field)
+    need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
+    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
     need(written.share + of_places < 1, field, "must leave the mean a part of the total beside places", written.share)
-    return ClassesAsked(written.share, edges)
+    try:
+        return ClassesAsked(written.share, class_edges(written.classes, grid))
+    except ValueError as error:
+        raise SpecificationError(f"{field}: {error}") from None
+
+
+def _converted(options: Mapping[str, Any], kind: type[Table], field: str) -> Table:
+    """Reads a statistic's options. Raises SpecificationError with a hint."""
+    try:
+        return msgspec.convert(dict(options), kind, dec_hook=from_toml)
+    except msgspec.ValidationError as error:
+        raise SpecificationError(f"{field}: {error}{hint(options, kind, Document)}") from None
 
 
 def _options_of(table: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pytest
 from hatstream.api import account
 from hatstream_publish.edition import site
 from hatstream_publish.pages import report as report_page
-from pipelines.account import record
+from pipelines.account import guarantee
 from pipelines.cli import main
 from pipelines.commands.release_summary import OPERATOR_ONLY
 from pipelines.specification import Specification
@@ -162,12 +162,12 @@ def watched(spec: str, feed: Feed, history: History) -> Town:
 def unhashed() -> Iterator[None]:
     """Reports and portals tell the hash of an entry, over keyed digests, chance and times: not while this lasts."""
 
-    def telling(book: Ledger, spec: Specification) -> record.LedgerRecord:
+    def telling(book: Ledger, spec: Specification) -> guarantee.LedgerRecord:
         return walked(book, spec)._replace(newest="the newest")
 
-    walked = record.walked
+    walked = guarantee.walked
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record, "walked", telling)
+        patch.setattr(guarantee, "walked", telling)
         patch.setattr(account, "walked", telling)
         yield
 

@@ -41,9 +41,20 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     )
 
 
-def without_part(document: Any, region: Sequence[int]) -> list[str]:
-    """Names places that lose all their cells to others."""
-    _, names, _, main = _parts(document, region, BUFFER_M)
+def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
+    """Lists the GeoJSON places that lie outside the region.
+
+    Args:
+        cells: The region's H3 cells of one resolution, sorted.
+
+    Raises:
+        ValueError: A release cannot use the collection; the message says why.
+
+    >>> places_outside({"type": "FeatureCollection", "features": []}, [])
+    Traceback (most recent call last):
+    ValueError: ...
+    """
+    _, names, _, main = _parts(document, cells, BUFFER_M)
     return _lacking(names, main)
 
 

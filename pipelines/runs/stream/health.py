@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from dpops.levels.parts import is_too_few
-from pipelines.account.record import is_due
+from pipelines.account.guarantee import is_due
 from pipelines.engine import ENDED, EngineError
 from pipelines.runs.flink.engine import FlinkJob
 from pipelines.specification import Specification

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from pipelines.account.record import is_due
+from pipelines.account.guarantee import is_due
 from pipelines.inputs import range_of
 from pipelines.specification import load
 from tests import city
