@@ -112,13 +112,13 @@ class Limit(ABC):
         return (Span(1, self),)
 
     @abstractmethod
-    def said(self) -> str:
+    def describe(self) -> str:
         """Writes the limit for people."""
 
-    def said_in_full(self) -> str:
+    def describe_fully(self) -> str:
         """Writes the limit for people, with any gdp accounting."""
         in_mu = any(isinstance(span.limit, DeltaLimit) and span.limit.accounting == "gdp" for span in self.spans)
-        return self.said() + (", accounting gdp" if in_mu else "")
+        return self.describe() + (", accounting gdp" if in_mu else "")
 
     @abstractmethod
     def fits(self, spent: Accountant) -> bool:
@@ -139,7 +139,7 @@ class Limit(ABC):
     def text(self, spent: Accountant) -> str:
         """Writes spending for people, as epsilon or as claims."""
         try:
-            return self.shown(spent).said()
+            return self.shown(spent).describe()
         except ClaimError:
             return " and ".join(map(str, spent.claims()))
 
@@ -165,7 +165,7 @@ class PureLimit(Limit):
     def __str__(self) -> str:
         return str(self.epsilon)
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Formats the limit for messages."""
         return f"{float(self.epsilon):g}"
 
@@ -225,7 +225,7 @@ class DeltaLimit(Limit):
         accounting = "" if self.accounting == "zcdp" else f",accounting={self.accounting}"
         return f"epsilon={self.epsilon},delta={self.delta}{pure}{accounting}"
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Formats the limit for messages."""
         pure_text = "" if self.pure is None else f", {float(self.pure):g} of it for pure claims"
         return f"{float(self.epsilon):g} at delta {float(self.delta):g}{pure_text}"
@@ -296,9 +296,9 @@ class Span(NamedTuple):
     days: int
     limit: Limit
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Writes the limit for people."""
-        return f"{self.limit.said()} in {'a day' if self.days == 1 else f'any {self.days} days'}"
+        return f"{self.limit.describe()} in {'a day' if self.days == 1 else f'any {self.days} days'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,9 +331,9 @@ class SpanLimits(Limit):
     def __str__(self) -> str:
         return ";".join(f"days={span.days}:{span.limit}" for span in self.by_days)
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Formats all spans' limits for messages."""
-        return ", ".join(span.said() for span in self.by_days)
+        return ", ".join(span.describe() for span in self.by_days)
 
     def fits(self, spent: Accountant) -> bool:
         """Checks one day's spending, which counts in every span."""
@@ -361,7 +361,7 @@ class SpanLimits(Limit):
 def limit_of(text: str) -> Limit:
     """Reads a limit or a bare epsilon. Raises ClaimError.
 
-    >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").said()
+    >>> limit_of("days=1:epsilon=66/25,delta=1/1000000;days=28:epsilon=10,delta=1/1000000").describe()
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'
     """
     if text.startswith("days="):

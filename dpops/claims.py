@@ -58,7 +58,7 @@ class ZCDP:
     """zCDP: Renyi divergence of neighbours <= rho a at orders a > 1.
 
     >>> from fractions import Fraction
-    >>> ZCDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).said()
+    >>> ZCDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).describe()
     '2.41909 at delta 1e-06'
     """
 
@@ -98,7 +98,7 @@ class GaussianDP(ZCDP):
     and how much it may cost (Smith and Thakurta 2022).
 
     >>> from fractions import Fraction
-    >>> str(GaussianDP(Fraction(1, 8))), GaussianDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).said()
+    >>> str(GaussianDP(Fraction(1, 8))), GaussianDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).describe()
     ('mu_squared=1/4', '2.25408 at delta 1e-06')
     """
 
@@ -134,7 +134,7 @@ class ApproxDP:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon},delta={self.delta}"
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Writes the claim for people."""
         return f"{float(self.epsilon):g}" + (f" at delta {float(self.delta):g}" if self.delta else "")
 

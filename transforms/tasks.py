@@ -65,7 +65,7 @@ def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, di
     return located, counts
 
 
-def tallied(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: Count) -> wire.Tally:
+def tally_slot(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: Count) -> wire.Tally:
     """Tallies packed events of a slot or its part."""
     table, duplicates = tally(wire.unpack_events(events), slot_s, release.cap, release.columns)
     count(counters.DUPLICATES, duplicates)
@@ -99,7 +99,7 @@ def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]
     return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
-def drawn(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:
+def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:
     """Draws groups from their packed tallies."""
     tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())

@@ -70,7 +70,7 @@ class Backup(NamedTuple):
         return max(releases, key=lambda entry: entry["slot_s"], default=None)
 
     @property
-    def newest_said(self) -> str:
+    def newest_text(self) -> str:
         """Newest release in words."""
         if (newest := self.newest) is None:
             return "none"
@@ -168,7 +168,7 @@ def _check_nothing_since(backup: Backup, results: Sequence[Path], *, nothing_sin
         _check_results(backup, results)
     elif not nothing_since:
         raise AccountRefusal(
-            f"the backup is of {backup.header.made}, its newest release {backup.newest_said}, and no head file says "
+            f"the backup is of {backup.header.made}, its newest release {backup.newest_text}, and no head file says "
             "that nothing was released since: that would be released again with fresh noise, a second look. Name all "
             "folders that results went to (--results DIR), or confirm it yourself (--nothing-since)"
         )
@@ -212,7 +212,7 @@ def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
     which = unit(newest["spec_id"], newest["shard"] == LIVE_COLUMN, newest["slot_s"])
     if which not in {released for released, _ in published}:
         raise AccountRefusal(
-            f"no folder of --results holds the backup's newest release, {backup.newest_said}: they cannot show that "
+            f"no folder of --results holds the backup's newest release, {backup.newest_text}: they cannot show that "
             "nothing was released since. Name the folders that results went to"
         )
 

@@ -311,7 +311,7 @@ def walked(book: Ledger, spec: Specification) -> LedgerRecord:
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     entry = book.hash_of(newest).partition(".")[0] if newest else ""
-    return LedgerRecord(entry, verified.checked == verified.entries, verified.said(), book.head_said())
+    return LedgerRecord(entry, verified.checked == verified.entries, verified.describe(), book.describe_head())
 
 
 class Gap(NamedTuple):

@@ -68,7 +68,7 @@ def init(
         "account": spec.account.name,
         "outcome": str(outcome),
         "unit": spec.account.unit,
-        "limit": spec.account.limit.said(),
+        "limit": spec.account.limit.describe(),
         "adjacency": spec.account.adjacency,
         "over": [
             {"days": bound.days, "first": first, "epsilon": float(loss.epsilon), "delta": float(loss.delta)}

@@ -39,7 +39,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
       hatstream ledger show --ledger austin.sqlite
     """
     book = place.read()
-    checked = {"signatures": book.verify_chain().said(), "head": book.head_said()}
+    checked = {"signatures": book.verify_chain().describe(), "head": book.describe_head()}
     accounts = [_described(book, account) | checked for account in book.accounts()]
     if as_json:
         click.echo(msgspec.json.encode(accounts).decode())
@@ -87,7 +87,7 @@ def _described(book: Ledger, account: Account) -> dict[str, Any]:
         "timezone": account.timezone,
         "adjacency": account.adjacency,
         "limit": float(limit.epsilon),
-        "limit_text": limit.said_in_full(),
+        "limit_text": limit.describe_fully(),
         **book.audit(account.name)._asdict(),
         "spans": [use._asdict() for use in book.uses_of_spans(account.name)],
         "spent": [
@@ -120,15 +120,15 @@ def verify(place: AccountLocation, as_json: bool) -> None:
       hatstream ledger verify --ledger austin.sqlite
     """
     book = place.read()
-    walked, head = book.verify(), book.head_said()
+    walked, head = book.verify(), book.describe_head()
     lines = [f"the ledger is whole: {walked.entries:,} entries"]
     if 0 < walked.signed < walked.entries:
         unsigned = walked.entries - walked.signed
         lines.append(f"{unsigned:,} of them have no signature: they are from before entries were signed")
     unread = walked.signed - walked.checked
-    lines.append(walked.said() + (f"; that is {unread:,} entries" if unread else ""))
+    lines.append(walked.describe() + (f"; that is {unread:,} entries" if unread else ""))
     numbers = {"entries": walked.entries, "signed": walked.signed, "signatures_compared": walked.checked}
-    answer(as_json, {"whole": True, **numbers, "signatures": walked.said(), "head": head}, *lines, head)
+    answer(as_json, {"whole": True, **numbers, "signatures": walked.describe(), "head": head}, *lines, head)
 
 
 @ledger.command()
@@ -196,11 +196,11 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
     from pipelines.account.backup import write_backup
 
     copy = write_backup(place, path)
-    document = {"file": str(path), "entries": len(copy.entries), "made": copy.header.made, "newest": copy.newest_said}
+    document = {"file": str(path), "entries": len(copy.entries), "made": copy.header.made, "newest": copy.newest_text}
     answer(
         as_json,
         document,
-        f"{path}: {len(copy.entries):,} entries, the newest release {copy.newest_said}; "
+        f"{path}: {len(copy.entries):,} entries, the newest release {copy.newest_text}; "
         "not encrypted: keep it as secret as the key",
     )
 
@@ -231,11 +231,11 @@ def restore(path: Path, results: tuple[Path, ...], nothing_since: bool, place: A
     from pipelines.account.backup import restore
 
     copy, put_back = restore(place, path, results, nothing_since=nothing_since)
-    document = {"restored": put_back, "made": copy.header.made, "newest": copy.newest_said}
+    document = {"restored": put_back, "made": copy.header.made, "newest": copy.newest_text}
     report = f"restored from the backup of {copy.header.made}: {' and '.join(put_back)}"
     answer(
         as_json,
         document,
         report if put_back else "nothing was lost, and nothing changed",
-        f"its newest release is {copy.newest_said}",
+        f"its newest release is {copy.newest_text}",
     )

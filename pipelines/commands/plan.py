@@ -142,7 +142,7 @@ def plan(
     if newest is not None:
         out.print(newest.answer)
     shown(out)
-    _print_all([spec.trips_said] if spec.trips else [], out)
+    _print_all([spec.trips_sentence] if spec.trips else [], out)
     _print_all([f"Beware: {warning}" for warning in beware], out)
 
 

@@ -99,7 +99,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     return {
         "name": spec.name,
         "spec_id": spec.spec_id,
-        "account": f"{account.name}: {account.unit}, {account.adjacency}, {account.limit.said()}",
+        "account": f"{account.name}: {account.unit}, {account.adjacency}, {account.limit.describe()}",
         "slots": f"{table.slot_minutes} minutes, {table.service_text} {table.zone}",
         **({"keys": f"{len(spec.keys):,}"} if spec.keys else {"cells": f"resolution {cells.resolution}, {region}"}),
         "statistics": ", ".join(statistics),

@@ -171,8 +171,8 @@ def stream(
 
     spec = load(spec_path)
     outputs = outputs_for(spec)
-    if spec.trips_said:
-        note(spec.trips_said)
+    if spec.trips_sentence:
+        note(spec.trips_sentence)
     feed.check(outputs.topic)
     from pipelines.runs.stream import stream as streaming  # and Beam with it, once the options are right
 

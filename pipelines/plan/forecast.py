@@ -356,7 +356,8 @@ def _notes(spec: Specification, counts: SampleCounts, statistics: list[Statistic
         notes.append(f"the account adds up no pure claims such as this epsilon of {epsilon:g}")
     elif limit.shown(spent).epsilon > Fraction(epsilon):  # pure claims are dear on an account that is kept in rho
         notes.append(
-            f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as {limit.shown(spent).said()}: "
-            "set a part of its limit apart (pure = ..), or use an account without delta"
+            f"the account is kept in rho, where the pure epsilon of {epsilon:g} counts as "
+            f"{limit.shown(spent).describe()}: set a part of its limit apart (pure = ..), or use an account "
+            "without delta"
         )
     return notes

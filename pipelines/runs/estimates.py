@@ -121,7 +121,7 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     usable, day_part = hats.filter(pc.equal(hats["status"], "ok")), places["ok"] / released
     total = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
     keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
-    reports = newest_said(recorded(spec, account), list(keys))
+    reports = newest_sentence(recorded(spec, account), list(keys))
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, {hundredths(rows['ok'] / total)} "
         f"are usable by themselves{reports} and {hundredths(rows['parent'] / total)} by the area around; of 100 "
@@ -129,7 +129,7 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     )
 
 
-def newest_said(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> str:
+def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> str:
     """Words given HATs' share of the newest period's reports, and its error.
 
     Args:

@@ -155,7 +155,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
     released = "nothing was released."
     if outcome.periods_released:
         released = f"what was left changed meanwhile. Only this was released: {', '.join(outcome.periods_released)}"
-    lines = [f"account {account.name!r} allows a vehicle {limit.said()}{in_period}; {released}"]
+    lines = [f"account {account.name!r} allows a vehicle {limit.describe()}{in_period}; {released}"]
     for period in outcome.periods_refused:
         lines.append(
             f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.text(outcome.debits[period])}"
@@ -169,7 +169,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
             if full.span.days > 1:
                 lines.append(
                     f"  the {full.span.days} days {full.first} to {full.last} have spent "
-                    f"{full.span.limit.text(full.spent)} of {full.span.limit.said()}"
+                    f"{full.span.limit.text(full.spent)} of {full.span.limit.describe()}"
                 )
     return "\n".join([*lines, _way_out(limit, outcome)])
 

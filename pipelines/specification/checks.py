@@ -151,9 +151,9 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     if why := not_added_up(account.limit, of_days):
         raise SpecificationError(why)
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)
-    rule = f"must be within the account's limit of {levels.span.days} days, {limit.said()}"
+    rule = f"must be within the account's limit of {levels.span.days} days, {limit.describe()}"
     need(limit.fits(of_days), "privacy.epsilon", rule, levels.span.epsilon)
-    rule = f"must give each day what the account allows it, {account.limit.said()}"
+    rule = f"must give each day what the account allows it, {account.limit.describe()}"
     of_day = f"{float(levels.epsilon):.4g} a day"
     need(account.limit.fits(Accountant().compose([levels.claim])), "privacy.epsilon", rule, of_day)
 

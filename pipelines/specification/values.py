@@ -230,7 +230,7 @@ class Specification:
         return None if self.trips is None else self.trips.cells_in(start, end)
 
     @property
-    def trips_said(self) -> str:
+    def trips_sentence(self) -> str:
         """Words how many HATs have rows; empty without a list of trips."""
         if self.trips is None:
             return ""

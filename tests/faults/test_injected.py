@@ -37,7 +37,8 @@ SCOPES = {
 PASSAGES = passages(slots=SLOTS, busy_slots=BUSY_SLOTS, files=SLOTS * len(FORMATS), feeds=FEEDS)
 WAYS = ("failing", "tried-again", "overtaken")
 STEPS = (
-    (tasks, "observed"), (tasks, "tallied"), (tasks, "drawn"), (tasks, "record_units"), (publish, "publish_recorded"),
+    (tasks, "observed"), (tasks, "tally_slot"), (tasks, "draw_units"), (tasks, "record_units"),
+    (publish, "publish_recorded"),
 )  # fmt: skip
 HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
 """Places where another process has to wait for this one."""

@@ -33,7 +33,7 @@ def test_a_total_with_delta_fills_an_account_of_the_same_numbers(
     limit = DeltaLimit(Fraction("2.64"), Fraction(1, 10**6), accounting=accounting)
     assert spent.debited.pure == 0
     assert (spent.debited.gaussian > 0) is (accounting == "gdp")
-    assert limit.shown(spent.debited).said() == "2.64 at delta 1e-06"
+    assert limit.shown(spent.debited).describe() == "2.64 at delta 1e-06"
     assert ledger.verify().entries == 4
     (tmp_path / "spec.toml").write_text(gaussian.replace("epsilon = 2.64\n", "epsilon = 0.1\n"))
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 3

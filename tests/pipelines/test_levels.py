@@ -121,13 +121,13 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
     stages = estimates.recorded(load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None))
     starts, parts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
     for cell in CELLS:
-        text = estimates.newest_said(stages, [(cell, start) for start in starts])
+        text = estimates.newest_sentence(stages, [(cell, start) for start in starts])
         parts[cell] = int(re.match(rf" \(those of {DAYS[-1]} hold (?:under )?(\d+) of 100 reports", text)[1]) / 100
     error, constant = map(float, re.search(r"an error of (\S+) km/h is expected by reports, (\S+) with", said).groups())
     assert 0 < error < constant
     assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.03)
     assert f"(those of {DAYS[-1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
-    assert estimates.newest_said(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) == ""
+    assert estimates.newest_sentence(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) == ""
     assert hatstream("report", *place, "--input", folder / "out", "--output", folder / "report.html")[0] == 0
     assert said in html.unescape((folder / "report.html").read_text())
 

@@ -75,7 +75,7 @@ class Walked(NamedTuple):
     signed: int
     checked: int
 
-    def said(self) -> str:
+    def describe(self) -> str:
         """Writes for people whether signatures were compared."""
         if not self.signed:
             return "no entry has a signature: they are from before entries were signed"
@@ -292,7 +292,7 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
     return db.execute(sa.select(ENTRY.c.seq).where(is_own, ENTRY.c.kind != "account").limit(1)).first() is not None
 
 
-def said(db: sa.Connection, head: Head, signature: Signature | None) -> str:
+def describe_head(db: sa.Connection, head: Head, signature: Signature | None) -> str:
     """Formats the head's entry for people. Raises LedgerError."""
     if not head.exists():
         return "there is no head file here: that the ledger was not put back to an older state was not looked at"

@@ -171,7 +171,7 @@ class Ledger:
                 raise LedgerError(UNKNOWN_TO_HEAD)
             in_force = spending.limit_in_force(db, account, limit)
             if spending.periods_over(db, account, in_force, {period: list(map(debit, units))}):
-                raise LimitExceeded(f"period {period}: the account's limit {in_force.said()} would be exceeded")
+                raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
             recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)
             spending.check_total(db, account, units)
             failpoint("before-commit")
@@ -297,9 +297,9 @@ class Ledger:
         """Checks that the head file knows this ledger's entry."""
         return chain.fits(db, self._head, self.signature)
 
-    def head_said(self) -> str:
+    def describe_head(self) -> str:
         """Formats the head's entry for people. Raises LedgerError."""
-        return self._run(lambda db: chain.said(db, self._head, self.signature))
+        return self._run(lambda db: chain.describe_head(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
         """Returns this ledger's genesis if it has the account."""

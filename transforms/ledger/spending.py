@@ -92,9 +92,9 @@ def check_match(recorded: Account, requested: Account) -> None:
     limit, wanted = limit_of(recorded.limit), limit_of(requested.limit)
     if not wanted.lowers(limit):
         raise AccountRefusal(
-            f"account {recorded.name!r} has the limit {limit.said_in_full()}, the specification says "
-            f"{wanted.said_in_full()}: a limit may be lowered, never raised, and a delta, a pure part or an accounting "
-            f"stays as it was set; write the limit {limit.said_in_full()} under [account]"
+            f"account {recorded.name!r} has the limit {limit.describe_fully()}, the specification says "
+            f"{wanted.describe_fully()}: a limit may be lowered, never raised, and a delta, a pure part or an "
+            f"accounting stays as it was set; write the limit {limit.describe_fully()} under [account]"
         )
 
 

@@ -46,7 +46,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
             table = tasks.capped(merge_panes(admitted.partials, slot_s, cap, columns), count)
         else:
             events = parts if self.fetch is None else map(self.fetch, parts)
-            table = tasks.tallied(slot_s, events, self.release, count)
+            table = tasks.tally_slot(slot_s, events, self.release, count)
         passed("counted", slot_s)
         plan_s = self.release.group(slot_s)
         if self.keeps_shard:

@@ -81,7 +81,7 @@ class Draw(beam.DoFn):
         if not groups:
             return
         packed = {key: filter(None, parts) for key, parts in groups.items()}
-        for unit, exposure in tasks.drawn(packed, self._step.release, History(self._step.account)):
+        for unit, exposure in tasks.draw_units(packed, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
             yield TaggedOutput(
                 records.DEMAND, (unit.period, ((unit.slot_s, records.SPENDING), Spending.of(unit).encoded()))

@@ -195,7 +195,7 @@ def test_zero_concentrated_debits_fit_a_limit_with_a_delta_and_no_other(tmp_path
     with pytest.raises(AccountRefusal):
         book.record("city", limit, "name", "{}", [unit(3)])
     (spent,) = book.spent("city")
-    assert limit.shown(spent.debited).said() == "1 at delta 1e-06"
+    assert limit.shown(spent.debited).describe() == "1 at delta 1e-06"
     assert book.verify().entries == 4
     pure = opened(f"sqlite:///{tmp_path / 'pure.sqlite'}", tmp_path / "pure.head")
     with pytest.raises(AccountRefusal):

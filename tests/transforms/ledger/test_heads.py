@@ -181,12 +181,12 @@ def test_a_head_of_an_older_version_is_taken_once_and_replaced(tmp_path):
     world = World(tmp_path, is_of_older_version=True)
     unsigned = world.head.read_bytes()
     world.ledger.verify()
-    assert "no signature: it is of an older version, and the next release signs it" in world.ledger.head_said()
+    assert "no signature: it is of an older version, and the next release signs it" in world.ledger.describe_head()
     record(world.ledger, unit())
     assert Head(world.head, OURS).is_signed()
-    assert "was compared with the key" in world.ledger.head_said()
+    assert "was compared with the key" in world.ledger.describe_head()
     world.head.write_bytes(unsigned)
-    for attempt in (world.ledger.verify, lambda: record(world.ledger, unit(3600)), world.ledger.head_said):
+    for attempt in (world.ledger.verify, lambda: record(world.ledger, unit(3600)), world.ledger.describe_head):
         with pytest.raises(LedgerError, match="forged, or an older copy"):
             attempt()
 
@@ -217,12 +217,12 @@ def test_a_head_of_another_account_s_key_is_named_as_one(tmp_path):
 def test_without_the_key_a_head_is_compared_but_for_its_signature(tmp_path):
     world = World(tmp_path)
     keyless = Ledger(world.url, world.head)
-    assert "its signature was not compared" in keyless.head_said()
+    assert "its signature was not compared" in keyless.describe_head()
     world.write_head(world.without_signature())
     with pytest.raises(LedgerError, match="the ledger says that its head is signed"):
         keyless.verify()
     world.head.unlink()
-    assert "there is no head file here" in keyless.head_said()
+    assert "there is no head file here" in keyless.describe_head()
 
 
 @pytest.mark.parametrize(
@@ -239,6 +239,6 @@ def test_without_the_key_a_head_is_compared_but_for_its_signature(tmp_path):
 def test_a_signed_head_that_was_changed_is_an_error_and_never_an_internal_one(change, tmp_path):
     world = World(tmp_path)
     world.write_head(change(json.loads(world.head.read_bytes())))
-    for attempt in (world.ledger.verify, lambda: world.ledger.open_account(ACCOUNT), world.ledger.head_said):
+    for attempt in (world.ledger.verify, lambda: world.ledger.open_account(ACCOUNT), world.ledger.describe_head):
         with pytest.raises(LedgerError, match="head file"):
             attempt()

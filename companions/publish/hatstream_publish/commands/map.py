@@ -80,5 +80,5 @@ def claim_of(spec: Specification | None) -> str:
         return NOISY
     account = spec.account
     protects = "that it drove at all, where and when included" if account.adjacency == "add-remove" else "its speeds"
-    bound = f"epsilon at most {account.limit.said()} by their specification"
+    bound = f"epsilon at most {account.limit.describe()} by their specification"
     return f"{NOISY} They protect a vehicle's whole {account.unit.removeprefix('vehicle-')}, {protects}, with {bound}."

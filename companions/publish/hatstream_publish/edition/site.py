@@ -306,7 +306,7 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
         "licence": wishes.licence.name,
         "spec_id": edition.spec.spec_id,
         "protects": edition.protects,
-        "limit": account.limit.said(),
+        "limit": account.limit.describe(),
         "more": "privacy.json, provenance.json",
     }
     for name, rows in results.items():

@@ -81,7 +81,7 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
     return [
         {
             "days": bound.days,
-            "limit": bound.limit.said(),
+            "limit": bound.limit.describe(),
             "since": bound.since or None,
             "epsilon": float(bound.most.epsilon),
             "delta": float(bound.most.delta),
@@ -112,7 +112,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "chance": report.most.chance_text,
         "odds": odds(spent or limit),
         "limit": limit,
-        "limit_said": report.limit.said(),
+        "limit_text": report.limit.describe(),
         "limit_has_delta": report.has_delta,
         "full": [bound for bound in report.bounds if bound.over],
         "spans": span_odds(report),
@@ -122,7 +122,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
         "statuses": _statuses(rows.values()),
         "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
-        "trips": spec.trips_said,
+        "trips": spec.trips_sentence,
         "channels": CHANNELS,
         "wide": WIDE_KMH,
         "region": _region(spec),
