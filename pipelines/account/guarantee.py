@@ -266,8 +266,7 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
 def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Spend | None]:
     """Sums a period's debits; with vehicles' exact spending if recorded and still current."""
     limit, spent = ledger.limit(spec.account.name), ledger.spent(spec.account.name, period)
-    total = sum((entry.debited for entry in spent), Accountant())
-    debits = loss_of(total, limit)
+    debits = loss_of(sum((entry.debited for entry in spent), Accountant()), limit)
     noted = ledger.noted(spec.account.name, spec.spec_id, period)
     if noted is None or noted.pop("units") != str(_units(spent, spec)):
         return debits, None

@@ -49,8 +49,7 @@ class FlinkStarter:
         settings = asdict(self)
         if settings.pop("local"):
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
-            servers = extension("local-flink", "lab")
-            flink, pool = stack.enter_context(servers(state, self.parallelism))
+            flink, pool = stack.enter_context(extension("local-flink", "lab")(state, self.parallelism))
             settings |= {"job_server": flink.address, "worker_pool": pool.address, "rest": flink.rest}
         return Flink(**settings)
 

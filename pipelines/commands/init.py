@@ -90,9 +90,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"account {document['account']!r}: {document['outcome']}"
     yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
     for days, group in groupby(document["over"], key=lambda window: window["days"]):
-        spent = [
-            f"{window['first']} ({window['epsilon']:g})" for window in group
-        ]  # more than the limit, before it was set
+        spent = [f"{window['first']} ({window['epsilon']:g})" for window in group]  # before the limit was set
         shown = spent if len(spent) <= SHOWN_WINDOWS else [*spent[: SHOWN_WINDOWS - 1], "..", spent[-1]]
         which = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
         yield f"  over    {len(spent)} {which} have spent more than the limit: {', '.join(shown)}"

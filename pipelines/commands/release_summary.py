@@ -141,11 +141,10 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
     """Shows the result of `--check-input`, for the operator only."""
     refused = dict(sorted(checked.outcome.refused.items()))
     if as_json:
-        ids = checked.merged._asdict()
         facts: dict[str, Fact] = {
             "periods": [period._asdict() for period in checked.periods],
             "refused": refused,
-            "vehicle_ids": ids,
+            "vehicle_ids": checked.merged._asdict(),
             "speeds": checked.shares._asdict(),
         }
         click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
@@ -180,14 +179,14 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
         """Lists a period's stages with mapped ledger sequence numbers."""
-        stages = (entry for entry in entries if entry.unit.period == period)
         return [
             {
                 "share": str(numbers_of(entry.unit).share),
                 "sequence": number(entry.sequence),
                 "rests_on": number(rests_on(entry.unit)),
             }
-            for entry in stages
+            for entry in entries
+            if entry.unit.period == period
         ]
 
     tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}

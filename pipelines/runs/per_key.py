@@ -144,9 +144,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             first_s = int(instant_of(self.start[:10], spec.timetable, last=False).timestamp())
         offset_s = (first_s or 0) % size_s
         if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - offset_s) % size_s:
-            raise UsageError(
-                f"windows must begin with those of {spec.timetable.zone}: FixedWindows({size_s}, {offset_s})"
-            )
+            expected = f"FixedWindows({size_s}, {offset_s})"
+            raise UsageError(f"windows must begin with those of {spec.timetable.zone}: {expected}")
         step = f"reports of {spec.spec_id} from {self.start}"
         if any(label.endswith(f"/{step}") for label in elements.pipeline.applied_labels):
             raise UsageError("the pipeline has this release already: use functions of other names, in place of lambdas")
@@ -156,8 +155,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         released = Release(spec, self.start, end, place.url, place.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)
         to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMNS)
-        of_windows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product)
-        rows = of_windows | "rows" >> to_rows
+        rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
 

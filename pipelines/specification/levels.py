@@ -174,8 +174,7 @@ class LevelsRelease:
     @property
     def count_share(self) -> Fraction | None:
         """Share of the total for a period's vehicle count."""
-        count = self._count()
-        return None if count is None else count.share
+        return None if (count := self._count()) is None else count.share
 
     def shows_too_many(self, first: ReleasedStage) -> bool:
         """Checks whether a first stage shows too many vehicles."""
@@ -210,8 +209,7 @@ class LevelsRelease:
 
     def _later(self) -> tuple[Stage, ...]:
         """Scales later days' stages, without the live slots' share."""
-        share = ONE - (self.live.share if self.live is not None else 0)
-        return scaled(self.strategy.later, share)
+        return scaled(self.strategy.later, ONE if self.live is None else ONE - self.live.share)
 
     def text(self) -> dict[str, Any]:
         """Returns what decides the release as plain values.
@@ -231,8 +229,7 @@ class LevelsRelease:
         if self.live is not None:
             weights = [(part.level, part.weights) for part in self.live.parts if part.weights]
             speeds = [(part.level, part.speeds) for part in self.live.parts if part.speeds]
-            parts = {"speeds": _parts_text(speeds), "weights": _parts_text(weights)}
-            plain["live"] = {**parts, **numbers(self.live)}
+            plain["live"] = {"speeds": _parts_text(speeds), "weights": _parts_text(weights), **numbers(self.live)}
         return plain if self.accounting == "zcdp" else plain | {"accounting": self.accounting}
 
 

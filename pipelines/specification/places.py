@@ -256,5 +256,4 @@ class ClassesAsked:
 
     def text(self) -> dict[str, Any]:
         """Returns what decides the release, as plain values."""
-        plain = {"share": str(self.share), "edges": list(self.edges)}
-        return {"name": STATISTIC, "mechanism": VECTOR, **plain}
+        return {"name": STATISTIC, "mechanism": VECTOR, "share": str(self.share), "edges": list(self.edges)}

@@ -80,8 +80,7 @@ class Bounded:
         tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
         if self.in_panes:
-            keeps_shard = job.release.in_order
-            slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=keeps_shard)
+            slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=job.release.in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)
 
@@ -234,13 +233,8 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, s
     shards = 1
     if job.release.in_order:
         shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
-    return Bounded(
-        replace(job, vehicle_shards=shards, transaction="range"),
-        paths,
-        needed,
-        pane_length(about, shards * len(job.slots), job.slot_s),
-        spool,
-    )
+    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
+    return Bounded(replace(job, vehicle_shards=shards, transaction="range"), paths, needed, pane_s, spool)
 
 
 @contextmanager

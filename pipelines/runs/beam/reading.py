@@ -89,8 +89,7 @@ class Observe(beam.DoFn):
                 self._counts[f"{judge.UNREADABLE}{batch}"] += 1
 
     def finish_bundle(self) -> Iterator[Any]:
-        fact = ((NO_SLOT, 0), 0), judge.of_counts(self._counts)
-        yield WindowedValue(fact, MIN_TIMESTAMP, (GlobalWindow(),))
+        yield WindowedValue((((NO_SLOT, 0), 0), judge.of_counts(self._counts)), MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
         if piece.others:

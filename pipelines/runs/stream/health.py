@@ -176,8 +176,7 @@ class _Watch:
 
     def _whole(self) -> list[int]:
         which = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
-        recorded = self._ledger.recorded_slots(*which, is_live=self._spec.has_live)
-        shards_of = Counter(slot_s for slot_s, _ in recorded)
+        shards_of = Counter(slot_s for slot_s, _ in self._ledger.recorded_slots(*which, is_live=self._spec.has_live))
         return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
 
     def _counters(self) -> dict[str, int]:

@@ -165,9 +165,8 @@ def finished(result: PipelineResult) -> Finished:
 
 def refuse_type_checks(options: PipelineOptions) -> None:
     """Refuses Beam's runtime type checks, which break multi-output steps. Raises UsageError."""
-    types = options.view_as(TypeOptions)
     for name in ("runtime_type_check", "performance_runtime_type_check"):
-        if getattr(types, name):
+        if getattr(options.view_as(TypeOptions), name):
             raise UsageError(f"--{name} breaks steps of several outputs, in Beam: leave it out")
 
 
