@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.options import (
-    OutputsFor,
-    account_options,
-    files_options,
-    json_option,
-    loaded,
-    progress_bars,
-    spec_option,
-)
+from pipelines.commands import options
 from pipelines.errors import DONE, UsageError
 from pipelines.option_types import PRODUCTS
 
@@ -56,7 +48,7 @@ Examples:
 
 
 @click.command(help=_HELP)
-@spec_option
+@options.spec_option
 @click.option("--from", "start", required=True, metavar="DATE", help="First local date.")
 @click.option("--to", "end", required=True, metavar="DATE", help="Last local date (included).")
 @click.option(
@@ -85,9 +77,9 @@ Examples:
     metavar="HH:MM-HH:MM",
     help="With cell-part and place-part: a part of the day; several times.",
 )
-@files_options
-@account_options
-@json_option
+@options.files_options
+@options.account_options
+@options.json_option
 def estimate(
     spec_path: Path,
     start: str,
@@ -97,7 +89,7 @@ def estimate(
     released: bool,
     products: tuple[ProductName, ...],
     parts: tuple[str, ...],
-    outputs_for: OutputsFor,
+    outputs_for: options.OutputsFor,
     place: AccountLocation,
     as_json: bool,
 ) -> int:
@@ -105,9 +97,9 @@ def estimate(
     from pipelines.inputs import range_of
     from pipelines.runs import estimates
 
-    spec = loaded(spec_path, quiet=as_json)
+    spec = options.loaded(spec_path, quiet=as_json)
     calendar = range_of(spec.timetable, start, end)
-    with progress_bars(quiet=as_json) as report:
+    with options.progress_bars(quiet=as_json) as report:
         outputs = outputs_for(spec)
         recorded = estimates.recorded(spec, place, _products(spec.timetable, products, parts))
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)

@@ -9,21 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pipelines.commands import options
 from pipelines.commands.engine_options import runner_options
-from pipelines.commands.options import (
-    Command,
-    OutputsFor,
-    account_options,
-    json_option,
-    kept_current,
-    loaded,
-    option,
-    packed,
-    progress_bars,
-    release_options,
-    site_option,
-    spec_option,
-)
 from pipelines.commands.terminal import detail
 from pipelines.errors import DIFFERS, DONE, FAILED, UsageError
 from pipelines.option_types import InputFiles
@@ -34,10 +21,10 @@ if TYPE_CHECKING:
     from pipelines.specification import Specification
 
 
-input_options = packed(
+input_options = options.packed(
     "files",
     InputFiles,
-    option("input", help="The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too."),
+    options.option("input", help="The input: a folder, or files as a quoted pattern; s3://.. and gs://.. too."),
     click.option(
         "--allow-empty",
         is_flag=True,
@@ -58,12 +45,12 @@ input_options = packed(
 )
 
 
-def _begun_early(command: Command) -> Command:
+def _begun_early(command: options.Command) -> options.Command:
     """Loads the specification and starts its input decoder early."""
 
     @wraps(command)
     def begun(*, spec_path: Path, **values: Any) -> Any:
-        spec = loaded(spec_path, quiet=values["as_json"])
+        spec = options.loaded(spec_path, quiet=values["as_json"])
         if values["engine"] is None:
             from transforms.layouts.decoder_process import begin_early
 
@@ -86,22 +73,22 @@ Example:
 
 
 @click.command(help=_HELP)
-@spec_option
+@options.spec_option
 @input_options
 @click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
 @click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")
-@release_options
+@options.release_options
 @runner_options
 @click.option(
     "--check-input",
     is_flag=True,
     help="Only describe the input's rows in the range, for the operator alone.",
 )
-@site_option
+@options.site_option
 @_begun_early
-@account_options
-@json_option
+@options.account_options
+@options.json_option
 def release(
     spec: Specification,
     spec_path: Path,
@@ -109,7 +96,7 @@ def release(
     start: str | None,
     end: str | None,
     yesterday: bool,
-    outputs_for: OutputsFor,
+    outputs_for: options.OutputsFor,
     place: AccountLocation,
     engine: BoundedEngine | None,
     check_input: bool,
@@ -135,11 +122,11 @@ def release(
         from pipelines.job import ledger_account_of
         from pipelines.runs.check_input import check_input as check
 
-        with progress_bars(quiet=as_json) as report:
+        with options.progress_bars(quiet=as_json) as report:
             checked = check(spec, calendar, files, ledger_account_of(spec, place, signs=False), report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
-    with progress_bars(quiet=as_json) as report, kept_current(site, spec, spec_path, place, outputs):
+    with options.progress_bars(quiet=as_json) as report, options.kept_current(site, spec, spec_path, place, outputs):
         run = scheduled.release(spec, calendar, files, outputs, place, report, engine=engine)
     tell(spec, run, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.

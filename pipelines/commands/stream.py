@@ -11,18 +11,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from pipelines.commands import options
 from pipelines.commands.engine_options import FlinkStarter, engine_options
-from pipelines.commands.options import (
-    OutputsFor,
-    account_options,
-    address,
-    json_option,
-    kept_current,
-    outputs_options,
-    packed,
-    site_option,
-    spec_option,
-)
 from pipelines.commands.terminal import asked_to_stop, note
 from pipelines.errors import DONE, UsageError
 
@@ -64,7 +54,7 @@ class FeedOptions:
         return streaming.kafka_source(spec, Topic(brokers=self.brokers or "", name=self.topic or ""), start_s)
 
 
-feed_options = packed(
+feed_options = options.packed(
     "feed",
     FeedOptions,
     click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; needs --topic."),
@@ -108,7 +98,7 @@ class HealthOptions:
             file.write(f"{text}\n")
 
 
-health_options = packed(
+health_options = options.packed(
     "health",
     HealthOptions,
     click.option(
@@ -120,11 +110,11 @@ health_options = packed(
     click.option(
         "--metrics",
         metavar="HOST:PORT",
-        callback=address,
+        callback=options.address,
         help="Serve health to Prometheus at this address, such as 127.0.0.1:9464; without access control, so "
         "keep it private.",
     ),
-    json_option,
+    options.json_option,
 )
 
 
@@ -142,24 +132,24 @@ Example:
 
 
 @click.command(help=_HELP)
-@spec_option
+@options.spec_option
 @feed_options
 @click.option("--from", "start", metavar="TIME", help="First slot, if it has begun already: an ISO time or date.")
-@outputs_options
-@account_options
+@options.outputs_options
+@options.account_options
 @engine_options
 @click.option(
     "--vehicle-shards",
     type=click.IntRange(1, MOST_SHARDS),
     help="Parallel parts of a slot's vehicles; a savepoint needs the same number. [default: twice the parallelism]",
 )
-@site_option
+@options.site_option
 @health_options
 def stream(
     spec_path: Path,
     feed: FeedOptions,
     start: str | None,
-    outputs_for: OutputsFor,
+    outputs_for: options.OutputsFor,
     place: AccountLocation,
     engine: FlinkStarter,
     vehicle_shards: int | None,
@@ -183,6 +173,6 @@ def stream(
     with ExitStack() as stack:
         say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
-        stack.enter_context(kept_current(site, spec, spec_path, place, outputs))
+        stack.enter_context(options.kept_current(site, spec, spec_path, place, outputs))
         streaming.run(spec, pipeline, place, engine.start(stack), stop, say)
     return DONE

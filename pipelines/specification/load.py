@@ -13,20 +13,7 @@ import numpy as np
 
 from dpops.accountant import Accountant
 from pipelines.errors import Report, SpecificationError, check_name, ignore
-from pipelines.specification.checks import (
-    account_of,
-    cells_of,
-    check_closed,
-    check_derived,
-    check_span,
-    input_of,
-    places_of,
-    prior_of,
-    privacy_of,
-    timetable_of,
-    trips_of,
-    value_of,
-)
+from pipelines.specification import checks
 from pipelines.specification.document import Document, read, read_tables
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
 from pipelines.specification.toml_types import not_added_up
@@ -63,20 +50,20 @@ def load(source: Source, progress: Report = ignore) -> Specification:
 
 def _checked(document: Document, folder: Path, progress: Report) -> Specification:
     check_name("name", document.name)
-    timetable = timetable_of(document)
-    account = account_of(document.account)
-    check_closed(document.input.columns or {})
-    check_derived(document)
-    value, prior = value_of(document), prior_of(document.speed)
-    privacy = privacy_of(document.privacy, account)
-    cells = cells_of(document, folder)
+    timetable = checks.timetable_of(document)
+    account = checks.account_of(document.account)
+    checks.check_closed(document.input.columns or {})
+    checks.check_derived(document)
+    value, prior = checks.value_of(document), checks.prior_of(document.speed)
+    privacy = checks.privacy_of(document.privacy, account)
+    cells = checks.cells_of(document, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
     if levels is not None:
         if document.places is not None and document.places.column is None:
-            levels = replace(levels, places=places_of(document, cells.region or (), folder, progress))
+            levels = replace(levels, places=checks.places_of(document, cells.region or (), folder, progress))
         of_places = Fraction(0) if levels.places is None else levels.places.share
         levels = replace(levels, classes=classes_of(document, value.standard, of_places))
-        check_span(account, levels)
+        checks.check_span(account, levels)
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
@@ -91,11 +78,11 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         privacy=replace(privacy, allocation=allocation),
         levels=levels,
         statistics=statistics,
-        input=input_of(
+        input=checks.input_of(
             document, headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed
         ),
         publisher=document.publisher,
-        trips=trips_of(document, cells, folder),
+        trips=checks.trips_of(document, cells, folder),
     )
 
 
