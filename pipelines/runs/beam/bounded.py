@@ -30,18 +30,8 @@ from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, decode_verdict
 from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, pieces_of, rows_about
 from pipelines.runs.spool import Spool
-from transforms import counters, tasks, wire
+from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
-from transforms.records import (
-    DEMAND,
-    EventBytes,
-    KeyedPartial,
-    KeyedTally,
-    KeyedUnit,
-    PaneShard,
-    RecordedSlot,
-    SlotEstimates,
-)
 from transforms.releases.base import History
 from transforms.steps.count import ByVehicle, InPanes
 from transforms.steps.metrics import Phase, count, passed, report_to
@@ -56,8 +46,8 @@ PART_ROWS = 1_000_000
 """Events of a whole period that are counted at once: bounds memory."""
 
 CountedFact = TaggedOutput[Literal["counted"], KeyedFact]
-Beat = TaggedOutput[Literal["beats"], KeyedTally]
-Group = tuple[PaneShard, Iterable[tuple[int, EventBytes]]]
+Beat = TaggedOutput[Literal["beats"], records.KeyedTally]
+Group = tuple[records.PaneShard, Iterable[tuple[int, records.EventBytes]]]
 
 
 @dataclass(frozen=True)
@@ -100,12 +90,12 @@ class Bounded:
 
     def keyed(self, part: wire.WirePart) -> KeyedPart:
         """Keys packed events by pane, slot or whole period."""
-        data = part.data if self.spool is None else EventBytes(self.spool.put(part.data))
+        data = part.data if self.spool is None else records.EventBytes(self.spool.put(part.data))
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(part.slot_s), part.shard), 0), (part.slot_s, data)
         return ((part.slot_s, part.shard), part.pane_s if self.in_panes else 0), (part.slot_s, data)
 
-    def by_slot(self, parts: Iterable[tuple[int, EventBytes]]) -> dict[int, Iterator[bytes]]:
+    def by_slot(self, parts: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
         """Lists packed events by slot, read on demand."""
         slots: dict[int, list[bytes]] = {}
         for slot_s, data in parts:
@@ -128,7 +118,7 @@ class _Tally(beam.DoFn):
         self._in_panes = InPanes(job.release, fetch, may_be_late=False)
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
 
-    def process(self, group: Group) -> Iterator[KeyedTally | KeyedPartial | CountedFact | Beat]:
+    def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
         ((key, _), parts), job = group, self._bounded.job
         if key[0] == NO_SLOT:
             for fact in parts:
@@ -155,18 +145,18 @@ class _Judged:
     bounded: Bounded
     counted: PCollection[KeyedFact]
 
-    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[RecordedSlot]:
+    def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[records.RecordedSlot]:
         demand = beam.Map(judge.demand_fact, job.release.shares).with_output_types(KeyedFact)
-        requests = drawn[DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand
+        requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()
         return both | "record" >> Record(job.account, needs_consent=True, shelf=self.bounded.spool)
 
-    def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
+    def in_order(self, tallies: PCollection[records.KeyedTally], job: Job) -> PCollection[records.SlotEstimates]:
         both = tallies, self._consents(self.counted)
         return both | "in order" >> ReleaseInOrder(job.account, job.release, self.bounded.spool)
 
-    def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
+    def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[records.KeyedUnit]:
         job, needed = self.bounded.job, self.bounded.needed
         keys = job.periods if job.transaction == "period" else ("",)
         return facts | "judge" >> Judge(job.account, len(self.bounded.paths), keys, needed)

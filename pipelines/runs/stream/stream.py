@@ -11,23 +11,13 @@ from zoneinfo import ZoneInfo
 
 import apache_beam as beam
 
+from pipelines import job as jobs
 from pipelines import outputs as output_folder
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.build import Source
 from pipelines.engine import EngineError
 from pipelines.errors import InputError, UsageError
 from pipelines.inputs import instant_of
-from pipelines.job import (
-    VEHICLE_SHARDS,
-    Job,
-    Outputs,
-    admitted,
-    assemble,
-    continuing,
-    facts_of,
-    ledger_account_of,
-    request_of,
-)
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream.health import Say, attend
 from pipelines.runs.stream.windows import Later, stream
@@ -57,7 +47,7 @@ CHECKED_DAYS = 3 * 366
 class Stream:
     """Parts of a stream for any engine."""
 
-    job: Job
+    job: jobs.Job
     source: Source
     heartbeat: Heartbeat
     identity: str
@@ -85,7 +75,7 @@ class StreamFacts(Mapping[int, SlotFacts]):
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
         plan = self.spec.privacy.allocation.planned_with(slot_s, slots)
-        return facts_of(self.spec, period, slot_s, plan, len(slots))
+        return jobs.facts_of(self.spec, period, slot_s, plan, len(slots))
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -99,15 +89,15 @@ def prepare(
     start_s: int,
     source: Source,
     location: AccountLocation,
-    outputs: Outputs,
-    vehicle_shards: int = VEHICLE_SHARDS,
+    outputs: jobs.Outputs,
+    vehicle_shards: int = jobs.VEHICLE_SHARDS,
 ) -> Stream:
     """Builds a stream from `start_s` on. Raises InputError, AccountRefusal, LedgerError or StepError.
 
     vehicle_shards: must equal that of a savepoint.
     """
     location = location.absolute()
-    secret = admitted(spec, location)
+    secret = jobs.admitted(spec, location)
     output_folder.prepare(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
     life = life_of(spec)
@@ -128,13 +118,13 @@ def endless(
     life: tuple[int, int],
     location: AccountLocation,
     secret: Secret,
-    outputs: Outputs,
-) -> Job:
+    outputs: jobs.Outputs,
+) -> jobs.Job:
     """Builds a stream's job. life: first second, and the one after the last."""
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
-    account = ledger_account_of(spec, location)
-    job = assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
-    return continuing(job, location.ledger)
+    account = jobs.ledger_account_of(spec, location)
+    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
+    return jobs.continuing(job, location.ledger)
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:
@@ -142,11 +132,11 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
     return f"{spec.spec_id}-{account_of(spec.account, secret).key_check}-{vehicle_shards}-{PARTIAL_LAYOUT}"
 
 
-def later_of(spec: Specification, job: Job, secret: Secret) -> Later | None:
+def later_of(spec: Specification, job: jobs.Job, secret: Secret) -> Later | None:
     """Returns the release of whole periods at their end."""
     if spec.period_lateness_s is None:
         return None
-    release = KINDS[spec.kind].of(request_of(spec, job.slots, secret, job.account))
+    release = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
     return Later(release, spec.period_lateness_s - spec.input.allowed_lateness_s)
 
 

@@ -40,6 +40,7 @@ class ByName:
     name: str
     options: tuple[str, ...] = ()
     options_type: ClassVar[type[PipelineOptions]] = PipelineOptions
+    is_here: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.handed_on and self.name not in _HAND_ON:
@@ -67,11 +68,6 @@ class ByName:
     def parallelism(self) -> int:
         """The number of parallel workers in the options."""
         return max((int(number) for number in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether steps run in this process."""
-        return False
 
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]

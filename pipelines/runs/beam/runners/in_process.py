@@ -31,7 +31,7 @@ class ParsedOptions(PipelineOptions):
 class InProcess(ByName):
     """In-process runner that shuffles in memory."""
 
-    options_type = ParsedOptions
+    options_type, is_here = ParsedOptions, True
 
     def __post_init__(self) -> None:
         if not self.options:
@@ -42,11 +42,6 @@ class InProcess(ByName):
                 f"{self.name}: by --direct_running_mode=multi_processing Beam waits for ever for a process that died; "
                 "files are decoded in several processes anyway"
             )
-
-    @property
-    def is_here(self) -> bool:
-        """Whether steps run in this process."""
-        return True
 
     def beam_options(self) -> tuple[str, ...]:
         """Returns the options without type checks of pipelines."""
