@@ -142,7 +142,7 @@ def restore(
 
 
 def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
-    """Checks whether a head file remembers no later release. Raises AccountRefusal if it does. backup: with entries."""
+    """Checks for a head of just the backup's newest entry. Raises AccountRefusal for later ones."""
     head = Head(path, signature)
     for account in {entry["account"] for entry in backup.entries}:
         if head.home(account) not in (None, backup.genesis):
@@ -163,7 +163,7 @@ def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
 
 
 def _check_nothing_since(backup: Backup, results: Sequence[Path], *, nothing_since: bool) -> None:
-    """Refuses a backup without evidence that it has all releases: others would be drawn again."""
+    """Refuses a backup without evidence that it holds all releases."""
     if results:
         _check_results(backup, results)
     elif not nothing_since:

@@ -156,7 +156,7 @@ def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -
 
 
 def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[Field, Float64s, float, float]:
-    """Estimates the newest period's field and reports' shares; absolute errors of values and of their mean."""
+    """Estimates the newest field, reports' shares, and mean absolute errors by reports."""
     models = learned_from(entries, recorded.policy)
     field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
     share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)

@@ -112,7 +112,7 @@ def account_of(account: AccountTable) -> AccountTerms:
 
 
 def _limit_of(account: AccountTable) -> Limit:
-    """Reads the limit of a period, or of spans, with its accounting of noise. Raises SpecificationError."""
+    """Reads the limit of a period, or of spans, with its accounting."""
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
         return _accounted(account.limit, account.accounting)

@@ -196,7 +196,8 @@ def test_whole_periods_under_secret_counts_are_told_from_those_of_the_backup(tmp
 def head_without_signature(town):
     """As who has no key can write it: a head that says what the backup says, and nothing of what was released since."""
     backup = read_backup(town / "town.backup")
-    newest = {"sequence": backup.last["seq"], "hash": backup.last["hash"], "accounts": [backup.last["account"]]}
+    sequence, newest = backup.last
+    newest = {"sequence": sequence, "hash": newest, "accounts": [backup.entries[-1]["account"]]}
     return json.dumps({backup.genesis: newest})
 
 

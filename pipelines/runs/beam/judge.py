@@ -49,7 +49,7 @@ class DemandFact(msgspec.Struct, tag=True, frozen=True):
 
 
 class Verdict(NamedTuple):
-    """Verdict on an input. read_error: of the first file that failed, or empty. consents: permission to record."""
+    """Verdict on an input. read_error: first file's, or empty. consents: permission to record."""
 
     outcome: Outcome
     read_error: str = ""
@@ -115,7 +115,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
 
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
-    """Encodes a period's debits and its vehicles' spending. shares: of a HAT's epsilon, by statistic."""
+    """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
     units, exposures = list[Spending](), dict[int, list[bytes]]()
     for (slot_s, kind), data in group[1]:
         if kind == SPENDING:
