@@ -95,7 +95,7 @@ class _Look:
         job, ((slot_s, _), _), parts = self.bounded.job, *group
         if slot_s == NO_SLOT:
             for _, fact in parts:
-                for name, number in msgspec.json.decode(fact, type=judge.CountFact).counts.items():
+                for name, number in msgspec.json.decode(fact, type=dict[str, int]).items():
                     if name.startswith(judge.UNREADABLE):
                         raise StepError(name.removeprefix(judge.UNREADABLE))
                     if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):

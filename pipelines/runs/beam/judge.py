@@ -30,17 +30,11 @@ OF_PERIOD, UNREADABLE = "period/", "unreadable/"
 """What names of counts begin with: observations of a period, and why a file could not be read."""
 
 KeyedFact = tuple[int, bytes]
-"""An encoded fact; all have the same key."""
+"""An encoded fact, counters or a DemandFact; all have the same key."""
 Wanted = Mapping[str, Sequence[Debit]]
 
 
-class CountFact(msgspec.Struct, tag=True, frozen=True):
-    """Counters of the road, and those of the verdict."""
-
-    counts: dict[str, int]
-
-
-class DemandFact(msgspec.Struct, tag=True, frozen=True):
+class DemandFact(NamedTuple):
     """Debits and spending of a period. wanted: (specification, slot, shard, claim)."""
 
     period: str
@@ -61,11 +55,10 @@ def verdict_on(
 ) -> Verdict:
     """Judges an input. needed: periods requiring rows, or None. excess: finds overspent periods."""
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
-    decoded = [msgspec.json.decode(fact, type=CountFact | DemandFact) for fact in facts]
-    for fact in decoded:
-        if isinstance(fact, CountFact):
-            counts.update(fact.counts)
-    for request in sorted((fact for fact in decoded if isinstance(fact, DemandFact)), key=lambda fact: fact.period):
+    decoded = [msgspec.json.decode(fact, type=dict[str, int] | DemandFact) for fact in facts]
+    for numbers in decoded:
+        counts.update(numbers if isinstance(numbers, dict) else {})
+    for request in sorted(fact for fact in decoded if isinstance(fact, DemandFact)):
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in request.wanted]
         wanted[request.period] = debits
         outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())
@@ -145,4 +138,4 @@ def _spend_of(
 
 def of_counts(counts: Mapping[str, int]) -> KeyedFact:
     """Encodes counters as a keyed fact."""
-    return 0, msgspec.json.encode(CountFact(dict(counts)))
+    return 0, msgspec.json.encode(dict(counts))
