@@ -70,9 +70,9 @@ def _bounded(
     if runner == FLINK:
         if not (job_server and worker_pool and rest):
             raise UsageError("--runner flink needs --job-server, --worker-pool and --rest")
-        from pipelines.runs.flink.engine import BoundedFlink
+        from pipelines.runs.flink.engine import Flink
 
-        return BoundedFlink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
+        return Flink(job_server=job_server, worker_pool=worker_pool, rest=rest, parallelism=parallelism or 1)
     if job_server or worker_pool or rest or parallelism:
         raise UsageError("--job-server, --worker-pool, --rest and --parallelism go with --runner flink")
     if runner == LOCAL:

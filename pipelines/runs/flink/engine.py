@@ -67,11 +67,11 @@ class FlinkJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Flink:
-    """Flink stream engine; addresses are `host:port`. savepoint: starting point, or None.
+    """Flink engine of streams and bounded jobs; addresses are `host:port`.
 
-    restarts: limit for a failed job; -1 for the cluster's setting. A source's watermark must be the minimum over all
-    its restrictions, also those that wait for their next poll. Beyond it Flink drops unread rows as late, uncounted,
-    and seals slots without them (tests/stream/test_engines.py).
+    savepoint: starting point of a stream, or None. restarts: limit for a failed stream; -1 for the cluster's setting.
+    A source's watermark must be the minimum over all its restrictions, also those that wait for their next poll.
+    Beyond it Flink drops unread rows as late, uncounted, and seals slots without them (tests/stream/test_engines.py).
     """
 
     job_server: str
@@ -81,6 +81,7 @@ class Flink:
     checkpoint_s: float = 10.0
     restarts: int = -1
     savepoint: str | None = None
+    is_here: ClassVar[bool] = False
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
         """Submits the pipeline that `build` makes, uniquely named.
@@ -113,6 +114,40 @@ class Flink:
             "--execution_retry_delay=1000",
         ]
         return chosen + ([f"--savepoint_path={self.savepoint}"] if self.savepoint else [])
+
+    def run(
+        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
+    ) -> Finished:
+        """Runs a bounded pipeline to its end, polling its counters."""
+        # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
+        options = addresses(self.job_server, self.worker_pool, self.parallelism)
+        result = handed_over(build, name, options, self.job_server)
+        cluster, reasons = Cluster(self.rest), list[Exception]()
+
+        def look() -> None:
+            """Shows the job's counters; cancels it on an error of ours, to prevent retries."""
+            with suppress(OSError):
+                if job := cluster.job_named(name):
+                    watch(cluster.counters(job))
+                    if why := fault(cluster.faults(job), self.rest):
+                        reasons.append(why)
+                    if reasons:
+                        cluster.cancel(job)
+
+        try:
+            with watched_every(WATCH_S, look):
+                state = result.wait_until_finish()
+        except BaseException as error:
+            if (job := cluster.job_named(name)) and cluster.is_running(job):
+                FlinkJob(cluster, job).cancel()
+            if type(error).__module__.startswith("grpc"):
+                raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
+            if not isinstance(error, RuntimeError):
+                raise
+            raise next(iter(reasons), None) or fault([str(error)] * MOST_FAULTS, self.rest) or error from None
+        if state != PipelineState.DONE:
+            raise EngineError(f"the job was ended by somebody else: {state}")
+        return finished(result)
 
 
 def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
@@ -204,51 +239,6 @@ WATCH_S = 5.0
 MOST_FAULTS = 8
 """Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
 batch a job cannot ask for another one."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoundedFlink:
-    """Flink engine of bounded jobs; addresses are `host:port`."""
-
-    job_server: str
-    worker_pool: str
-    rest: str
-    parallelism: int = 1
-    is_here: ClassVar[bool] = False
-
-    def run(
-        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
-    ) -> Finished:
-        """Runs the pipeline to its end, polling its counters."""
-        # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
-        options = addresses(self.job_server, self.worker_pool, self.parallelism)
-        result = handed_over(build, name, options, self.job_server)
-        cluster, reasons = Cluster(self.rest), list[Exception]()
-
-        def look() -> None:
-            """Shows the job's counters; cancels it on an error of ours, to prevent retries."""
-            with suppress(OSError):
-                if job := cluster.job_named(name):
-                    watch(cluster.counters(job))
-                    if why := fault(cluster.faults(job), self.rest):
-                        reasons.append(why)
-                    if reasons:
-                        cluster.cancel(job)
-
-        try:
-            with watched_every(WATCH_S, look):
-                state = result.wait_until_finish()
-        except BaseException as error:
-            if (job := cluster.job_named(name)) and cluster.is_running(job):
-                FlinkJob(cluster, job).cancel()
-            if type(error).__module__.startswith("grpc"):
-                raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
-            if not isinstance(error, RuntimeError):
-                raise
-            raise next(iter(reasons), None) or fault([str(error)] * MOST_FAULTS, self.rest) or error from None
-        if state != PipelineState.DONE:
-            raise EngineError(f"the job was ended by somebody else: {state}")
-        return finished(result)
 
 
 def fault(faults: Sequence[str], rest: str) -> Exception | None:

@@ -29,4 +29,4 @@ class OnBeam:
 
 
 def put_in_the_place_of_flink(monkeypatch):
-    monkeypatch.setattr(bounded, "BoundedFlink", OnBeam)
+    monkeypatch.setattr(bounded, "Flink", OnBeam)
