@@ -142,7 +142,7 @@ def restore(
 
 
 def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
-    """Checks for a head of just the backup's newest entry. Raises AccountRefusal for later ones."""
+    """Checks for a head of the newest entry. Raises AccountRefusal for a later one."""
     head = Head(path, signature)
     for account in {entry["account"] for entry in backup.entries}:
         if head.home(account) not in (None, backup.genesis):
