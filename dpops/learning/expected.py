@@ -144,21 +144,23 @@ def hat_half_widths(
     At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model, and residual variance at a
     cautious number of vehicles (docs/released.md, "Intervals"). Noise of equal `days` averages out.
     """
-    own_speed, speed = _level_evidence(stage, bounds, vehicles, days, speed_noise)
+    own_speed, speed = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)
     if not stage.counts_public:
-        numbers = numbers_of(vehicles, weight_log_variances(stage, bounds, vehicles, days))
+        numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, fitted.HAT_SPREAD))
     deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + deviation), upper_kmh / 2)
     return HalfWidths(half, numbers[:, CAUTIOUS] >= LEAST_VEHICLES)
 
 
-def weight_log_variances(stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int) -> Float64s:
-    """Computes variances of log vehicle numbers; 0 if public."""
-    if stage.counts_public:
+def weight_log_variances(
+    stages: Sequence[Stage], bounds: BoundsOnly, vehicles: Float64s, days: float, spread: float
+) -> Float64s:
+    """Computes posterior variances of log vehicle numbers, given the prior's spread; 0 if public."""
+    if stages[0].counts_public:
         return np.zeros(vehicles.size)
-    precision, other_variance = _level_evidence(stage, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (1 / fitted.HAT_SPREAD + precision + 1 / np.maximum(other_variance, 1e-300))
+    precision, other_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)
+    variances: Float64s = 1 / (1 / spread + precision + 1 / np.maximum(other_variance, 1e-300))
     return variances
 
 
@@ -213,14 +215,19 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
 
 
 def _level_evidence(
-    stage: Stage, bounds: BoundsOnly, vehicles: Float64s, days: int, noise: Callable[[Stage, Fraction], float]
+    stages: Sequence[Stage],
+    bounds: BoundsOnly,
+    vehicles: Float64s,
+    days: float,
+    noise: Callable[[Stage, Fraction], float],
 ) -> tuple[Float64s, Float64s]:
     """Computes single HATs' precision and other levels' joint variance.
 
     A place effect plus a time effect, combined with levels of both.
     """
     single, place, time, both = np.zeros((4, vehicles.size))
-    for name, share in stage.shares:
+    parts = [(stage, *part) for stage in stages for part in stage.shares]
+    for stage, name, share in parts:
         grouped = level(name, bounds.hats, Fraction(1))
         precision = (_weight(stage, bounds, grouped, vehicles) / noise(stage, share)) ** 2
         if grouped.size == bounds.hats.size:  # of one day's HATs alone

@@ -14,7 +14,7 @@ from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
-from dpops.levels.stages import Stage, level
+from dpops.levels.stages import Stage, level, scaled
 from dpops.levels.strategy import ranked
 from dpops.spread import Z95
 from dpops.types import Int64s
@@ -159,20 +159,19 @@ def _usable(
     choice: str,
     bounds: BoundsOnly,
     spans: Sequence[SpanWorth] | None,
-    served: float = 1.0,
+    served: float | None,
 ) -> UsablePart:
     """Forecasts usable parts of rows, for some HATs.
 
-    served: share of HATs that have rows.
+    served: share of HATs with a trip, which alone have rows; None where trips are unknown.
     """
     worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
     published = next(span.first_published for span in worth if span.as_specified)
     days = []
     for number in USABLE_DAYS:
         kind = _DAYS[0] if number == 1 else _LATER
-        rows, reports = usable_parts(kind.stage(levels, bounds, Fraction(1)), bounds, number)
+        rows, reports = usable_parts(kind.stages(levels, bounds, Fraction(1)), bounds, served, number)
         is_held = published is None or number < published
-        rows = min(rows / served, 1.0)
         days.append(UsableDay(day=number, rows=0.0 if is_held else rows, reports=0.0 if is_held else reports))
     return UsablePart(choice=choice, days=days)
 
@@ -193,8 +192,9 @@ def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
     """
     levels, bounds = spec.by_levels, known_of(spec, spec.by_levels)
     (span,) = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
-    errors = dict(zip(DAY_NUMBERS, span.error, strict=True))
-    return {day.day: (day.reports, errors[day.day]) for day in _usable(spec, levels, "", bounds, [span]).days}
+    errors, (choice, _, served) = dict(zip(DAY_NUMBERS, span.error, strict=True)), next(choices_of_hats(spec, bounds))
+    usable = _usable(spec, levels, choice, bounds, [span], served)
+    return {day.day: (day.reports, errors[day.day]) for day in usable.days}
 
 
 def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
@@ -211,11 +211,11 @@ class _DayKind(NamedTuple):
     is_first: bool = False
     number: int = 1
 
-    def stage(self, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> Stage:
-        """Plans the day's last stage at a multiplied total."""
+    def stages(self, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> list[Stage]:
+        """Plans the day's stages at a multiplied total."""
         recipe = _recipe_at(levels, bounds, levels.epsilon * factor, _rho(levels, factor))
-        stage = recipe.first[-1] if self.is_first else recipe.later[0]
-        return replace(stage, share=self.part(levels) * stage.share, counts_public=levels.counts_public)
+        stages = scaled(recipe.first if self.is_first else recipe.later, self.part(levels))
+        return [replace(stage, counts_public=levels.counts_public) for stage in stages]
 
     def part(self, levels: LevelsRelease) -> Fraction:
         """Returns the day's share of the total."""
@@ -237,7 +237,7 @@ def _total(
     value: Value, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, within: float
 ) -> Total:
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
-    stage = day.stage(levels, bounds, factor)
+    stage = day.stages(levels, bounds, factor)[-1]
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day.number)
 
     def of_hat(vehicles: float) -> bool:
@@ -250,7 +250,7 @@ def _total(
 
     def of_fleet(vehicles: int) -> bool:
         fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
-        return of_place(day.stage(levels, fleet, factor), fleet, fleet.usual_vehicles)
+        return of_place(day.stages(levels, fleet, factor)[-1], fleet, fleet.usual_vehicles)
 
     return Total(
         epsilon=day.epsilon(levels, factor),

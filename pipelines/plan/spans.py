@@ -190,8 +190,8 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     days: list[UsableDay]
 
 
-def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, float]]:
-    """Lists choices of HATs, and their shares with a trip."""
+def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, float | None]]:
+    """Lists choices of HATs, and their shares with a trip where these are known."""
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     yield "", bounds, served_share(trips, spec.cells.region or (), table)
     if spec.keys is None and spec.cells.resolution:
@@ -211,25 +211,28 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
         yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), served
 
 
-def served_share(trips: Trips | None, cells: Sequence[int], table: Timetable) -> float:
-    """Computes the share of HATs with a trip; 1 for none."""
+def served_share(trips: Trips | None, cells: Sequence[int], table: Timetable) -> float | None:
+    """Computes the share of HATs with a trip; None if trips are unknown."""
     if trips is None:
-        return 1.0
+        return None
     number = trips.number(texts_of(cells), table)
     return number / (len(cells) * len(table.weekdays) * len(table.service_minutes)) or 1.0
 
 
-def usable_parts(stage: Stage, bounds: BoundsOnly, days: int = 1) -> tuple[float, float]:
-    """Forecasts shares of `ok` HATs and of their reports.
+def usable_parts(stages: Sequence[Stage], bounds: BoundsOnly, served: float | None, days: int) -> tuple[float, float]:
+    """Forecasts shares of `ok` rows and of their reports.
 
-    Vehicles of HATs are lognormal, with the part of the variance that releases identify; a HAT is `ok` where its lower
-    bound is at least LEAST_VEHICLES. Reports follow vehicles, so their law is the size-biased one.
+    Vehicles of HATs with rows are lognormal, spread as busy cells are, or more where some may have no trip. A HAT is
+    `ok` where the cautious end of its posterior is at least LEAST_VEHICLES; neighbours and hours teach too (SMOOTHED).
+    Reports follow vehicles, so their law is the size-biased one.
     """
-    unknown = weight_log_variances(stage, bounds, _VEHICLES, days)
-    is_enough = numbers_of(_VEHICLES, unknown)[:, CAUTIOUS] >= LEAST_VEHICLES
-    first = int(np.argmax(is_enough))
-    known = max(fitted.HAT_SPREAD - float(unknown[first]), 1e-6)
-    above, law = math.log(bounds.usual_vehicles / _VEHICLES[first]), NormalDist(0, math.sqrt(known))
+    spread = fitted.HAT_SPREAD if served is None else fitted.BUSIER**2
+    unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
+    cautious = numbers_of(_VEHICLES, unknown + (0 if stages[0].counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
+    first = int(np.argmax(cautious >= LEAST_VEHICLES))
+    known = max(spread - float(unknown[first]), 1e-6)
+    above = math.log(bounds.usual_vehicles / (served or 1.0) / _VEHICLES[first])
+    law = NormalDist(0, math.sqrt(known))
     return law.cdf(above - known / 2), law.cdf(above + known / 2)
 
 
