@@ -56,8 +56,8 @@ so many first ones of an account where it lies half of CITY_SD_KMH from them. Wi
 at 1.04 of the constant (120 cabs)."""
 
 HAT_SPREAD = 2.0
-"""Guessed, judged on seven made-up cities: variance of the logarithm of vehicles in a region's HATs, for plans. With
-that of BUSIER alone plans call fewer rows usable as days add up."""
+"""Guessed, judged on eleven made-up cities: variance of the logarithm of vehicles in a region's HATs, of which some may
+have no trip, for plans. Where trips are known, it is that of BUSIER."""
 
 # Groups of HATs (measurements/estimates.md, "Coarser products").
 STANDS_KMH = 6.0

@@ -1,9 +1,8 @@
 """Plan of a `levels` specification, from public facts."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -13,8 +12,8 @@ import numpy as np
 from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
-from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
-from dpops.levels.stages import Stage, level, scaled
+from dpops.levels.defaults import BoundsOnly
+from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked
 from dpops.spread import Z95
 from dpops.types import Int64s
@@ -24,21 +23,19 @@ from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.places import PlannedPlaces, plan_places
 from pipelines.plan.spans import (
     DAY_NUMBERS,
-    USABLE_DAYS,
     SpanWorth,
-    UsableDay,
     UsablePart,
     answer,
     choices_of_hats,
     first_days,
     of_distributions,
-    usable_parts,
+    rho_of,
+    stages_of,
     worth_of_spans,
 )
 from pipelines.specification import Specification
 from pipelines.specification.levels import ONE, LevelsRelease
 from transforms.places.hierarchy import hats_of
-from transforms.value import Value
 
 MOST_VEHICLES = 1_000_000
 WEEK = 7
@@ -106,16 +103,14 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
     """Plans a `levels` release; counts of a period, for the operator alone if secret."""
     levels = spec.by_levels
-    bounds, width = known_of(spec, levels), spec.value.width
+    bounds, width = known_of(spec), spec.value.width
     totals = [
-        _total(spec.value, levels, bounds, factor, day, within)
-        for factor in FACTORS
-        for day in (_DAYS if factor == 1 else (_LATER,))
+        _total(spec, bounds, factor, day, within) for factor in FACTORS for day in (_DAYS if factor == 1 else (_LATER,))
     ]
-    spans = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds))
+    spans = worth_of_spans(spec, bounds)
     usable = [
-        _usable(spec, levels, choice, other, spans if other is bounds else None, served)
-        for choice, other, served in choices_of_hats(spec, bounds)
+        UsablePart.of(spec, choice, hats, served, spans if hats is bounds else worth_of_spans(spec, hats, others=()))
+        for choice, hats, served in choices_of_hats(spec, bounds)
     ]
     is_open = levels.free.bounds or levels.free.levels
     ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
@@ -134,11 +129,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         spans=spans,
         usable=usable,
         answer=answer(usable),
-        answers=[
-            *_answers(spec.value, levels, bounds, totals, within),
-            *of_distributions(levels, bounds, spec.value),
-            first_days(spans),
-        ],
+        answers=[*_answers(spec, bounds, totals, within), *of_distributions(spec, bounds), first_days(spans)],
         choices=[
             Choice(
                 levels={name: float(share) for name, share in way.recipe.later[-1].shares},
@@ -148,32 +139,9 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
             )
             for way in ways
         ],
-        places=plan_places(spec, levels, bounds),
+        places=plan_places(spec, bounds),
         operator_only=None if counts is None else _counted(counts),
     )
-
-
-def _usable(
-    spec: Specification,
-    levels: LevelsRelease,
-    choice: str,
-    bounds: BoundsOnly,
-    spans: Sequence[SpanWorth] | None,
-    served: float | None,
-) -> UsablePart:
-    """Forecasts usable parts of rows, for some HATs.
-
-    served: share of HATs with a trip, which alone have rows; None where trips are unknown.
-    """
-    worth = spans or worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
-    published = next(span.first_published for span in worth if span.as_specified)
-    days = []
-    for number in USABLE_DAYS:
-        kind = _DAYS[0] if number == 1 else _LATER
-        rows, reports = usable_parts(kind.stages(levels, bounds, Fraction(1)), bounds, served, number)
-        is_held = published is None or number < published
-        days.append(UsableDay(day=number, rows=0.0 if is_held else rows, reports=0.0 if is_held else reports))
-    return UsablePart(choice=choice, days=days)
 
 
 def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
@@ -190,18 +158,16 @@ def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
     >>> sorted(worth_by_day(load("examples/town.toml")))
     [1, 7, 28]
     """
-    levels, bounds = spec.by_levels, known_of(spec, spec.by_levels)
-    (span,) = worth_of_spans(spec, levels, bounds, partial(_recipe_at, levels, bounds), others=())
-    errors, (choice, _, served) = dict(zip(DAY_NUMBERS, span.error, strict=True)), next(choices_of_hats(spec, bounds))
-    usable = _usable(spec, levels, choice, bounds, [span], served)
-    return {day.day: (day.reports, errors[day.day]) for day in usable.days}
+    bounds = known_of(spec)
+    worth, choice = worth_of_spans(spec, bounds, others=()), next(choices_of_hats(spec, bounds))
+    errors = dict(zip(DAY_NUMBERS, worth[0].error, strict=True))
+    return {day.day: (day.reports, errors[day.day]) for day in UsablePart.of(spec, *choice, worth).days}
 
 
-def known_of(spec: Specification, levels: LevelsRelease) -> BoundsOnly:
+def known_of(spec: Specification) -> BoundsOnly:
     """Gathers a day's public HATs and the fleet."""
-    table = spec.timetable
-    hours = [minute // 60 for minute in table.service_minutes]
-    return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=levels.fleet)
+    hours = [minute // 60 for minute in spec.timetable.service_minutes]
+    return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=spec.by_levels.fleet)
 
 
 class _DayKind(NamedTuple):
@@ -211,19 +177,9 @@ class _DayKind(NamedTuple):
     is_first: bool = False
     number: int = 1
 
-    def stages(self, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction) -> list[Stage]:
-        """Plans the day's stages at a multiplied total."""
-        recipe = _recipe_at(levels, bounds, levels.epsilon * factor, _rho(levels, factor))
-        stages = scaled(recipe.first if self.is_first else recipe.later, self.part(levels))
-        return [replace(stage, counts_public=levels.counts_public) for stage in stages]
-
-    def part(self, levels: LevelsRelease) -> Fraction:
-        """Returns the day's share of the total."""
-        return ONE if self.is_first else levels.usual_part
-
     def epsilon(self, levels: LevelsRelease, factor: Fraction) -> float:
         """Computes a day's epsilon at a multiplied total."""
-        part, rho = self.part(levels), _rho(levels, factor)
+        part, rho = ONE if self.is_first else levels.usual_part, rho_of(levels, factor)
         if part == 1 or rho is None or levels.delta is None:
             return float(part * factor * levels.epsilon)
         return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)
@@ -233,11 +189,10 @@ _LATER = _DayKind("a later day")
 _DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if days are alike", number=WEEK))
 
 
-def _total(
-    value: Value, levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction, day: _DayKind, within: float
-) -> Total:
+def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, day: _DayKind, within: float) -> Total:
+    value, levels = spec.value, spec.by_levels
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
-    stage = day.stages(levels, bounds, factor)[-1]
+    *_, stage = stages_of(levels, bounds, factor, is_first=day.is_first)
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day.number)
 
     def of_hat(vehicles: float) -> bool:
@@ -250,7 +205,7 @@ def _total(
 
     def of_fleet(vehicles: int) -> bool:
         fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
-        return of_place(day.stages(levels, fleet, factor)[-1], fleet, fleet.usual_vehicles)
+        return of_place(stages_of(levels, fleet, factor, is_first=day.is_first)[-1], fleet, fleet.usual_vehicles)
 
     return Total(
         epsilon=day.epsilon(levels, factor),
@@ -266,32 +221,12 @@ def _total(
     )
 
 
-def _recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Chooses stages at a total or fleet.
-
-    Not the strategy's stages, which suit all levels' combined inference: half-widths count the nearest level alone.
-    rho: epsilon's equivalent with delta.
-    """
-    kind = levels.recipe.kind
-    default = recipe(kind, levels.epsilon, _rho(levels, Fraction(1)), replace(bounds, fleet=levels.fleet))
-    if levels.recipe != default:
-        return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
-    return recipe(kind, epsilon, rho, bounds)
-
-
-@cache
-def _rho(levels: LevelsRelease, factor: Fraction) -> Fraction | None:
-    """Computes rho of a multiplied total; None without delta."""
-    if levels.delta is None:
-        return None
-    return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
-
-
 # --- sentences ----------------------------------------------------------------------------------------------------
 
 
-def _answers(value: Value, levels: LevelsRelease, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
+def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
     """Words the table's answer for a width, with remedies."""
+    value, levels = spec.value, spec.by_levels
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"
     if now.place_vehicles is None:

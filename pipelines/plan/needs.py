@@ -1,5 +1,6 @@
 """Vehicles that a HAT needs, under public counts."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
@@ -61,9 +62,13 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
 
 
 def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now: bool, within: float) -> Need:
-    half = partial(_half_width, spec, stat.mechanism, epsilon * stat.share)
+    half = partial(_half_width, spec, epsilon * stat.share)
+
+    def needed(mechanism: Mechanism) -> int | None:
+        return fewest(lambda vehicles: half(mechanism, vehicles) <= within, MOST_VEHICLES)
+
     needs = {
-        name: _fewest(partial(_half_width, spec, cls(), epsilon * stat.share), within)
+        name: needed(cls())
         for name, cls in registered().items()
         if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
     }
@@ -72,24 +77,19 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
     return Need(
         epsilon=float(epsilon),
         as_specified=now,
-        half_widths=[half(number) for number in VEHICLES],
-        vehicles=_fewest(half, within),
+        half_widths=[half(stat.mechanism, number) for number in VEHICLES],
+        vehicles=needed(stat.mechanism),
         best=best,
         best_vehicles=None if best is None else able[best],
     )
 
 
-def _half_width(spec: Specification, mechanism: Mechanism, epsilon: Fraction, vehicles: int) -> float:
+def _half_width(spec: Specification, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
     """Computes a HAT's half-width, with typical counts of reports."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
     plan = mechanism.plan(CountsKnown.all_of(counts), spec.value.grid, epsilon)
     return min(plan.half_width(MISS), float(spec.value.grid.upper))
-
-
-def _fewest(half: "partial[float]", within: float) -> int | None:
-    """Finds the fewest vehicles with narrow enough intervals."""
-    return fewest(lambda vehicles: half(vehicles) <= within, MOST_VEHICLES)
 
 
 def _answer(name: str, rows: Sequence[Need], width: str) -> str:
@@ -123,13 +123,6 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
-    """Finds the smallest number satisfying `holds`; None beyond `limit`."""
-    return first_above(0, limit, holds) if holds(limit) else None
-
-
-def first_above(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Bisects for the smallest number above `low` that holds."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    """Finds the smallest number from 1 to `limit` that holds, as all larger ones do; None if none does."""
+    number = bisect_left(range(limit + 1), True, lo=1, key=holds)
+    return number if number <= limit else None

@@ -1,5 +1,6 @@
 """Worth of a map of places by released day."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,9 +13,7 @@ from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedM
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.parts import with_places
 from dpops.levels.stages import Stage
-from pipelines.plan.needs import first_above
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import SHARE
 from transforms.value import Value
 
@@ -65,8 +64,9 @@ class _Kind(NamedTuple):
     crowdings: Mapping[str, float] = CROWDINGS  # concentration of traffic by name
 
 
-def plan_places(spec: Specification, levels: LevelsRelease, bounds: BoundsOnly) -> PlannedPlaces | None:
+def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None:
     """Plans a map of places; None for public counts, live slots and keys."""
+    levels = spec.by_levels
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share
@@ -141,7 +141,7 @@ def _answers(
             larger = replace(fleet, vehicles=vehicles)
             return _expected(kinds[0], stage, larger, CONCENTRATED, DAY_NUMBERS[-1:])[0].ok >= WELL
 
-        needed = first_above(fleet.vehicles, MOST_FLEET, is_worth)
+        needed = bisect_left(range(MOST_FLEET), True, lo=fleet.vehicles + 1, key=is_worth)
         answers.append(
             "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less "
             "than half of all reports are at known places after four weeks. Leave [places] out, then hexagons and "

@@ -1,9 +1,10 @@
 """Worth of a total: over spans, in distributions, in usable rows."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import chain, cycle, islice, repeat
 from statistics import NormalDist
 
@@ -12,10 +13,11 @@ import msgspec
 import numpy as np
 
 from dpops import fitted
+from dpops.claims import NOISE_CLAIMS
 from dpops.learning.classes import ExpectedCell, expected_error
 from dpops.learning.expected import expected_days, weight_log_variances
 from dpops.learning.field import CAUTIOUS, numbers_of
-from dpops.levels.defaults import BoundsOnly, Recipe
+from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.parts import MOVING, count_stage, times_of, with_classes
 from dpops.levels.stages import UNIT, Stage, scaled
 from dpops.levels.strategy import PARTS, chosen, posterior_of, precisions_of
@@ -29,14 +31,10 @@ from transforms.places.hierarchy import hats_of, texts_of
 from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
 from transforms.time.trips import Trips
-from transforms.value import Value
 
 SPANS = (1, 7, 28, 91, 365)
 DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)
 """Released days, counted from an account's first, of which an error is told."""
-
-RecipeAt = Callable[[Fraction, Fraction | None], Recipe]
-"""The stages at a day's epsilon and, with delta, its rho."""
 
 
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,26 +57,18 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.error[place]:.1f} ({self.low[place]:.1f} to {self.high[place]:.1f})"
 
 
-def worth_of_spans(
-    spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt, others: Sequence[int] = SPANS
-) -> list[SpanWorth]:
+def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int] = SPANS) -> list[SpanWorth]:
     """Forecasts the total's worth for the specified span and others."""
-    epsilon = levels.epsilon if levels.span is None else levels.span.epsilon
-    span_days = 1 if levels.span is None else levels.span.days
-    weights = {} if levels.span is None else dict(zip(WEEKDAYS, levels.span.shares, strict=False))
-    first = None if levels.span is None else levels.span.first
-    totals = [
-        SpanTotal.of(
-            days,
-            spec.timetable,
-            weights,
-            (epsilon, levels.delta),
-            None if first is None or first.days > days else first,  # no specification may have more
-            levels.accounting,
-        )
-        for days in sorted({*others, span_days})
-    ]
-    return [_worth(total, spec, levels, bounds, recipe) for total in totals]
+    levels, own = spec.by_levels, spec.by_levels.span
+    total, specified = (levels.epsilon if own is None else own.epsilon, levels.delta), 1 if own is None else own.days
+    weights = {} if own is None else dict(zip(WEEKDAYS, own.shares, strict=False))
+    spans = []
+    for days in sorted({*others, specified}):
+        # No specification may have more first days than the span has.
+        first = None if own is None or own.first is None or own.first.days > days else own.first
+        span_total = SpanTotal.of(days, spec.timetable, weights, total, first, levels.accounting)
+        spans.append(_worth(span_total, spec, bounds, as_specified=days == specified))
+    return spans
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
@@ -99,12 +89,10 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
     )
 
 
-def _worth(
-    total: SpanTotal, spec: Specification, levels: LevelsRelease, bounds: BoundsOnly, recipe: RecipeAt
-) -> SpanWorth:
+def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_specified: bool) -> SpanWorth:
     """Forecasts the worth of consecutive released days."""
-    width = spec.value.width
-    strategy = chosen(recipe(*total.of_a_day()), bounds, levels.free)
+    levels, width = spec.by_levels, spec.value.width
+    strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counts = levels.fleet_is_declared and not levels.counts_public
     used = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if counts else None
@@ -116,18 +104,49 @@ def _worth(
     served = (times * parts[weekday] - share for weekday, times in weekdays if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
     days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=used is not None)
+    shown = [days[number - 1] for number in DAY_NUMBERS]
     return SpanWorth(
         days=total.days,
         served=spec.timetable.most_served(total.days),
-        as_specified=total.days == (1 if levels.span is None else levels.span.days),
+        as_specified=as_specified,
         epsilon_a_day=float(total.of_a_day()[0]),
-        error=[width(days[number - 1].kmh) for number in DAY_NUMBERS],
-        low=[width(days[number - 1].low_kmh) for number in DAY_NUMBERS],
-        high=[width(days[number - 1].high_kmh) for number in DAY_NUMBERS],
+        error=[width(day.kmh) for day in shown],
+        low=[width(day.low_kmh) for day in shown],
+        high=[width(day.high_kmh) for day in shown],
         first_published=next((day.number for day in days if day.is_published), None),
         constant=width(days[0].constant_kmh),
         noiseless=width(days[0].least_kmh),
     )
+
+
+def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
+    """Chooses stages at a total or fleet.
+
+    Not the strategy's stages, which suit all levels' combined inference: half-widths count the nearest level alone.
+    rho: epsilon's equivalent with delta.
+    """
+    kind = levels.recipe.kind
+    default = recipe(kind, levels.epsilon, rho_of(levels), replace(bounds, fleet=levels.fleet))
+    if levels.recipe != default:
+        return levels.recipe.with_spread(spread_of(kind, epsilon if rho is None else rho))
+    return recipe(kind, epsilon, rho, bounds)
+
+
+def stages_of(
+    levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = Fraction(1), *, is_first: bool
+) -> list[Stage]:
+    """Plans a first or later day's stages at a multiplied total."""
+    stages = recipe_at(levels, bounds, levels.epsilon * factor, rho_of(levels, factor))
+    of_day = stages.first if is_first else scaled(stages.later, levels.usual_part)
+    return [replace(stage, counts_public=levels.counts_public) for stage in of_day]
+
+
+@cache
+def rho_of(levels: LevelsRelease, factor: Fraction = Fraction(1)) -> Fraction | None:
+    """Computes rho of a multiplied total; None without delta."""
+    if levels.delta is None:
+        return None
+    return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
 
 
 VEHICLES, DAYS, LEVEL = 10, 4, 0.85
@@ -135,8 +154,9 @@ WORTH = 0.8
 """Of one constant's error: above it a distribution is hardly worth its share."""
 
 
-def of_distributions(levels: LevelsRelease, facts: BoundsOnly, value: Value) -> list[str]:
+def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
     """Words the expected error of a cell's daily percentile."""
+    value, levels = spec.value, spec.by_levels
     if levels.classes is None:
         return []
     first, later, constant = (
@@ -189,9 +209,21 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     choice: str
     days: list[UsableDay]
 
+    @classmethod
+    def of(
+        cls, spec: Specification, choice: str, bounds: BoundsOnly, served: float | None, worth: Sequence[SpanWorth]
+    ) -> "UsablePart":
+        """Forecasts usable parts of rows. served: see `choices_of_hats`."""
+        published = next(span.first_published for span in worth if span.as_specified) or math.inf
+        days = []
+        for number in USABLE_DAYS:
+            rows, reports = usable_parts(spec.by_levels, bounds, served, number) if number >= published else (0.0, 0.0)
+            days.append(UsableDay(day=number, rows=rows, reports=reports))
+        return cls(choice=choice, days=days)
+
 
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, float | None]]:
-    """Lists choices of HATs, and their shares with a trip where these are known."""
+    """Lists choices of HATs, with the share that has a trip, and so rows; None where trips are unknown."""
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     yield "", bounds, served_share(trips, spec.cells.region or (), table)
     if spec.keys is None and spec.cells.resolution:
@@ -212,23 +244,24 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
 
 
 def served_share(trips: Trips | None, cells: Sequence[int], table: Timetable) -> float | None:
-    """Computes the share of HATs with a trip; None if trips are unknown."""
+    """Computes the share of HATs with a trip, None if trips are unknown."""
     if trips is None:
         return None
     number = trips.number(texts_of(cells), table)
     return number / (len(cells) * len(table.weekdays) * len(table.service_minutes)) or 1.0
 
 
-def usable_parts(stages: Sequence[Stage], bounds: BoundsOnly, served: float | None, days: int) -> tuple[float, float]:
-    """Forecasts shares of `ok` rows and of their reports.
+def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, served: float | None, days: int) -> tuple[float, float]:
+    """Forecasts shares of `ok` rows and of their reports, after some days.
 
     Vehicles of HATs with rows are lognormal, spread as busy cells are, or more where some may have no trip. A HAT is
     `ok` where the cautious end of its posterior is at least LEAST_VEHICLES; neighbours and hours teach too (SMOOTHED).
     Reports follow vehicles, so their law is the size-biased one.
     """
+    stages = stages_of(levels, bounds, is_first=days == 1)
     spread = fitted.HAT_SPREAD if served is None else fitted.BUSIER**2
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
-    cautious = numbers_of(_VEHICLES, unknown + (0 if stages[0].counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
+    cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
     first = int(np.argmax(cautious >= LEAST_VEHICLES))
     known = max(spread - float(unknown[first]), 1e-6)
     above = math.log(bounds.usual_vehicles / (served or 1.0) / _VEHICLES[first])

@@ -1,10 +1,15 @@
 """`hatstream plan`: how many vehicles are needed, from public facts alone, and one's own feed counted."""
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 
 import h3
 import pytest
 
+from pipelines.plan.levels import known_of
+from pipelines.plan.spans import usable_parts
+from pipelines.specification import load
 from tests import city, levels_city
 
 PRINTED = {}
@@ -62,6 +67,15 @@ def test_the_answer_comes_first_and_says_what_will_be_usable(planned, tmp_path, 
     assert code == 0
     answer = "Expected to be usable by themselves: on day 1 none, it is expected to be held back"
     assert " ".join(out.split()).startswith(answer)
+
+
+def test_where_every_row_has_a_trip_more_are_expected_to_be_usable(tmp_path):
+    (tmp_path / "spec.toml").write_text(levels_city.SPEC.replace("vehicles = 50", "vehicles = 3"))
+    spec = load(tmp_path / "spec.toml")
+    for epsilon in (9, 30):
+        levels = replace(spec.by_levels, epsilon=Fraction(epsilon))
+        rows, unknown = (usable_parts(levels, known_of(spec), served, 7)[0] for served in (1.0, None))
+        assert unknown < rows < 1
 
 
 def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_its_share(planned):

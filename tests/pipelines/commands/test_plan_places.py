@@ -29,7 +29,7 @@ def planned(tmp_path: Path) -> Any:
         (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 50", f"vehicles = {vehicles}") + more)
         loaded = load(tmp_path / "spec.toml")
         assert loaded.levels is not None
-        return msgspec.to_builtins(plan_places(loaded, loaded.levels, known_of(loaded, loaded.levels)))
+        return msgspec.to_builtins(plan_places(loaded, known_of(loaded)))
 
     return run
 
