@@ -89,7 +89,7 @@ def derived(
     count(counters.DUPLICATES, ordered.duplicates)
     for reason, rows in without.items():
         count(counters.refused("derive", reason), rows)
-    tallies = [tally(events, slot_s, None, release.columns).tally for slot_s, events in ordered.by_slot().items()]
+    tallies = [tally(events, slot_s, None, release.columns)[0] for slot_s, events in ordered.by_slot().items()]
     failpoint("tally")
     return ((release.group(int(table.slot_s[0])), table) for table in tallies)
 

@@ -247,7 +247,7 @@ def count_days(
         if slots and rules.need_whole_periods:
             slots = derived_events(slots, rules, spec.ground)[0].by_slot()
         for slot_s, events in slots.items():
-            counted = tally(events, slot_s, release.cap, _columns_of(spec, release, bins)).tally
+            counted, _ = tally(events, slot_s, release.cap, _columns_of(spec, release, bins))
             tables.append(_rows_of(spec, period, starts.index(slot_s), counted))
     if not tables:
         raise InputError("no row of the input became an observation")

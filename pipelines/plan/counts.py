@@ -104,7 +104,7 @@ def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> Sa
     reports = table.rename_columns([*FIELDS]).combine_chunks()
     parts = []
     for slot_s, packed in events_of(reports.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
-        parts.append(tally(wire.unpack_events([packed]), slot_s, None, ()).tally)
+        parts.append(tally(wire.unpack_events([packed]), slot_s, None, ())[0])
     if not parts:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
     return counts_of(wire.joined(parts), f"one day of {vehicles} made-up buses in a made-up town", 1)
@@ -269,7 +269,7 @@ class FeedPeriod:
         observations = self.observations._replace(slot_start_us=placed.slot_start_us).take(inside)
         located = locate(observations, Hexagons(spec.cells.resolution, None))
         parts = [
-            tally(wire.unpack_events([part.data]), part.slot_s, None, ()).tally
+            tally(wire.unpack_events([part.data]), part.slot_s, None, ())[0]
             for part in wire.split(located.observations, located.cell, 1)
         ]
         if not parts:

@@ -113,6 +113,6 @@ def _input(spec: "Specification") -> dict[str, Any]:
         plain["derived_speed"] = {"max_gap_s": feed.derived.max_gap_s, "max_kmh": str(feed.derived.max_kmh)}
     if feed.turning is not None:
         plain["derived_heading"] = {"max_gap_s": feed.turning.max_gap_s, "min_m": feed.turning.min_m}
-    if isinstance(layout, CsvTable) and (layout.delimiter, layout.has_header) != (",", True):
-        plain |= {"delimiter": layout.delimiter, "header": layout.has_header}
+    if isinstance(layout, CsvTable) and (layout.delimiter, layout.header) != (",", True):
+        plain |= {"delimiter": layout.delimiter, "header": layout.header}
     return plain

@@ -141,7 +141,7 @@ def seen(batches: Iterable[Any], road: Road) -> Seen:
 def _tallies(events: dict[int, list[bytes]]) -> Iterator[wire.Tally]:
     for slot_s, parts in events.items():
         if parts:
-            yield tally(wire.unpack_events(parts), slot_s, None, COLUMNS).tally
+            yield tally(wire.unpack_events(parts), slot_s, None, COLUMNS)[0]
 
 
 # --- what is generated --------------------------------------------------------------------------------------------

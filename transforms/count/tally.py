@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpops.statistics import Column
-from dpops.types import Grid, Int64s
-from transforms.observe.derived_speed import HeadingLimits, Positions, SpeedLimits, derived_headings, derived_speeds
+from dpops.types import Int64s
+from transforms.observe.derived_speed import Positions, derived_headings, derived_speeds
 from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import Rules
 from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group, scatter
 from transforms.places.ground import MOST_KEYS, Ground
 from transforms.records import BY_KEY
-from transforms.wire import NO_SAMPLES, S_US, Events, EventSpans, Partial, Samples, Tally
+from transforms.wire import NO_EVENTS, NO_SAMPLES, S_US, Events, EventSpans, Partial, Samples, Tally
 
 
 @dataclass(frozen=True)
@@ -28,41 +28,22 @@ class ContributionBound:
     max_samples: int
 
 
-class Counted(NamedTuple):
-    """Tally, and the number of dropped duplicates."""
+def tally(
+    events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
+) -> tuple[Tally, int]:
+    """Tallies one slot and vehicle shard, and counts dropped duplicates.
 
-    tally: Tally
-    duplicates: int
-
-
-class CountedPane(NamedTuple):
-    """Partial tally of a pane, and its dropped duplicates."""
-
-    partial: Partial
-    duplicates: int
-
-
-class Admitted(NamedTuple):
-    """Partial tallies with admitted late events, and the number refused."""
-
-    partials: list[Partial]
-    refused: int
-    duplicates: int
-
-
-def tally(events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> Counted:
-    """Tallies one slot and vehicle shard, whatever the order or split of events.
-
-    An observation is identified by (vehicle, event time), and by its public key if it has one. Of several, the smallest
+    Neither the order nor the split of events matters. An observation is identified by (vehicle, event time), and by its
+    public key if it has one. Of several, the smallest
     position stays, then the first of the places that headings led to, then the smallest value: so no value decides a
     place or a count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
-    return Counted(merge_panes([partial], slot_start_s, cap, columns), duplicates)
+    return merge_panes([partial], slot_start_s, cap, columns), duplicates
 
 
-def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> CountedPane:
-    """Counts a pane's contributions; no duplicate lies in another."""
+def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> tuple[Partial, int]:
+    """Counts a pane's contributions and its duplicates, none of which lies in another pane."""
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
@@ -73,8 +54,8 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=pair.size).astype(np.int64)
     if cap is None:
         sums = {column.name: column.add_up(events.value, row, pair.size) for column in columns}
-        return CountedPane(Partial(*rows, sums, NO_SAMPLES), duplicates)
-    return CountedPane(Partial(*rows, {}, _candidates(events, row, cap)), duplicates)
+        return Partial(*rows, sums, NO_SAMPLES), duplicates
+    return Partial(*rows, {}, _candidates(events, row, cap)), duplicates
 
 
 def merge_panes(
@@ -106,15 +87,17 @@ def event_spans(events: Events) -> EventSpans:
     return EventSpans(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
 
 
-def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]) -> Admitted:
-    """Counts late events that repeat no counted event.
+def admit_late(
+    partials: Sequence[Partial], cap: ContributionBound | None, columns: Sequence[Column]
+) -> tuple[list[Partial], int, int]:
+    """Adds late events that repeat no counted event; counts the refused, and duplicates.
 
     Panes remember only each vehicle's first and last event time: a late event between the two may be a copy, and is
     refused.
     """
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
     if not late.vehicle.size:
-        return Admitted(list(partials), 0, 0)
+        return list(partials), 0, 0
     # A vehicle's stretches do not overlap: the last that begins before an event decides.
     span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])
     first_us, last_us = (
@@ -127,8 +110,8 @@ def admit_late(partials: Sequence[Partial], cap: ContributionBound | None, colum
     rows = np.flatnonzero(place >= 0)
     earlier = order[place[rows]]
     may_be_copy[rows] = (span_vehicle[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
-    counted = tally_pane(late.take(~may_be_copy), cap, columns)
-    return Admitted([*partials, counted.partial], int(may_be_copy.sum()), counted.duplicates)
+    partial, duplicates = tally_pane(late.take(~may_be_copy), cap, columns)
+    return [*partials, partial], int(may_be_copy.sum()), duplicates
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
@@ -149,12 +132,6 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     in_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
     samples = Samples(*(column[in_order] for column in samples))
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
-
-
-def distinct(events: Events) -> tuple[Events, int]:
-    """Drops and counts duplicates of (vehicle, event time)."""
-    stays, duplicates = _distinct(events, places(events.vehicle))
-    return (events.take(stays), duplicates) if duplicates else (events, 0)
 
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
@@ -204,39 +181,29 @@ class Ordered(NamedTuple):
 
 
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
-    """Derives missing speeds and headings; counts failures by reason."""
-    ordered = in_order(slots)
+    """Derives speeds and headings from a period's rows; counts rows without a speed by reason."""
+    ordered = _in_order(slots)
     if rules.turning is not None:
-        ordered = with_derived_headings(ordered, rules.turning, ground)
-    if rules.derived is not None:
-        return with_derived_speeds(ordered, rules.derived, rules.grid)
-    return ordered, {}
-
-
-def in_order(slots: Mapping[int, Events]) -> Ordered:
-    """Sorts a period's distinct events by vehicle and time."""
-    by_slot = {slot_s: distinct(events) for slot_s, events in slots.items()}
-    if not by_slot:
-        nothing = np.zeros(0, np.int64)
-        return Ordered(Events(*[nothing] * len(Events._fields)), nothing, 0)
-    slot_s = np.concatenate([np.full(events.vehicle.size, start_s) for start_s, (events, _) in by_slot.items()])
-    joined = Events(*map(np.concatenate, zip(*(events for events, _ in by_slot.values()), strict=True)))
-    order = np.lexsort((slot_s * S_US + joined.offset_us, joined.vehicle))
-    events = joined.take(order)
-    return Ordered(events, slot_s[order], sum(duplicates for _, duplicates in by_slot.values()))
-
-
-def with_derived_headings(ordered: Ordered, limits: HeadingLimits, ground: Ground) -> Ordered:
-    """Locates events again, by headings derived from vehicles' rows."""
-    events = ordered.events
-    assert ground.resolution is not None, "keys have no positions"
-    cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
-    pieces = ground.keys(cells, derived_headings(ordered.positions, limits))
-    return ordered._replace(events=events._replace(cell=pieces))
-
-
-def with_derived_speeds(ordered: Ordered, limits: SpeedLimits, grid: Grid) -> tuple[Ordered, dict[str, int]]:
-    """Replaces values by derived speeds; drops events without one."""
-    speeds = derived_speeds(ordered.positions, limits, grid)
+        assert ground.resolution is not None, "keys have no positions"
+        events = ordered.events
+        cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
+        pieces = ground.keys(cells, derived_headings(ordered.positions, rules.turning))
+        ordered = ordered._replace(events=events._replace(cell=pieces))
+    if rules.derived is None:
+        return ordered, {}
+    speeds = derived_speeds(ordered.positions, rules.derived, rules.grid)
     moving = ordered.events.take(speeds.rows)._replace(value=speeds.steps)
     return ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without
+
+
+def _in_order(slots: Mapping[int, Events]) -> Ordered:
+    """Sorts a period's distinct events by vehicle and time."""
+    parts, slots_s, duplicates = [NO_EVENTS], [np.zeros(0, np.int64)], 0
+    for slot_s, events in slots.items():
+        stays, copies = _distinct(events, places(events.vehicle))
+        parts.append(events.take(stays))
+        slots_s.append(np.full(parts[-1].vehicle.size, slot_s))
+        duplicates += copies
+    joined, slot_s_of = Events(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(slots_s)
+    order = np.lexsort((slot_s_of * S_US + joined.offset_us, joined.vehicle))
+    return Ordered(joined.take(order), slot_s_of[order], duplicates)

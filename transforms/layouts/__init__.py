@@ -107,10 +107,10 @@ def layout(
     units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
     of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
     row_fields = of_reports if fields is None else fields
-    names_of, row_fields = _parted(_column_names(name, columns, row_fields), row_fields)
+    names_of, row_fields = _flat_columns(name, columns, row_fields)
     if fields is None and names_of[0] == FILE:
-        return ByFile(kind.of(units, names_of[1:], row_fields[1:], kind_options))
-    return kind.of(units, names_of, row_fields, kind_options)
+        return ByFile(kind(units, names_of[1:], row_fields[1:], **kind_options))
+    return kind(units, names_of, row_fields, **kind_options)
 
 
 def _mark(decimal: str) -> DecimalMark:
@@ -119,14 +119,14 @@ def _mark(decimal: str) -> DecimalMark:
     return cast(DecimalMark, decimal)
 
 
-def _own_options(name: str, options: Mapping[str, object]) -> dict[str, object]:
+def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
     """Picks a mapped layout's options. Raises ValueError for others."""
-    own_names = MAPPED[name].OPTIONS
-    for option, value in options.items():
-        if value is not None and option not in own_names:
+    values = {option: value for option, value in options.items() if value is not None}
+    for option, value in values.items():
+        if option not in MAPPED[name].OPTIONS:
             owner = next(layout for layout in MAPPED if option in MAPPED[layout].OPTIONS)
             raise ValueError(f"{option}: goes with layout {owner!r} only, got {value!r}")
-    return {option: options[option] for option in own_names}
+    return values
 
 
 def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
@@ -175,7 +175,7 @@ def _with_choices(
                 raise ValueError(f"{_KEYS.get(option, option)}: with layout {name!r} {rule}, got {chosen[:60]!r}")
         if names:
             columns[option] = names[0] if len(names) == 1 else names
-    named, parted = _parted(_column_names(name, {it: columns[it] for it in fields if it in columns}, fields), fields)
+    named, parted = _flat_columns(name, {it: columns[it] for it in fields if it in columns}, fields)
     return replace(layout, columns=named, fields=parted) if named != layout.columns else layout
 
 
@@ -225,21 +225,14 @@ def _listed(column: Column) -> tuple[str, ...]:
     return (column,) if isinstance(column, str) else tuple(column)
 
 
-def _parted(named: Sequence[Column], fields: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Flattens columns, numbering a field's further ones; see `LISTED`.
+def _flat_columns(
+    name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Checks and flattens fields' columns, numbering a field's further ones; see `LISTED`.
 
-    >>> _parted((("oper", "veh"), "tst"), ("vehicle", "time"))
+    >>> _flat_columns("csv", {"vehicle": ("oper", "veh"), "time": "tst"}, ("vehicle", "time"))
     (('oper', 'veh', 'tst'), ('vehicle', 'vehicle.1', 'time'))
     """
-    pairs = [
-        (column, f"{field}.{number}" if number else field)
-        for field, columns in zip(fields, named, strict=True)
-        for number, column in enumerate(_listed(columns))
-    ]
-    return tuple(column for column, _ in pairs), tuple(field for _, field in pairs)
-
-
-def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]) -> tuple[Column, ...]:
     if columns is None or set(columns) != set(fields):
         column_text = ", ".join(sorted(columns or ())) or "none"
         why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
@@ -257,4 +250,9 @@ def _column_names(name: str, columns: Mapping[str, Column] | None, fields: tuple
                 raise ValueError(f"columns.{field}: needs a column of its own, {column!r} is given twice")
         if len(listed) > 1 and FILE in listed:
             raise ValueError(f"columns.{field}: {FILE!r} stands alone")
-    return tuple(columns[field] for field in fields)
+    flat = {
+        f"{field}.{number}" if number else field: column
+        for field in fields
+        for number, column in enumerate(_listed(columns[field]))
+    }
+    return tuple(flat.values()), tuple(flat)

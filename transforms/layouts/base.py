@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -206,11 +206,8 @@ class MappedLayout(ABC):
     columns: tuple[str, ...]
     fields: tuple[str, ...] = FIELDS
 
-    @classmethod
-    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """Makes the layout; missing options are None. Raises ValueError."""
-        assert not options
-        return cls(units, columns, fields)
+    def __post_init__(self) -> None:  # noqa: B027 - some have nothing to check
+        """Raises ValueError for columns or options that the layout cannot have."""
 
     @abstractmethod
     def read(self, path: str) -> Iterator[RawBatch]:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from transforms.layouts.base import Path, RawBatch, are_times, raw_batch, refuse_steps, steps_of
+from transforms.layouts.base import MappedLayout, Path, RawBatch, are_times, raw_batch, refuse_steps, steps_of
 from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.value import NAME
@@ -33,26 +33,29 @@ class Paths(NamedTuple):
 
     fields: tuple[str, ...]
     places: tuple[Path, ...]
-    decimal: DecimalMark = "."  # mark of numbers in texts
-
-    @classmethod
-    def dotted(cls, names: Sequence[str], fields: tuple[str, ...], decimal: DecimalMark = ".") -> "Paths":
-        """Creates paths from dotted names."""
-        return cls(fields, tuple(map(steps_of, names)), decimal)
+    decimal: DecimalMark  # mark of numbers in texts
 
 
-def refuse_indexed_objects(fields: Sequence[str], columns: Sequence[str]) -> None:
-    """Refuses columns that index JSON objects. Raises ValueError."""
-    for field, name in zip(fields, columns, strict=True):
-        refuse_steps(field, name)
-        *parents, _last = parts = name.split(".")
-        index = next((place for place, part in enumerate(parents) if part.isdecimal()), None)
-        if index is not None:
-            array = ".".join(parts[:index])
-            raise ValueError(
-                f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
-                f"say records = {array[:60]!r} with layout 'json', and name columns from there"
-            )
+class RecordLayout(MappedLayout):
+    """Base of layouts of JSON records; columns are dotted paths, numbers index arrays."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for columns that index objects, as all other objects would be lost."""
+        for field, name in zip(self.fields, self.columns, strict=True):
+            refuse_steps(field, name)
+            *parents, _last = parts = name.split(".")
+            index = next((place for place, part in enumerate(parents) if part.isdecimal()), None)
+            if index is not None:
+                array = ".".join(parts[:index])
+                raise ValueError(
+                    f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
+                    f"say records = {array[:60]!r} with layout 'json', and name columns from there"
+                )
+
+    @property
+    def paths(self) -> Paths:
+        """Paths of the columns in a record."""
+        return Paths(self.fields, tuple(map(steps_of, self.columns)), self.units.decimal)
 
 
 def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:

@@ -39,11 +39,11 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
             panes = [wire.unpack_partial(part, () if cap else columns) for part in parts]
-            admitted = admit_late(panes, cap, columns)
-            for name, rows in ((counters.DUPLICATES, admitted.duplicates), (_LATE, admitted.refused)):
+            partials, refused, duplicates = admit_late(panes, cap, columns)
+            for name, rows in ((counters.DUPLICATES, duplicates), (_LATE, refused)):
                 if rows:  # a counter is told as soon as it is there
                     count(name, rows)
-            table = tasks.capped(merge_panes(admitted.partials, slot_s, cap, columns), count)
+            table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)
         else:
             events = parts if self.fetch is None else map(self.fetch, parts)
             table = tasks.tally_slot(slot_s, events, self.release, count)
@@ -94,6 +94,6 @@ class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedP
         return events | "keep for the slot" >> beam.Map(self._kept).with_output_types(KeyedPartial)
 
     def _kept(self, packed: PackedEvents) -> TimestampedValue[KeyedPartial]:
-        nothing = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns).partial
+        nothing, _ = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns)
         part = nothing._replace(late=wire.unpack_events([packed.data]))
         return TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])

@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.transforms.inputs import rules
-from tests.transforms.observe.consecutive import (
-    check_any_order_and_parting,
-    check_without_each_vehicle,
-    events_of,
-    id_of,
-    in_one_order,
-    positions,
-    rows,
-)
-from transforms.count.tally import derived_events, in_order, tally, with_derived_headings
+from tests.transforms.observe import consecutive
+from tests.transforms.observe.consecutive import events_of, id_of, in_one_order, positions, rows
+from transforms.count.tally import derived_events, tally
 from transforms.observe.derived_speed import HeadingLimits, Positions, derived_headings, sectors
 from transforms.places.ground import SECTORS, sector_of
 from transforms.places.shapes import shape_pieces
@@ -74,17 +67,17 @@ GROUND = shape_pieces(STREETS, tuple(sorted(h3.str_to_int(cell) for cell in h3.g
 
 def told(some: list[tuple[int, int, int, int]]) -> list[tuple[int, ...]]:
     """Every event with what it is counted under, in one order."""
-    return in_one_order(with_derived_headings(in_order(events_of(some)), LIMITS, GROUND))
+    return in_one_order(derived_events(events_of(some), replace(rules(), turning=LIMITS), GROUND)[0])
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_order_and_any_parting_of_the_vehicles_give_the_same_places(some, random, parts) -> None:
-    check_any_order_and_parting(told, some, random, parts)
+    consecutive.check_any_order_and_parting(told, some, random, parts)
 
 
 @given(rows)
 def test_without_a_vehicle_the_others_are_where_they_were(some) -> None:
-    check_without_each_vehicle(told, some)
+    consecutive.check_without_each_vehicle(told, some)
 
 
 def test_a_way_from_another_vehicles_row_is_caught(monkeypatch) -> None:
@@ -98,7 +91,7 @@ def test_a_way_from_another_vehicles_row_is_caught(monkeypatch) -> None:
 def test_of_two_who_meet_in_a_street_each_is_counted_in_its_own_direction() -> None:
     both = [(1, 600 * step, step, 2) for step in range(6)] + [(2, 600 * step, 6 - step, 2) for step in range(6)]
     ordered, _ = derived_events(events_of(both), replace(rules(), turning=LIMITS), GROUND)
-    tallies = [tally(events, slot_s, None, ()).tally for slot_s, events in ordered.by_slot().items()]
+    tallies = [tally(events, slot_s, None, ())[0] for slot_s, events in ordered.by_slot().items()]
     names = {
         (vehicle, GROUND.places.names[place])
         for tally in tallies

@@ -1,27 +1,22 @@
 """Speeds from consecutive positions: right on the globe, within limits, the same however rows are parted."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.types import Grid
-from tests.transforms.observe.consecutive import (
-    SLOT_S,
-    check_any_order_and_parting,
-    check_without_each_vehicle,
-    events_of,
-    in_one_order,
-    positions,
-    rows,
-)
-from transforms.count.tally import in_order, with_derived_speeds
+from tests.transforms.inputs import rules
+from tests.transforms.observe import consecutive
+from tests.transforms.observe.consecutive import SLOT_S, events_of, in_one_order, positions, rows
+from transforms.count.tally import derived_events
 from transforms.observe.derived_speed import FIRST, GAP, TOO_FAST, SpeedLimits, derived_speeds
+from transforms.places.ground import Hexagons
 
-GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 LIMITS = SpeedLimits(120, Fraction(100))
+RULES = replace(rules(), derived=LIMITS)
 
 
 def kmh_between(one, other, seconds):
@@ -35,41 +30,41 @@ def kmh_between(one, other, seconds):
 @pytest.mark.parametrize("lon", [-97.7, 0.0, 179.9995])
 def test_a_speed_is_the_distance_on_the_globe_over_the_time(lat, lon):
     east = (lon + 0.001 + 180) % 360 - 180
-    derived = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, GRID)
+    derived = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, RULES.grid)
+    kmh = kmh_between((lat, lon), (lat + 0.002, east), 60)
     assert derived.rows.tolist() == [1]
-    assert derived.steps[0] / 100 == pytest.approx(
-        kmh_between((lat, lon), (lat + 0.002, east), 60), rel=1e-3, abs=0.006
-    )
+    assert derived.steps[0] / 100 == pytest.approx(kmh, rel=1e-3, abs=0.006)
 
 
 def test_what_has_no_speed_says_why():
-    derived = derived_speeds(
-        positions((1, 0, 30, 0), (1, 60, 30.001, 0), (1, 181, 30.002, 0), (1, 190, 31, 0), (2, 200, 31, 0)),
-        LIMITS,
-        GRID,
-    )
+    some = positions((1, 0, 30, 0), (1, 60, 30.001, 0), (1, 181, 30.002, 0), (1, 190, 31, 0), (2, 200, 31, 0))
+    derived = derived_speeds(some, LIMITS, RULES.grid)
     assert derived.rows.tolist() == [1]
     assert derived.without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
 
 
-def told(some, limits=LIMITS):
+def derived_of(some):
+    return derived_events(events_of(some), RULES, Hexagons(7, None))
+
+
+def told(some):
     """Every event that has a speed, in one order."""
-    return in_one_order(with_derived_speeds(in_order(events_of(some)), limits, GRID)[0])
+    return in_one_order(derived_of(some)[0])
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
 def test_any_order_and_any_parting_of_the_vehicles_give_the_same_integers(some, random, parts):
-    check_any_order_and_parting(told, some, random, parts)
+    consecutive.check_any_order_and_parting(told, some, random, parts)
 
 
 @given(rows)
 def test_without_a_vehicle_the_others_are_what_they_were(some):
-    check_without_each_vehicle(told, some)
+    consecutive.check_without_each_vehicle(told, some)
 
 
 @given(rows)
 def test_rows_are_all_accounted_for(some):
-    ordered, without = with_derived_speeds(in_order(events_of(some)), LIMITS, GRID)
+    ordered, without = derived_of(some)
     assert ordered.slot_s.size + sum(without.values()) + ordered.duplicates == len(some)
 
 

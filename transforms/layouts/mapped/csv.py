@@ -2,9 +2,9 @@
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms.layouts import lines as text_lines
-from transforms.layouts.base import MappedLayout, RawBatch, Units, UnreadableFile, raw_batch
+from transforms.layouts.base import MappedLayout, RawBatch, UnreadableFile, raw_batch
 from transforms.layouts.lines import TextLines
 from transforms.layouts.open_file import opened_text
 
@@ -32,15 +32,12 @@ class CsvTable(MappedLayout):
     OPTIONS = ("delimiter", "header")
 
     delimiter: str = ","  # BLANK: any number of blanks
-    has_header: bool = True
+    header: bool = True
 
-    @classmethod
-    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """Creates the layout. Raises ValueError for its options."""
-        delimiter = options["delimiter"] or ","
-        if delimiter not in DELIMITERS:
-            raise ValueError(f"delimiter: must be one of {', '.join(map(repr, DELIMITERS))}, got {delimiter[:20]!r}")
-        return cls(units, columns, fields, delimiter, options["header"] is not False)
+    def __post_init__(self) -> None:
+        if self.delimiter not in DELIMITERS:
+            names = ", ".join(map(repr, DELIMITERS))
+            raise ValueError(f"delimiter: must be one of {names}, got {self.delimiter[:20]!r}")
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a file, chunk by chunk."""
@@ -59,7 +56,7 @@ class CsvTable(MappedLayout):
                         continue
                     first = int(filled[0])
                     header = self._header(path, data[lines.start[first] : lines.end[first]])
-                    if self.has_header:
+                    if self.header:
                         data = data[lines.start[first + 1] :] if first + 1 < len(lines.start) else b""
                 yield _batch(data, header, self.fields, too_long)
 
@@ -68,7 +65,7 @@ class CsvTable(MappedLayout):
             names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error, StopIteration):
             raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
-        if not self.has_header:
+        if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
         bare, places = [name.strip(BLANK) for name in names], []
         for column in self.columns:

@@ -1,26 +1,26 @@
 """JSON arrays, documents or lines, by dotted paths."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
 from transforms.layouts import base
-from transforms.layouts.base import MappedLayout, Path, RawBatch, Units, UnreadableFile
+from transforms.layouts.base import Path, RawBatch, UnreadableFile
 from transforms.layouts.lines import BOM
 from transforms.layouts.mapped.jsonl import read_json_lines
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.records import Paths, refuse_indexed_objects, table_of_records
+from transforms.layouts.records import Paths, RecordLayout, table_of_records
 
 MESSAGE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
-class JsonRecords(MappedLayout):
-    """JSON objects; columns are dotted paths, numbers index arrays, `*` is the record's key.
+class JsonRecords(RecordLayout):
+    """JSON objects; the column `*` is a record's key.
 
     records: path of the array or object that holds the objects, in a document. places: paths of such arrays, where
     inputs are documents or the array alone.
@@ -31,22 +31,16 @@ class JsonRecords(MappedLayout):
     records: str | None = None
     places: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """Creates the layout. Raises ValueError for its options."""
-        refuse_indexed_objects(fields, columns)
-        records: str | None = options["records"]
-        if records is not None:
-            base.steps_of_records(records)
-        if any(steps == (base.ANY,) for steps in map(base.steps_of, columns)) and base.ANY not in base.steps_of(
-            records or ""
-        ):
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        path = () if self.records is None else base.steps_of_records(self.records)
+        if (base.ANY,) in map(base.steps_of, self.columns) and base.ANY not in path:
             raise ValueError("columns: '*' is the key of a record, and input.records has none: such as entity.*")
-        return cls(units, columns, fields, records)
 
     @property
-    def _paths(self) -> Paths:
-        return Paths.dotted(self.columns, self.fields, self.units.decimal)
+    def _documents(self) -> tuple[str, ...]:
+        """Paths of records in documents; empty for lines or an array."""
+        return self.places if self.records is None else (self.records,)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of a document, array or lines."""
@@ -58,56 +52,38 @@ class JsonRecords(MappedLayout):
             elements = array_of(_whole(path, "a JSON array", ": use JSON lines").removeprefix(BOM))
             if elements is None:
                 raise UnreadableFile(path, "a JSON array that is damaged or cut short")
-            yield from batches_of_records(elements, self._paths)
-        elif self.records is not None or self.places:
-            yield from read_document(path, self.places if self.records is None else (self.records,), self._paths)
+            yield from batches_of_records(elements, self.paths)
+        elif self._documents:
+            try:
+                yield from batches_of_snapshot(_whole(path, "a JSON document"), self._documents, self.paths)
+            except NoSnapshot:
+                named = " or ".join(map(repr, self._documents))
+                raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
         else:
             with opened(path) as file:
-                yield from read_json_lines(file, self._paths)
+                yield from read_json_lines(file, self.paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-        """Yields the batches of messages."""
-        if self.records is not None:
-            yield from documents_of_messages(payloads, (self.records,), self._paths)
-            return
-        if not self.places:
-            yield table_of_records(payloads, self._paths, {})
+        """Yields the batches of messages, refusing invalid documents."""
+        if not self._documents:
+            yield table_of_records(payloads, self.paths, {})
             return
         for payload in payloads:
-            records = array_of(payload) if len(payload) <= MESSAGE_BYTES else None
-            if records is not None:
-                yield from batches_of_records(records, self._paths)
-            else:
-                yield from documents_of_messages([payload], self.places, self._paths)
+            if len(payload) > MESSAGE_BYTES:
+                yield table_of_records([], self.paths, {"too-long": 1})
+                continue
+            try:
+                if self.records is None and (elements := array_of(payload)) is not None:
+                    yield from batches_of_records(elements, self.paths)
+                elif payload.strip():
+                    yield from batches_of_snapshot(payload, self._documents, self.paths)
+                else:
+                    raise NoSnapshot
+            except NoSnapshot:
+                yield table_of_records([], self.paths, {"malformed": 1})
 
 
 LAYOUT = JsonRecords
-
-
-def read_document(path: str, records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads a document's objects at all paths of `records`."""
-    try:
-        yield from batches_of_snapshot(
-            _whole(path, "a JSON document"), tuple(map(base.steps_of_records, records)), paths
-        )
-    except NoSnapshot:
-        named = " or ".join(map(repr, records))
-        raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
-
-
-def documents_of_messages(payloads: Sequence[bytes], records: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads messages like `read_document`, refusing invalid ones."""
-    places = tuple(map(base.steps_of_records, records))
-    for payload in payloads:
-        try:
-            if len(payload) > MESSAGE_BYTES:
-                yield table_of_records([], paths, {"too-long": 1})
-            elif not payload.strip():
-                raise NoSnapshot
-            else:
-                yield from batches_of_snapshot(payload, places, paths)
-        except NoSnapshot:
-            yield table_of_records([], paths, {"malformed": 1})
 
 
 def _whole(path: str, kind: str, advice: str = "") -> bytes:
@@ -154,13 +130,14 @@ class NoSnapshot(ValueError):
     """Document without JSON, or without the records' array."""
 
 
-def batches_of_snapshot(data: bytes, places: tuple[Path, ...], paths: Paths) -> Iterator[RawBatch]:
+def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
     """Reads records of a document or lines. Raises NoSnapshot.
 
-    places: of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged record
-    costs itself alone where the document is JSON.
+    documents: paths of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
+    record costs itself alone where the document is JSON.
     """
     data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places
+    places = tuple(map(base.steps_of_records, documents))
     try:
         decode = _decoder(places, in_array=data.lstrip()[:1] == b"[").decode
         records = list(_inside(decode(data), keyed))

@@ -1,10 +1,10 @@
 """Parquet columns with types, from files of bounded size."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,12 +28,9 @@ _TEXT_WIDTH = 16
 class ParquetTable(MappedLayout):
     """Parquet columns by name, with dots into nested data."""
 
-    @classmethod
-    def of(cls, units: Units, columns: tuple[str, ...], fields: tuple[str, ...], options: Mapping[str, Any]) -> Self:
-        """Creates the layout. Raises ValueError for array steps."""
-        for field, column in zip(fields, columns, strict=True):
+    def __post_init__(self) -> None:
+        for field, column in zip(self.fields, self.columns, strict=True):
             base.refuse_steps(field, column)
-        return super().of(units, columns, fields, options)
 
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields the batches of all row groups."""
