@@ -74,8 +74,9 @@ def gtfs(rows: Sequence[Row]) -> bytes:
         if row.get("time") is not None:
             report.timestamp = int(row["time"].timestamp()) if isinstance(row["time"], datetime) else row["time"]
         report.position.latitude, report.position.longitude = row["lat"], row["lon"]
-        if row.get("speed") is not None:
-            report.position.speed = row["speed"]
+        for name, field in (("speed", "speed"), ("heading", "bearing")):
+            if row.get(name) is not None:
+                setattr(report.position, field, row[name])
     return feed.SerializeToString()
 
 

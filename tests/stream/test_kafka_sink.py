@@ -8,7 +8,7 @@ from itertools import count
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests import city
 from tests.transforms.sinks.units import unit
@@ -17,8 +17,8 @@ from transforms.records import SlotEstimates
 from transforms.releases.hats.release import estimates_of
 from transforms.sinks import kafka as kafka_sink
 from transforms.sinks.files import publish_slot
-from transforms.sinks.kafka import Message, Outbox, check, message_of
-from transforms.sinks.rows import rows_of
+from transforms.sinks.kafka import Message, Sender, check, message_of
+from transforms.sinks.rows import PLAIN, rows_of
 from transforms.sinks.steps import PublishToKafka
 from transforms.sources.topic import Topic
 
@@ -115,10 +115,10 @@ def test_one_row_that_is_not_taken_is_enough_to_fail(kafka):
     topic = made(kafka, **{"message.max.bytes": "100000"})
     kafka.admin.delete_topics([topic.name])[topic.name].result()
     kafka.make_topic(topic.name, 2, {"max.message.bytes": "2000"})
-    outbox = Outbox(topic)
-    outbox.put([Message(b"small", b"x"), Message(b"large", bytes(50_000)), Message(b"small too", b"x")])
-    with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
-        outbox.wait()
+    sender = Sender(topic, PLAIN)
+    sender.send([Message(b"small", b"x"), Message(b"large", bytes(50_000)), Message(b"small too", b"x")])
+    with pytest.raises(StepError, match="MSG_SIZE_TOO_LARGE"):
+        sender.wait()
 
 
 def test_a_topic_or_broker_that_is_not_there_is_said_by_name(kafka, monkeypatch):

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from dpops.types import Grid
 from transforms.layouts import Layout, Units, layout
-from transforms.layouts.base import FIELDS
+from transforms.layouts.base import FIELDS, RawBatch
 from transforms.observe.parse import Rules, parse
 from transforms.records import Observations
 from transforms.time.calendar import Calendar, Timetable, calendar
@@ -98,6 +98,16 @@ def write_avro(path: Path, rows: Iterable[Row], types: Mapping[str, Any], codec:
     with path.open("wb") as file:
         fastavro.writer(file, schema, rows, codec=codec)
     return str(path)
+
+
+def rows_and_refused(batches: Iterable[RawBatch]) -> tuple[list[Row], dict[str, int]]:
+    """All rows of batches, and the refused ones by reason."""
+    rows, refused = [], Counter[str]()
+    for batch in batches:
+        assert batch.rows == batch.table.num_rows + sum(batch.refused.values())
+        rows += batch.table.to_pylist()
+        refused.update(batch.refused)
+    return rows, dict(refused)
 
 
 def run(source: Layout, path: str, by: Rules) -> tuple[Observations, Counter[str], int]:

@@ -57,59 +57,46 @@ def check_settings(topic: Topic) -> None:
 
 
 class Sender:
-    """Sender of estimates to Kafka; errors reset its producer."""
+    """Idempotent sender of estimates to Kafka; errors reset its producer."""
 
     def __init__(self, topic: Topic, shape: Shape) -> None:
         check_settings(topic)
         self._topic, self._shape = topic, shape
-        self._outbox: Outbox | None = None
+        self._producer: Producer | None = None
+        self._refused = list[KafkaError]()
 
     def put(self, slot: SlotEstimates) -> None:
         """Sends a slot's rows. Raises StepError."""
+        self.send(message_of(row, is_live=slot.is_live) for row in rows_of(slot, self._shape))
+
+    def send(self, messages: Iterable[Message]) -> None:
+        """Hands over messages, waiting while too many are pending. Raises StepError."""
         try:
-            self._outbox = self._outbox or Outbox(self._topic)
-            self._outbox.put(message_of(row, is_live=slot.is_live) for row in rows_of(slot, self._shape))
+            if self._producer is None:
+                settings = {**_DEFAULTS, **self._topic.settings, **_OURS, "bootstrap.servers": self._topic.brokers}
+                self._producer = Producer({**settings, "error_cb": lambda _: None})  # messages have those that matter
+            for message in messages:
+                while True:
+                    try:
+                        self._producer.produce(self._topic.name, message.value, message.key, on_delivery=self._note)
+                        break
+                    except BufferError:  # ends: what is on its way arrives, or is given up after DELIVERY_S
+                        self._producer.poll(_FULL_WAIT_S)
         except KafkaException as error:
-            raise self._recorded_but(error) from None
+            raise self._recorded_but(error.args[0]) from None
 
     def wait(self) -> None:
-        """Waits until all are confirmed."""
-        try:
-            if self._outbox is not None:
-                self._outbox.wait()
-        except KafkaException as error:
-            raise self._recorded_but(error) from None
-
-    def _recorded_but(self, error: KafkaException) -> StepError:
-        """Converts Kafka's error to one without message contents."""
-        self._outbox = None
-        return recorded_but(f"{self._topic}: not all rows were taken ({error.args[0].name()})")
-
-
-class Outbox:
-    """An idempotent producer to one topic; raises KafkaException."""
-
-    def __init__(self, topic: Topic) -> None:
-        settings = {**_DEFAULTS, **topic.settings, **_OURS, "bootstrap.servers": topic.brokers}
-        self._name, self._refused = topic.name, list[KafkaError]()
-        self._producer = Producer({**settings, "error_cb": lambda _: None})  # errors that matter arrive with messages
-
-    def put(self, messages: Iterable[Message]) -> None:
-        """Hands over messages, waiting while too many are pending."""
-        for message in messages:
-            while True:
-                try:
-                    self._producer.produce(self._name, message.value, message.key, on_delivery=self._note)
-                    break
-                except BufferError:  # ends: what is on its way arrives, or is given up after DELIVERY_S
-                    self._producer.poll(_FULL_WAIT_S)
-
-    def wait(self) -> None:
-        """Waits until messages are confirmed; raises if one isn't."""
-        self._producer.flush()
+        """Waits until all messages are confirmed. Raises StepError."""
+        if self._producer is not None:
+            self._producer.flush()
         if self._refused:
-            raise KafkaException(self._refused[0])
+            raise self._recorded_but(self._refused[0])
 
     def _note(self, error: KafkaError | None, _message: Sent) -> None:
         if error is not None:
             self._refused.append(error)
+
+    def _recorded_but(self, error: KafkaError) -> StepError:
+        """Converts Kafka's error to one without message contents."""
+        self._producer, self._refused = None, []
+        return recorded_but(f"{self._topic}: not all rows were taken ({error.name()})")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from google.transit import gtfs_realtime_pb2
 
 from tests.hostile.mutations import mutated_bytes
+from tests.kit import feed_layouts
 from tests.transforms.inputs import FIELDS, csv_line, good_row, iudx_element, json_line, mapped, write_parquet
 from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated, varint, write_coded, write_long
 from tests.transforms.layouts.siri_documents import activity, document
@@ -23,16 +23,6 @@ ROWS = [{**good_row(i), "vehicle": f"canary{i % 7}"} for i in range(60)]
 TYPES = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": ["null", "double"]}
 CSV = b"\n".join([",".join(FIELDS).encode(), *map(csv_line, ROWS)]) + b"\n"
 HOSTILE = Path(__file__).parent / "hostile"
-
-
-def feed():
-    message = gtfs_realtime_pb2.FeedMessage()
-    message.header.gtfs_realtime_version = "2.0"
-    for i, row in enumerate(ROWS):
-        vehicle = message.entity.add(id=str(i)).vehicle
-        vehicle.vehicle.id, vehicle.timestamp = row["vehicle"], 1_700_000_000 + i
-        vehicle.position.latitude, vehicle.position.longitude = row["lat"], row["lon"]
-    return message.SerializeToString()
 
 
 def zipped(data, path):
@@ -59,7 +49,7 @@ def good_files(folder):
         "records.json": (records, b'{"data":{"list":' + array + b"}}"),
         "iudx.json": (FIXED["iudx"].layout, b"[" + b",".join(map(iudx_element, ROWS)) + b"]"),
         "mds.json": (FIXED["mds"].layout, json.dumps({"telemetry": mds}).encode()),
-        "feed.pb": (FIXED["gtfs-realtime"].layout, feed()),
+        "feed.pb": (FIXED["gtfs-realtime"].layout, feed_layouts.gtfs([row | {"time": 1_700_000_000} for row in ROWS])),
         "siri.xml": (FIXED["siri-vm"].layout, document(map(activity, ROWS))),
         "siri.xml.gz": (FIXED["siri-vm"].layout, gzip.compress(document(map(activity, ROWS)))),
     }

@@ -11,19 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from google.transit import gtfs_realtime_pb2
 
-from tests.transforms.inputs import (
-    FIELDS,
-    KMH,
-    good_row,
-    json_line,
-    mapped,
-    write_array,
-    write_avro,
-    write_jsonl,
-    write_parquet,
-)
+from tests.kit import feed_layouts
+from tests.transforms.inputs import FIELDS, KMH, good_row, json_line, mapped, write_array, write_avro, write_parquet
 from transforms.layouts import FIXED, UnreadableFile, decoder_process
 from transforms.layouts.base import RawBatch, raw_batch
 from transforms.layouts.decoder import MEMORY_BYTES
@@ -81,18 +71,11 @@ def test_what_is_read_apart_is_what_the_layout_reads(name, tmp_path):
     path, layout = tmp_path / "in", FIXED[name].layout if name in FIXED else mapped(name)
     if name == "parquet":
         write_parquet(path, {field: [row[field] for row in ROWS] for field in FIELDS}, row_group_size=2)
-    elif name == "gtfs-realtime":
-        feed = gtfs_realtime_pb2.FeedMessage()
-        feed.header.gtfs_realtime_version = "2.0"
-        for i in range(9):
-            feed.entity.add(id=str(i)).vehicle.vehicle.id = f"bus{i}"
-        path.write_bytes(feed.SerializeToString())
     elif name == "iudx":
         write_array(path, [json_line(row) for row in ROWS])
-    elif name == "avro":
-        write_avro(path, ROWS, TYPES)
     else:
-        write_jsonl(path, [",".join(FIELDS).encode()] * (name == "csv") + [json_line(row) for row in ROWS])
+        rows = [row | {"time": 1_700_000_000} for row in ROWS]
+        path.write_bytes(feed_layouts.WRITERS[name][1](rows))
     assert list(read_apart(layout, str(path))) == list(layout.read(str(path)))
 
 

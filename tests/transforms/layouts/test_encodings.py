@@ -4,25 +4,18 @@ import gzip
 
 import pytest
 
-from tests.transforms.inputs import csv_line, good_row, json_line, mapped, write_array, write_csv, write_jsonl
+from tests.kit import feed_layouts
+from tests.transforms.inputs import good_row, mapped
 from transforms.layouts import UnreadableFile
-
-ROWS = [good_row(i) for i in range(3)]
-WRITTEN = {
-    "csv": lambda path: write_csv(path, map(csv_line, ROWS)),
-    "jsonl": lambda path: write_jsonl(path, map(json_line, ROWS)),
-    "json": lambda path: write_array(path, map(json_line, ROWS)),
-}
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
-@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize("kind", feed_layouts.TEXTS)
 def test_utf16_is_refused_as_a_file(kind, encoding, ending, tmp_path):
     path = tmp_path / f"a{ending}"
-    WRITTEN[kind](path)
-    mark = "" if encoding == "utf-16" else "\ufeff"
-    data = (mark + path.read_text()).encode(encoding)
+    text = feed_layouts.WRITERS[kind][1]([good_row(i) for i in range(3)]).decode()
+    data = (text if encoding == "utf-16" else "\ufeff" + text).encode(encoding)
     path.write_bytes(gzip.compress(data) if ending else data)
     with pytest.raises(UnreadableFile, match="the text is UTF-16: save it as UTF-8"):
         list(mapped(kind).read(str(path)))

@@ -7,7 +7,7 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-from tests.transforms.inputs import FIELDS, csv_line, good_row
+from tests.transforms.inputs import FIELDS, csv_line, good_row, rows_and_refused
 from transforms.layouts import UnreadableFile, layout
 from transforms.layouts.decoder_process import read_apart
 
@@ -17,12 +17,8 @@ BY_NAME = {field: field for field in FIELDS}
 
 def read(source, path):
     """Vehicles of all rows as text, and how many rows were refused for each reason."""
-    vehicles, refused = [], {}
-    for batch in read_apart(source, str(path)):
-        vehicles += [v.decode() if isinstance(v, bytes) else v for v in batch.table["vehicle"].to_pylist()]
-        for reason, rows in batch.refused.items():
-            refused[reason] = refused.get(reason, 0) + rows
-    return vehicles, refused
+    rows, refused = rows_and_refused(read_apart(source, str(path)))
+    return [id_.decode() if isinstance(id_ := row["vehicle"], bytes) else id_ for row in rows], refused
 
 
 def vehicles():

@@ -1,10 +1,10 @@
 """MDS telemetry: documents of providers, arrays of agencies, the same rows from files and messages."""
 
 import json
-from collections import Counter
 
 import pytest
 
+from tests.transforms.inputs import rows_and_refused
 from transforms.layouts import FIXED, MessageLayout
 
 MDS = FIXED["mds"].layout
@@ -34,22 +34,14 @@ BODIES = {
 }
 
 
-def seen(batches):
-    batches = list(batches)
-    refused = Counter()
-    for batch in batches:
-        refused.update(batch.refused)
-    return [row for batch in batches for row in batch.table.to_pylist()], dict(refused)
-
-
 @pytest.mark.parametrize("body", BODIES)
 def test_every_body_gives_the_same_rows_from_a_file_and_from_a_message(body, tmp_path):
     data = json.dumps(BODIES[body](objects()), indent=1).encode()
     (tmp_path / "in.json").write_bytes(data)
-    rows, refused = seen(MDS.read(str(tmp_path / "in.json")))
+    rows, refused = rows_and_refused(MDS.read(str(tmp_path / "in.json")))
     assert [row["vehicle"] for row in rows] == ["d0", "d1", "d0", "d1", "d0"]
     assert refused == {}
-    assert seen(MDS.from_messages([data])) == (rows, {})
+    assert rows_and_refused(MDS.from_messages([data])) == (rows, {})
     assert isinstance(MDS, MessageLayout)
 
 
@@ -58,25 +50,25 @@ def test_no_row_at_one_place_takes_those_at_the_other(tmp_path):
     for document in ({"data": {"telemetry": others}}, {"data": {"telemetry": others}, "telemetry": [bus]}):
         data = json.dumps(document).encode()
         (tmp_path / "in.json").write_bytes(data)
-        rows, _ = seen(MDS.read(str(tmp_path / "in.json")))
+        rows, _ = rows_and_refused(MDS.read(str(tmp_path / "in.json")))
         assert [row["time"] for row in rows][-2:] == [other["timestamp"] for other in others]
         assert len(rows) == 2 + ("telemetry" in document)
-        assert seen(MDS.from_messages([data])) == (rows, {})
+        assert rows_and_refused(MDS.from_messages([data])) == (rows, {})
 
 
 def test_pages_one_a_line_are_read_all(tmp_path):
     pages = [BODIES["a provider's document"](objects(2)), BODIES["a provider's document"]([])]
     (tmp_path / "in.json").write_text("\n".join(map(json.dumps, [*pages, *pages])))
-    assert len(seen(MDS.read(str(tmp_path / "in.json")))[0]) == 4
+    assert len(rows_and_refused(MDS.read(str(tmp_path / "in.json")))[0]) == 4
 
 
 def test_a_damaged_object_costs_itself_alone_and_a_damaged_message_one_row(tmp_path):
     strange = [7, None, {}, {**objects(1)[0], "device_id": []}]
     for body in BODIES.values():
         (tmp_path / "in.json").write_text(json.dumps(body([*strange, *objects(2)])))
-        assert seen(MDS.read(str(tmp_path / "in.json")))[1] == {"malformed": 2, "bad-vehicle": 1}
+        assert rows_and_refused(MDS.read(str(tmp_path / "in.json")))[1] == {"malformed": 2, "bad-vehicle": 1}
     damaged = [b"{", b"", b"[1,", json.dumps(objects(3)).encode()]
-    rows, refused = seen(MDS.from_messages(damaged))
+    rows, refused = rows_and_refused(MDS.from_messages(damaged))
     assert (len(rows), refused) == (3, {"malformed": 3})
 
 
@@ -85,6 +77,6 @@ def test_a_vehicle_without_a_speed_keeps_its_row(tmp_path):
     del quiet[0]["location"]["speed"]
     quiet[1]["location"]["speed"] = None
     (tmp_path / "in.json").write_text(json.dumps(quiet))
-    rows, refused = seen(MDS.read(str(tmp_path / "in.json")))
+    rows, refused = rows_and_refused(MDS.read(str(tmp_path / "in.json")))
     assert [row["speed"] for row in rows] == [None, None]
     assert refused == {}

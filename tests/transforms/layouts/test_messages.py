@@ -1,43 +1,16 @@
 """A message's bytes become the same rows as the files of a scheduled job would; a poisoned one costs itself alone."""
 
 import pytest
-from google.transit import gtfs_realtime_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.transforms.inputs import good_row, iudx_element, json_line, mapped
+from tests.kit import feed_layouts
+from tests.transforms.inputs import NOON_US, good_row, iudx_element, json_line, mapped, rows_and_refused
 from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, MessageLayout, layout, message_layout
 
 ROWS = [good_row(i) for i in range(50)]
 JSON = mapped("jsonl")
-
-
-def feed(row):
-    message = gtfs_realtime_pb2.FeedMessage()
-    message.header.gtfs_realtime_version = "2.0"
-    entity = message.entity.add(id="1")
-    entity.vehicle.vehicle.id = row["vehicle"]
-    entity.vehicle.timestamp = 1_700_049_600
-    entity.vehicle.position.latitude, entity.vehicle.position.longitude = row["lat"], row["lon"]
-    entity.vehicle.position.speed = row["speed"]
-    return message.SerializeToString()
-
-
-def batches_of(way, payloads):
-    return list(way.from_messages(payloads))
-
-
-def rows_of(batches):
-    return [row for batch in batches for row in batch.table.to_pylist()]
-
-
-def refused_of(batches):
-    counts = {}
-    for batch in batches:
-        for reason, rows in batch.refused.items():
-            counts[reason] = counts.get(reason, 0) + rows
-    return counts
 
 
 def read_files(way, payloads, tmp_path):
@@ -56,7 +29,7 @@ def payloads_of(name):
         return FIXED["iudx"].layout, [iudx_element(row) for row in ROWS]
     if name == "siri-vm":
         return FIXED["siri-vm"].layout, [document([activity(row)]) for row in ROWS]
-    return FIXED["gtfs-realtime"].layout, [feed(row) for row in ROWS]
+    return FIXED["gtfs-realtime"].layout, [feed_layouts.gtfs([row | {"time": NOON_US // 10**6}]) for row in ROWS]
 
 
 WAYS = ["jsonl", "iudx", "gtfs-realtime", "siri-vm"]
@@ -65,9 +38,10 @@ WAYS = ["jsonl", "iudx", "gtfs-realtime", "siri-vm"]
 @pytest.mark.parametrize("name", WAYS)
 def test_messages_give_the_rows_that_files_of_them_give(name, tmp_path):
     way, payloads = payloads_of(name)
-    batches, expected = batches_of(way, payloads), read_files(way, payloads, tmp_path)
-    assert rows_of(batches) == rows_of(expected)
-    assert len(rows_of(batches)) == 50
+    batches, expected = list(way.from_messages(payloads)), read_files(way, payloads, tmp_path)
+    rows, _ = rows_and_refused(batches)
+    assert rows == rows_and_refused(expected)[0]
+    assert len(rows) == 50
     assert batches[0].table.schema == expected[0].table.schema
 
 
@@ -75,10 +49,8 @@ def test_messages_give_the_rows_that_files_of_them_give(name, tmp_path):
 @pytest.mark.parametrize("poison", [b"", b"\xff\xfe", b"{", b"Obj\x01", b"\x00\x00\x00\x00\x07abc", b"\n", b"null\n{}"])
 def test_a_poisoned_message_is_one_refused_row_and_its_neighbours_stay(name, poison):
     way, payloads = payloads_of(name)
-    batches = batches_of(way, [*payloads[:5], poison, *payloads[5:]])
-    assert len(rows_of(batches)) == 50
-    assert sum(refused_of(batches).values()) == 1
-    assert sum(batch.rows for batch in batches) == 51
+    rows, refused = rows_and_refused(way.from_messages([*payloads[:5], poison, *payloads[5:]]))
+    assert (len(rows), sum(refused.values())) == (50, 1)
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -87,13 +59,13 @@ def test_a_damaged_byte_never_raises_nor_touches_a_neighbour(name, place, byte):
     way, (first, second, *_) = payloads_of(name)
     damaged = bytearray(first)
     damaged[place % len(first)] = byte
-    alone = rows_of(batches_of(way, [second]))
-    assert rows_of(batches_of(way, [bytes(damaged), second]))[-len(alone) :] == alone
+    alone, _ = rows_and_refused(way.from_messages([second]))
+    assert rows_and_refused(way.from_messages([bytes(damaged), second]))[0][-len(alone) :] == alone
 
 
 def test_a_gtfs_feed_cut_short_gives_none_of_its_rows():
-    payload = feed(ROWS[0])
-    assert refused_of(batches_of(FIXED["gtfs-realtime"].layout, [payload[:-1], payload])) == {"malformed": 1}
+    way, (payload, *_) = payloads_of("gtfs-realtime")
+    assert rows_and_refused(way.from_messages([payload[:-1], payload]))[1] == {"malformed": 1}
 
 
 def test_a_layout_of_tables_is_no_layout_of_messages():

@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from hatstream_city.draft.draft import draft
-from tests.transforms.inputs import good_row, rules, run
+from tests.transforms.inputs import good_row, rows_and_refused, rules, run
 from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, UnreadableFile
 from transforms.layouts.base import FIELDS
@@ -16,18 +16,13 @@ SIRI = FIXED["siri-vm"].layout
 
 
 def read(path):
-    rows, refused = [], {}
-    for batch in read_apart(SIRI, str(path)):
-        rows += batch.table.to_pylist()
-        for reason, many in batch.refused.items():
-            refused[reason] = refused.get(reason, 0) + many
-    return rows, refused
+    return rows_and_refused(read_apart(SIRI, str(path)))[0]
 
 
 @pytest.mark.parametrize("prefix", ["", "siri:"])
 def test_every_vehicle_is_a_row_in_metres_per_second(tmp_path, prefix):
     (tmp_path / "a.xml").write_bytes(document([activity(row, prefix=prefix) for row in ROWS], prefix=prefix))
-    assert read(tmp_path / "a.xml")[0] == [{name: str(row[name]) for name in FIELDS} for row in ROWS]
+    assert read(tmp_path / "a.xml") == [{name: str(row[name]) for name in FIELDS} for row in ROWS]
     observed, refused, rows = run(SIRI, str(tmp_path / "a.xml"), rules(SIRI.units))
     assert (rows, not refused) == (40, True)
     assert observed.value[1] == round(ROWS[1]["speed"] * 3.6 * 100)
@@ -37,7 +32,7 @@ def test_compressed_files_and_messages_give_the_same_rows(tmp_path):
     data = document(map(activity, ROWS))
     (tmp_path / "a.xml.gz").write_bytes(gzip.compress(data))
     (batch,) = SIRI.from_messages([data])
-    assert read(tmp_path / "a.xml.gz")[0] == batch.table.to_pylist()
+    assert read(tmp_path / "a.xml.gz") == batch.table.to_pylist()
 
 
 def test_a_row_that_lacks_a_field_is_refused_alone_and_a_long_field_costs_its_row(tmp_path):

@@ -1,6 +1,6 @@
 """A row's heading follows from its own value alone, in every layout and beside whatever others."""
 
-import csv
+import io
 import json
 
 import fastavro
@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from google.transit import gtfs_realtime_pb2
 
+from tests.kit import feed_layouts
 from tests.transforms.inputs import KMH, NOON, NOON_US, good_row, rules, run
 from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import layout
@@ -29,51 +29,26 @@ def rows_of(said):
     return [good_row(i) | {"time": NOON.replace("00Z", f"{i:02d}Z"), "heading": value} for i, (value, _) in said]
 
 
-def to_csv(path, rows):
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, NAMES)
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def to_jsonl(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-def to_json(path, rows):
-    path.write_text(json.dumps(rows))
-
-
-def to_avro(path, rows):
+def avro_of(rows):
     kinds = {"vehicle": "string", "time": "string", "heading": ["null", "double", "string"]}
     fields = [{"name": name, "type": kinds.get(name, "double")} for name in NAMES]
-    with path.open("wb") as file:
-        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows)
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": "r", "fields": fields}, rows)
+    return sink.getvalue()
 
 
-def to_parquet(path, rows):
+def parquet_of(rows):
     schema = pa.schema([(name, KINDS.get(name, pa.float64())) for name in NAMES])
-    pq.write_table(pa.Table.from_pylist(rows, schema), path)
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema), sink)
+    return sink.getvalue()
 
 
-def to_gtfs(path, rows):
-    message = gtfs_realtime_pb2.FeedMessage()
-    message.header.gtfs_realtime_version = "2.0"
-    for number, row in enumerate(rows):
-        entity = message.entity.add(id=str(number))
-        entity.vehicle.vehicle.id, entity.vehicle.timestamp = row["vehicle"], NOON_US // 1_000_000 + number
-        position = entity.vehicle.position
-        position.latitude, position.longitude, position.speed = row["lat"], row["lon"], row["speed"]
-        if row["heading"] is not None:
-            position.bearing = row["heading"]
-    path.write_bytes(message.SerializeToString())
+def gtfs_of(rows):
+    return feed_layouts.gtfs([row | {"time": NOON_US // 1_000_000 + number} for number, row in enumerate(rows)])
 
 
-def to_siri(path, rows):
-    path.write_bytes(document([activity(row) for row in rows]))
-
-
-def to_mds(path, rows):
+def mds_of(rows):
     telemetry = [
         {
             "device_id": row["vehicle"],
@@ -82,29 +57,28 @@ def to_mds(path, rows):
         }
         for number, row in enumerate(rows)
     ]
-    path.write_text(json.dumps({"telemetry": telemetry}))
+    return json.dumps({"telemetry": telemetry}).encode()
 
 
-def to_tides(path, rows):
-    to_csv(path, rows)
-    _, _, rest = path.read_text().partition("\n")
-    path.write_text("vehicle_id,event_timestamp,latitude,longitude,heading,speed\n" + rest)
+def tides_of(rows):
+    names = {"vehicle": "vehicle_id", "time": "event_timestamp", "lat": "latitude", "lon": "longitude"}
+    return feed_layouts.csv([{names.get(name, name): value for name, value in row.items()} for row in rows])
 
 
 KINDS = {"vehicle": pa.string(), "time": pa.string()}
 FORMS = {
-    "csv": (to_csv, TEXTS),
+    "csv": (feed_layouts.csv, TEXTS),
     "jsonl": (
-        to_jsonl,
+        feed_layouts.jsonl,
         [*NUMBERS[:7], (None, NO_HEADING), ("90", 90), ("x", NO_HEADING), (True, NO_HEADING), ([], NO_HEADING)],
     ),
-    "json": (to_json, [*NUMBERS[:7], (None, NO_HEADING), ({}, NO_HEADING), (10**400, NO_HEADING)]),
-    "avro": (to_avro, [*NUMBERS, ("x", NO_HEADING)]),
-    "parquet": (to_parquet, NUMBERS),
-    "gtfs-realtime": (to_gtfs, NUMBERS[:9] + NUMBERS[10:]),
-    "siri-vm": (to_siri, TEXTS),
-    "mds": (to_mds, [*NUMBERS[:7], (None, NO_HEADING)]),
-    "tides": (to_tides, TEXTS),
+    "json": (feed_layouts.array, [*NUMBERS[:7], (None, NO_HEADING), ({}, NO_HEADING), (10**400, NO_HEADING)]),
+    "avro": (avro_of, [*NUMBERS, ("x", NO_HEADING)]),
+    "parquet": (parquet_of, NUMBERS),
+    "gtfs-realtime": (gtfs_of, NUMBERS[:9] + NUMBERS[10:]),
+    "siri-vm": (lambda rows: document(map(activity, rows)), TEXTS),
+    "mds": (mds_of, [*NUMBERS[:7], (None, NO_HEADING)]),
+    "tides": (tides_of, TEXTS),
 }
 
 
@@ -115,12 +89,12 @@ def test_headings_are_degrees_above_0_to_360_whatever_stands_beside_them(name, t
     source = layout(name, columns, None, None, headed=True)
     by = rules(source.units)
     rows = rows_of(enumerate(said))
-    write(tmp_path / "together", rows)
+    (tmp_path / "together").write_bytes(write(rows))
     observations, refused, _ = run(source, str(tmp_path / "together"), by)
     assert observations.heading.tolist() == [heading for _, heading in said]
     assert not refused, "a heading refuses no row"
     for row, (_, heading) in zip(rows, said, strict=True):
-        write(tmp_path / "alone", [row])
+        (tmp_path / "alone").write_bytes(write([row]))
         assert run(source, str(tmp_path / "alone"), by)[0].heading.tolist() == [heading]
 
 
@@ -137,7 +111,7 @@ def test_elements_have_headings_of_any_types():
 
 
 def test_a_feed_that_is_not_asked_for_headings_has_none(tmp_path):
-    to_csv(tmp_path / "a.csv", rows_of(enumerate(TEXTS)))
+    (tmp_path / "a.csv").write_bytes(feed_layouts.csv(rows_of(enumerate(TEXTS))))
     source = layout("csv", {field: field for field in FIELDS}, None, None)
     observations, _, rows = run(source, str(tmp_path / "a.csv"), rules())
     assert observations.heading.tolist() == [NO_HEADING] * rows

@@ -8,20 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.transforms.inputs import (
-    csv_line,
-    good_row,
-    json_line,
-    mapped,
-    rules,
-    run,
-    write_avro,
-    write_csv,
-    write_jsonl,
-    write_parquet,
-)
+from tests.kit import feed_layouts
+from tests.transforms.inputs import good_row, mapped, rules, run
 from transforms.layouts import layout
-from transforms.layouts.base import FIELDS
 from transforms.observe.vehicle_ids import VEHICLE_BYTES, merged, spellings, vehicle_ids
 
 FORMS = ("text", "integer", "casefold")
@@ -88,31 +77,23 @@ def test_no_id_decides_how_another_is_read(column, form):
     assert len(set(ids.ids)) == len(ids.ids)
 
 
-@pytest.mark.parametrize("name", ["csv", "json", "jsonl", "parquet", "avro"])
+@pytest.mark.parametrize("name", feed_layouts.MAPPED)
 def test_each_layout_reads_an_id_with_blanks_and_a_whole_float_alike(name, tmp_path):
     rows = [good_row(i) for i in range(60)]
-    kinds = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
 
-    def vehicles(ids, kind):
+    def vehicles(*ids):
         spelled = [row | {"vehicle": ids[i % len(ids)]} for i, row in enumerate(rows)]
         path = tmp_path / f"in.{name}"
-        if name == "csv":
-            write_csv(path, map(csv_line, spelled))
-        elif name == "parquet":
-            write_parquet(path, {field: [row[field] for row in spelled] for field in FIELDS})
-        elif name == "avro":
-            write_avro(path, spelled, kinds | {"vehicle": kind})
-        else:
-            write_jsonl(path, map(json_line, spelled))
+        path.write_bytes(feed_layouts.WRITERS[name][1](spelled))
         observed, refused, _ = run(mapped(name), str(path), rules())
         assert not refused
         return observed.vehicle.tolist()
 
-    plain = vehicles(["100", "101"], "string")
+    plain = vehicles("100", "101")
     assert len(set(plain)) == 2
-    assert vehicles(["100 ", "101", " 100", "\u00a0101"], "string") == plain
+    assert vehicles("100 ", "101", " 100", "\u00a0101") == plain
     if name != "csv":  # its floats are texts
-        assert vehicles([100.0, 101.0], "double") == plain
+        assert vehicles(100.0, 101.0) == plain
 
 
 def test_a_time_that_is_a_float_is_no_id_where_files_name_vehicles(tmp_path):
