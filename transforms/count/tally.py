@@ -134,6 +134,12 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
 
 
+def distinct(events: Events) -> tuple[Events, int]:
+    """Drops and counts duplicates of (vehicle, event time)."""
+    stays, duplicates = _distinct(events, places(events.vehicle))
+    return (events.take(stays), duplicates) if duplicates else (events, 0)
+
+
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
     """Marks distinct events, and counts duplicates."""
     moment = events.offset_us
@@ -181,7 +187,7 @@ class Ordered(NamedTuple):
 
 
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
-    """Derives speeds and headings from a period's rows; counts rows without a speed by reason."""
+    """Derives a period's speeds and headings; counts rows without speed by reason."""
     ordered = _in_order(slots)
     if rules.turning is not None:
         assert ground.resolution is not None, "keys have no positions"
@@ -199,10 +205,10 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
 def _in_order(slots: Mapping[int, Events]) -> Ordered:
     """Sorts a period's distinct events by vehicle and time."""
     parts, slots_s, duplicates = [NO_EVENTS], [np.zeros(0, np.int64)], 0
-    for slot_s, events in slots.items():
-        stays, copies = _distinct(events, places(events.vehicle))
-        parts.append(events.take(stays))
-        slots_s.append(np.full(parts[-1].vehicle.size, slot_s))
+    for slot_s, of_slot in slots.items():
+        events, copies = distinct(of_slot)
+        parts.append(events)
+        slots_s.append(np.full(events.vehicle.size, slot_s))
         duplicates += copies
     joined, slot_s_of = Events(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(slots_s)
     order = np.lexsort((slot_s_of * S_US + joined.offset_us, joined.vehicle))

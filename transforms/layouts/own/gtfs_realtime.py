@@ -14,15 +14,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from google.transit import gtfs_realtime_pb2
 
-from transforms.layouts.base import (
-    FIELDS,
-    OwnLayout,
-    RawBatch,
-    Units,
-    UnreadableFile,
-    raw_batch,
-    with_keys,
-)
+from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
 from transforms.value import NAME, PER_UNIT

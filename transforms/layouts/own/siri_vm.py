@@ -13,15 +13,7 @@ import pyarrow as pa
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import XMLParser
 
-from transforms.layouts.base import (
-    FIELDS,
-    OwnLayout,
-    RawBatch,
-    Units,
-    UnreadableFile,
-    raw_batch,
-    with_keys,
-)
+from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
 from transforms.value import NAME, PER_UNIT
