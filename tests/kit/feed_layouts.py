@@ -73,11 +73,10 @@ def gtfs(rows: Sequence[Row]) -> bytes:
             report.vehicle.id = row["vehicle"]
         if row.get("time") is not None:
             report.timestamp = int(row["time"].timestamp()) if isinstance(row["time"], datetime) else row["time"]
-        report.position.latitude, report.position.longitude = row["lat"], row["lon"]
-        for name, field in (("speed", "speed"), ("heading", "bearing")):
+        for name, field in (("lat", "latitude"), ("lon", "longitude"), ("speed", "speed"), ("heading", "bearing")):
             if row.get(name) is not None:
                 setattr(report.position, field, row[name])
-    return feed.SerializeToString()
+    return bytes(feed.SerializePartialToString())
 
 
 def siri(rows: Sequence[Row]) -> bytes:

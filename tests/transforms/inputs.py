@@ -26,6 +26,13 @@ UPPER_STEPS = 6_500
 NOON = "2023-11-15T12:00:00Z"
 NOON_US = 1_700_049_600_000_000
 KMH = Units("iso", Fraction(1))
+AVRO_TYPES: dict[str, Any] = {
+    "vehicle": "string",
+    "time": "string",
+    "lat": "double",
+    "lon": "double",
+    "speed": "double",
+}
 
 Row = dict[str, Any]
 
@@ -93,7 +100,7 @@ def write_parquet(path: Path, columns: Mapping[str, Any], **options: Any) -> str
     return str(path)
 
 
-def write_avro(path: Path, rows: Iterable[Row], types: Mapping[str, Any], codec: str = "deflate") -> str:
+def write_avro(path: Path, rows: Iterable[Row], types: Mapping[str, Any] = AVRO_TYPES, codec: str = "deflate") -> str:
     schema = {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in types.items()]}
     with path.open("wb") as file:
         fastavro.writer(file, schema, rows, codec=codec)

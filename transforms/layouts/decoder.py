@@ -34,21 +34,19 @@ class DecoderTask(NamedTuple):
     """File, share of a file, or messages to decode."""
 
     layout: Layout
-    path: str | None
+    step_cpu_s: int
+    paths: Sequence[str] = ()  # several small files are read as one
     payloads: Sequence[bytes] = ()
     share: Share = WHOLE
-    step_cpu_s: int = STEP_CPU_S
-    further_paths: Sequence[str] = ()  # small files, read as one with `path`
 
     def batches(self) -> Iterator[RawBatch]:
-        """Decodes the task's file, share or messages."""
-        if self.path is not None and self.share != WHOLE:
+        """Decodes the task's files, share or messages."""
+        if self.share != WHOLE:
             assert isinstance(self.layout, SplitLayout)
-            return self.layout.read_share(self.path, self.share)
-        if self.path is not None:
-            every = (inside for path in (self.path, *self.further_paths) for inside in files_in(path))
-            batches = (batch for path in every for batch in self.layout.read(path))
-            return joined(batches) if self.further_paths else batches
+            return self.layout.read_share(self.paths[0], self.share)
+        if self.paths:
+            batches = (batch for path in self.paths for inside in files_in(path) for batch in self.layout.read(inside))
+            return joined(batches) if len(self.paths) > 1 else batches
         assert isinstance(self.layout, MessageLayout)
         return self.layout.from_messages(self.payloads)
 
@@ -111,8 +109,7 @@ def receive(file: IO[bytes]) -> bytes:
 def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
     """Yields results of a task's steps, limiting CPU time."""
     try:
-        paths = () if work.path is None else (work.path, *work.further_paths)
-        sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in paths)]
+        sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in work.paths)]
         cpu_s = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
         batches = work.batches()
         while True:  # the system ends this process at the limit: of one batch, or of all so far
@@ -159,9 +156,3 @@ def _as_bytes(column: Any) -> Any:
 def _write(table: pa.RecordBatch, sink: pa.NativeFile) -> None:
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_batch(table)
-
-
-def unpacked(data: bytes) -> pa.RecordBatch:
-    """Reads the one batch of an Arrow stream."""
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_next_batch()

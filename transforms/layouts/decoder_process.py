@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from transforms.layouts import base
 from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile
-from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send, unpacked
+from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send
 from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.jsonl import JsonLines
 from transforms.layouts.open_file import files_in
@@ -66,7 +66,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
             yield from layout.read(inside)
         return
     try:
-        yield from _answers(DecoderTask(layout, os.path.abspath(path), (), share, STEP_CPU_S))
+        yield from _answers(DecoderTask(layout, STEP_CPU_S, [os.path.abspath(path)], share=share))
     except _Refusal as error:
         raise UnreadableFile(path, str(error)) from None
     except OSError as error:
@@ -78,8 +78,7 @@ def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
     try:
         if isinstance(layout, _LINE_BY_LINE):
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
-        first, *other_paths = map(os.path.abspath, paths)
-        return list(_answers(DecoderTask(layout, first, further_paths=other_paths)))
+        return list(_answers(DecoderTask(layout, STEP_CPU_S, [*map(os.path.abspath, paths)])))
     except (_Refusal, UnreadableFile, OSError):
         return None
 
@@ -91,7 +90,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
         return
     try:  # all of them or none
         batches: list[RawBatch] = []
-        for batch in _answers(DecoderTask(layout, None, payloads, step_cpu_s=STEP_CPU_S)):
+        for batch in _answers(DecoderTask(layout, STEP_CPU_S, payloads=payloads)):
             batches.append(batch)
             if sum(part.rows for part in batches) > MESSAGE_ROWS:
                 raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
@@ -177,11 +176,12 @@ class _Decoder:
             raise self._lost()
         try:
             answer = msgspec.json.decode(head, type=StepResult)
-            table = unpacked(body) if answer.kind == "batch" else None
+            if answer.kind != "batch":
+                return answer, None
+            with pa.ipc.open_stream(body) as reader:
+                table = reader.read_next_batch()
         except (msgspec.MsgspecError, ValueError, pa.ArrowException):  # truncated or corrupt reply
             raise self._lost() from None
-        if table is None:
-            return answer, None
         return answer, RawBatch(table.num_rows + sum(answer.refused.values()), table, answer.refused)
 
     def end(self) -> int:

@@ -9,7 +9,6 @@ a corner. (A parallel is no great circle, but strays from one by less than a hun
 to a pole or at the 180th meridian is left to H3.
 """
 
-from collections.abc import Callable
 from functools import cache
 from itertools import repeat
 from typing import NamedTuple
@@ -23,18 +22,6 @@ from dpops.types import Int64s
 
 OUTSIDE_REGION = "outside-region"
 
-
-def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
-    """Finds H3 cells of positions in 1e-7 degrees."""
-
-    def ask(some_lat_e7: Int64s, some_lon_e7: Int64s) -> Int64s:
-        lat, lon = (some_lat_e7 / 1e7).tolist(), (some_lon_e7 / 1e7).tolist()
-        return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
-
-    return cells_by_squares(lat_e7, lon_e7, resolution, ask)
-
-
-Lookup = Callable[[Int64s, Int64s], Int64s]  # lat_e7, lon_e7 -> H3 cells, by H3 itself
 
 FEW = 256  # so few positions are not worth a look
 OFTEN = 3
@@ -55,25 +42,32 @@ _UNKNOWN, _NO_CELL = -1, 0
 class _SquareSize(NamedTuple):
     """Squares of one size, in a write-once hash table."""
 
+    resolution: int  # of the cells
     bits: int  # of the side
     key: Int64s
     cell: Int64s  # written before the key
     met: NDArray[np.uint8]  # positions in a free slot's squares, up to OFTEN
 
 
-def cells_by_squares(lat_e7: Int64s, lon_e7: Int64s, resolution: int, ask: Lookup) -> Int64s:
-    """Looks up cells by square, calling `ask` near edges."""
+def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
+    """Finds H3 cells of positions in 1e-7 degrees, asking H3 near their edges."""
     if lat_e7.size < FEW:
-        return ask(lat_e7, lon_e7)
+        return cells_by_h3(lat_e7, lon_e7, resolution)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
     rows: slice | Int64s = slice(None)  # all
     for size in _sizes(resolution):
-        cells[rows] = _remembered(size, lat_e7[rows], lon_e7[rows], ask)
+        cells[rows] = _remembered(size, lat_e7[rows], lon_e7[rows])
         rows = np.flatnonzero(cells == _NO_CELL)
         if rows.size == 0:
             return cells
-    cells[rows] = ask(lat_e7[rows], lon_e7[rows])
+    cells[rows] = cells_by_h3(lat_e7[rows], lon_e7[rows], resolution)
     return cells
+
+
+def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
+    """Asks H3 for the cell of each position in 1e-7 degrees."""
+    lat, lon = (lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist()
+    return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
 
 
 @cache
@@ -81,20 +75,17 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
     bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
-    slots = 1 << SLOTS_BITS
-    return tuple(
-        _SquareSize(b, np.full(slots, _UNKNOWN, np.int64), np.zeros(slots, np.int64), np.zeros(slots, np.uint8))
-        for b in bits
-    )
+    unknown, nothing = np.full(1 << SLOTS_BITS, _UNKNOWN, np.int64), np.zeros(1 << SLOTS_BITS, np.int64)
+    return tuple(_SquareSize(resolution, b, unknown.copy(), nothing.copy(), nothing.astype(np.uint8)) for b in bits)
 
 
-def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s, ask: Lookup) -> Int64s:
+def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
     """Looks up cells by square, and learns frequent squares."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     key = (row << 32) | column  # never below 0
     cell, is_known = _look(size, key)
     unknown = np.flatnonzero(~is_known)
-    if unknown.size and _learn(size, key[unknown], ask):
+    if unknown.size and _learn(size, key[unknown]):
         cell[unknown] = _look(size, key[unknown])[0]
     return cell
 
@@ -110,7 +101,7 @@ def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     return np.where(is_known, size.cell[slot], _NO_CELL), is_known
 
 
-def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
+def _learn(size: _SquareSize, key: Int64s) -> bool:
     """Learns frequent squares in free slots; returns success."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
@@ -121,12 +112,12 @@ def _learn(size: _SquareSize, key: Int64s, ask: Lookup) -> bool:
     slot, squares = slot[met == OFTEN], squares[met == OFTEN]
     if not squares.size:
         return False
-    size.cell[slot] = _cell_around(size, squares, ask)
+    size.cell[slot] = _cell_around(size, squares)
     size.key[slot] = squares  # last: who finds the key finds the cell too, in any thread
     return True
 
 
-def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
+def _cell_around(size: _SquareSize, squares: Int64s) -> Int64s:
     """Computes the cell that contains a square with margin."""
     side = 1 << size.bits
     high, wide = -(-side // 4), -(-side // 2)
@@ -135,6 +126,7 @@ def _cell_around(size: _SquareSize, squares: Int64s, ask: Lookup) -> Int64s:
     north, east = south + side + 2 * high, west + side + 2 * wide
     is_regular = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
     corners = [(south, west), (south, east), (north, west), (north, east)]
-    cells = [ask(np.where(is_regular, lat, 0), np.where(is_regular, lon, 0)) for lat, lon in corners]
+    lat_lon = (np.where(is_regular, corner, 0) for corner in corners)
+    cells = [cells_by_h3(lat, lon, size.resolution) for lat, lon in lat_lon]
     is_in_one = is_regular & np.logical_and.reduce([corner == cells[0] for corner in cells[1:]])
     return np.where(is_in_one, cells[0], _NO_CELL)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
-from google.transit import gtfs_realtime_pb2
 from hypothesis import strategies as st
 
+from tests.kit import feed_layouts
 from tests.transforms.inputs import iudx_element, mapped, rules
 from transforms.layouts import Layout, MessageLayout, layout
 from transforms.layouts.base import FIELDS
@@ -149,23 +149,8 @@ _PARQUET_ROWS = st.fixed_dictionaries(
 )
 
 
-def _entity(row: Mapping[str, Any]) -> gtfs_realtime_pb2.FeedEntity:
-    entity = gtfs_realtime_pb2.FeedEntity(id="1")
-    report = entity.vehicle
-    for name, value in row.items():
-        if name == "vehicle":
-            report.vehicle.id = value
-        elif name == "time":
-            report.timestamp = value
-        else:
-            setattr(report.position, {"lat": "latitude", "lon": "longitude"}.get(name, name), value)
-    return entity
-
-
 def _feed(rows: Sequence[Any]) -> bytes:
-    feed = gtfs_realtime_pb2.FeedMessage(entity=map(_entity, rows))
-    feed.header.gtfs_realtime_version = "2.0"
-    return bytes(feed.SerializePartialToString()).replace(b"QQQQ", b"\xff\xfeQQ")
+    return feed_layouts.gtfs(rows).replace(b"QQQQ", b"\xff\xfeQQ")
 
 
 _GTFS_ROWS = st.fixed_dictionaries(

@@ -24,7 +24,6 @@ TOO_LONG = "cannot be decoded: it takes more than 1 s, far too long for what it 
 HOSTILE = Path(__file__).parent / "hostile"
 CRASHES = ("aborts.parquet", "index-beyond-dictionary.parquet", "record-of-itself.avro")
 ROWS = [good_row(i) for i in range(9)]
-TYPES = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
 
 
 def layout_of(name):
@@ -32,7 +31,7 @@ def layout_of(name):
 
 
 def good_avro(folder):
-    return write_avro(folder / "good.avro", ROWS, TYPES)
+    return write_avro(folder / "good.avro", ROWS)
 
 
 def refusal(layout, path):

@@ -164,13 +164,12 @@ def test_rows_of_fuzzed_parquet_are_observations_or_refused(tmp_path):
 @pytest.mark.parametrize("kind", ["parquet", "avro", "gtfs-realtime"])
 def test_a_torn_binary_file_is_read_or_unreadable(kind, tmp_path):
     choose = random.Random(6)
-    types = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
     rows = [row(i) for i in range(200)]
     if kind == "parquet":
         source = mapped("parquet")
         path = write_parquet(tmp_path / "a", {field: pa.array([item[field] for item in rows]) for field in FIELDS})
     elif kind == "avro":
-        source, path = mapped("avro"), write_avro(tmp_path / "a", rows, types, "null")
+        source, path = mapped("avro"), write_avro(tmp_path / "a", rows, codec="null")
     else:
         source, path = FIXED["gtfs-realtime"].layout, str(tmp_path / "a")
         (tmp_path / "a").write_bytes(b"\n\x05\n\x032.0" + b'\x12\x0b\n\x01a"\x06B\x04\n\x02xy' * 200)

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tests.transforms.inputs import (
+    AVRO_TYPES,
     FIELDS,
     iudx_element,
     json_line,
@@ -129,10 +130,9 @@ def test_a_bad_value_in_typed_columns_costs_its_row_alone(tmp_path):
 
 def test_avro_fields_that_take_no_bytes_are_bounded_by_those_of_the_file(monkeypatch, tmp_path):
     monkeypatch.setattr(avro, "FREE_NULLS", 1 << 20)
-    types = {"vehicle": "string", "time": "string", "lat": "double", "lon": "double", "speed": "double"}
     nothing = {f"nothing{number}": "null" for number in range(300)}
     rows = [row(i) for i in range(9)]
-    few, many = (write_coded(tmp_path / str(n), rows, types | nothing, "deflate", n) for n in (1, 700))
+    few, many = (write_coded(tmp_path / str(n), rows, AVRO_TYPES | nothing, "deflate", n) for n in (1, 700))
     assert len(run(mapped("avro"), str(few), rules())[0].value) == 9
     with pytest.raises(UnreadableFile, match="300 fields hold nothing in any row"):
         run(mapped("avro"), str(many), rules())

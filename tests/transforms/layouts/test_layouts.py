@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from google.transit import gtfs_realtime_pb2
 
+from tests.kit import feed_layouts
 from tests.transforms.inputs import (
     DATA,
     NOON_US,
@@ -295,13 +296,9 @@ def test_an_avro_time_beyond_the_calendar_costs_its_row_alone(tmp_path):
 
 
 def feed_of(*changes):
-    feed = gtfs_realtime_pb2.FeedMessage()
-    feed.header.gtfs_realtime_version = "2.0"
-    for i, change in enumerate(changes):
-        entity = feed.entity.add(id=str(i))
-        report = entity.vehicle
-        report.vehicle.id, report.timestamp = "bus", NOON_US // 10**6
-        report.position.latitude, report.position.longitude, report.position.speed = 30.0, -97.0, 10.0
+    report = {"vehicle": "bus", "time": NOON_US // 10**6, "lat": 30.0, "lon": -97.0, "speed": 10.0}
+    feed = gtfs_realtime_pb2.FeedMessage.FromString(feed_layouts.gtfs([report] * len(changes)))
+    for entity, change in zip(feed.entity, changes, strict=True):
         change(entity)
     return feed
 

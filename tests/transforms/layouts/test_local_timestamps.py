@@ -3,12 +3,11 @@
 import pyarrow as pa
 import pytest
 
-from tests.transforms.inputs import good_row, mapped, write_avro, write_parquet
+from tests.transforms.inputs import AVRO_TYPES, good_row, mapped, write_avro, write_parquet
 from transforms.layouts import UnreadableFile, layout
 from transforms.layouts.base import FIELDS
 
 ROWS = [good_row(i) for i in range(300)]
-AVRO_TYPES = {"vehicle": "string", "lat": "double", "lon": "double", "speed": "double"}
 
 
 def local_times(folder, form):

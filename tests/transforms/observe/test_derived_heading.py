@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.transforms.inputs import rules
 from tests.transforms.observe import consecutive
 from tests.transforms.observe.consecutive import events_of, id_of, in_one_order, positions, rows
+from tests.transforms.places.lines import collection, line
 from transforms.count.tally import derived_events, tally
 from transforms.observe.derived_speed import HeadingLimits, Positions, derived_headings, sectors
 from transforms.places.ground import SECTORS, sector_of
@@ -48,19 +49,9 @@ def test_a_vehicle_that_stands_looks_where_it_went_and_after_a_gap_nobody_knows(
     assert derived_headings(Positions(none, none, none, none), LIMITS).size == 0
 
 
-EDGES = {"north": [[-97.698, 29.999], [-97.698, 30.041]], "east": [[-97.701, 30.002], [-97.659, 30.002]]}
+EDGES = {"north": [(29.999, -97.698), (30.041, -97.698)], "east": [(30.002, -97.701), (30.002, -97.659)]}
 LINES = {name + way: edge[::step] for name, edge in EDGES.items() for way, step in (("", 1), (" back", -1))}
-STREETS = {
-    "type": "FeatureCollection",
-    "features": [
-        {
-            "type": "Feature",
-            "properties": {"name": name, "directed": True, "buffer_m": 400},
-            "geometry": {"type": "LineString", "coordinates": line},
-        }
-        for name, line in LINES.items()
-    ],
-}
+STREETS = collection(*(line(name, *positions, directed=True, buffer_m=400) for name, positions in LINES.items()))
 CENTRE = h3.latlng_to_cell(30.02, -97.68, 7)
 GROUND = shape_pieces(STREETS, tuple(sorted(h3.str_to_int(cell) for cell in h3.grid_disk(CENTRE, 2))))
 

@@ -1,29 +1,16 @@
 """Squares that are remembered give the cells that H3 gives, everywhere on earth; the margin is what makes it so."""
 
-from itertools import repeat
-
 import h3
-import h3.api.basic_int as h3_int
 import numpy as np
 import pytest
 
 from transforms.observe import hexagons
-from transforms.observe.hexagons import cells_by_squares
+from transforms.observe.hexagons import cells_at, cells_by_h3
 
 KM_PER_DEGREE = 111.2
 PENTAGONS = [h3.cell_to_latlng(cell) for cell in sorted(h3.get_pentagons(0))]
 PLACES = [(30.27, -97.74), (21.17, 72.83), (0.0, 0.0), (69.99, 10.0)]
 FAR_PLACES = [(71.0, 25.0), (89.9, 0.0), (-89.999, 50.0), (5.0, 179.9999)]
-
-
-def asker(resolution, asked=None):
-    def ask(lat_e7, lon_e7):
-        if asked is not None:
-            asked.append(lat_e7.size)
-        lat, lon = (lat_e7 / 1e7).tolist(), (lon_e7 / 1e7).tolist()
-        return np.fromiter(map(h3_int.latlng_to_cell, lat, lon, repeat(resolution)), np.int64, len(lat))
-
-    return ask
 
 
 def around(place, resolution, rng, cells=3.0, rows=4_000):
@@ -65,8 +52,8 @@ def test_the_cells_are_those_of_h3_at_pentagons_poles_and_the_antimeridian():
     for place in [*PENTAGONS[:6], *PLACES, *FAR_PLACES]:
         for resolution in (0, 3, 5, 7, 8, 9, 12, 15):
             lat, lon = around(place, resolution, rng, rows=600)
-            cells = cells_by_squares(lat, lon, resolution, asker(resolution))
-            assert np.array_equal(cells, asker(resolution)(lat, lon)), (place, resolution)
+            cells = cells_at(lat, lon, resolution)
+            assert np.array_equal(cells, cells_by_h3(lat, lon, resolution)), (place, resolution)
 
 
 def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
@@ -74,16 +61,16 @@ def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
     for place in edge_points(rng, 60):
         resolution = int(rng.integers(1, 12))
         lat, lon = around(place, resolution, rng, cells=1.5, rows=1_000)
-        cells = cells_by_squares(lat, lon, resolution, asker(resolution))
-        assert np.array_equal(cells, asker(resolution)(lat, lon)), (place, resolution)
+        cells = cells_at(lat, lon, resolution)
+        assert np.array_equal(cells, cells_by_h3(lat, lon, resolution)), (place, resolution)
 
 
 def test_without_a_margin_some_cells_would_be_wrong(monkeypatch):
     """The test above can fail: squares of the size of cells, judged by one corner alone."""
     monkeypatch.setattr(hexagons, "COARSE", 1)
-    monkeypatch.setattr(hexagons, "_cell_around", lambda size, key, ask: ask(*_corner(size, key)))
+    monkeypatch.setattr(hexagons, "_cell_around", lambda size, key: cells_by_h3(*_corner(size, key), 7))
     lat, lon = around(PLACES[0], 7, np.random.default_rng(3))
-    assert not np.array_equal(cells_by_squares(lat, lon, 7, asker(7)), asker(7)(lat, lon))
+    assert not np.array_equal(cells_at(lat, lon, 7), cells_by_h3(lat, lon, 7))
 
 
 def _corner(size, key):
@@ -94,9 +81,12 @@ def test_squares_are_learnt_over_many_batches_of_few_positions_each(monkeypatch)
     monkeypatch.setattr(hexagons, "OFTEN", 3)
     lat, lon = around(PLACES[0], 7, np.random.default_rng(6), cells=2.0, rows=60_000)
     asked = []
+    monkeypatch.setattr(
+        hexagons, "cells_by_h3", lambda lat, lon, res: asked.append(lat.size) or cells_by_h3(lat, lon, res)
+    )
     for part in np.array_split(np.arange(lat.size), 200):  # a square has less than one position in a batch
-        cells = cells_by_squares(lat[part], lon[part], 7, asker(7, asked))
-        assert np.array_equal(cells, asker(7)(lat[part], lon[part]))
+        cells = cells_at(lat[part], lon[part], 7)
+        assert np.array_equal(cells, cells_by_h3(lat[part], lon[part], 7))
     last = sum(asked)
-    cells_by_squares(lat, lon, 7, asker(7, asked))
+    cells_at(lat, lon, 7)
     assert sum(asked) - last < 0.25 * lat.size

@@ -10,7 +10,7 @@ import shapely.geometry
 from tests.transforms.places.lines import LAT, LON
 from transforms.places import near as near_shapes
 from transforms.places.hexagons import KM_PER_DEGREE
-from transforms.places.near import FINE, Shapes, near
+from transforms.places.near import FINE, Shapes, near, nearest
 
 CENTRES = {
     "Austin": (LAT, LON),
@@ -65,3 +65,12 @@ def test_lines_in_reverse_are_looked_for_once(monkeypatch):
     monkeypatch.setattr(near_shapes.h3_int, "h3shape_to_cells", lambda *_: asked.append(1) or [])
     near_shapes._candidates(shapes := drawn(CENTRES["Oslo"], lines=10), near_shapes._twins(shapes))
     assert (len(asked), shapes.line.size) == (10, 15)
+
+
+def test_lines_of_several_parts_and_areas_have_distances_and_no_way():
+    parts = shapely.MultiLineString([[(0, 0), (10, 0)], [(100, 0), (110, 0)]])
+    shapes = np.array([parts, shapely.box(0, 0, 20, 20), shapely.LineString([(0, 0), (0, 9)])])
+    row, metres = np.array([0, 1, 0, 2, 1]), np.array([(55.0, 0), (5, 5), (105, 3), (4, 9), (20, 50)])
+    apart_m, way = nearest(shapes, np.array([False, False, True]), row, metres)
+    assert apart_m.tolist() == [45, 0, 3, 4, 30]
+    assert way.tolist() == [[0, 0], [0, 0], [0, 0], [0, 2.25], [0, 0]]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.transforms.places import lines
 from transforms.places import hexagons
 from transforms.places.hexagons import cells_of_geojson
 from transforms.places.shapes import shape_pieces
@@ -17,11 +18,7 @@ def circle(positions, radius):
 
 
 def collection(*geometries):
-    features = [
-        {"type": "Feature", "properties": {"name": str(number)}, "geometry": geometry}
-        for number, geometry in enumerate(geometries)
-    ]
-    return {"type": "FeatureCollection", "features": features}
+    return lines.collection(*(lines.feature(str(number), geometry) for number, geometry in enumerate(geometries)))
 
 
 def line(positions):
