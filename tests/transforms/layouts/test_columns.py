@@ -59,10 +59,28 @@ def test_texts_are_numbers_in_plain_notation(kind):
     assert numbers_of(pa.array(texts).cast(kind)) == expected
 
 
-OTHER_NOTATIONS = ["nan", "NaN", "inf", "-inf", "infinity", "0x10", "1_0", "1 0", "1,5", ".", "e5", "1e", "--1", "1d"]
-
-
-@pytest.mark.parametrize("text", [*OTHER_NOTATIONS, "１", "\x00", "\n1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nan",
+        "NaN",
+        "inf",
+        "-inf",
+        "infinity",
+        "0x10",
+        "1_0",
+        "1 0",
+        "1,5",
+        ".",
+        "e5",
+        "1e",
+        "--1",
+        "1d",
+        "１",
+        "\x00",
+        "\n1",
+    ],
+)
 def test_other_notations_are_bad(text):
     assert numbers_of([text]) == ["bad"]
     assert numbers_of([text, "1", ""]) == ["bad", 1.0, "missing"]
@@ -73,13 +91,19 @@ def test_bytes_that_are_not_utf8_are_bad_numbers():
 
 
 def test_dictionaries_are_spread():
-    spread = numbers_of(pa.array(["1", "x", None, "1", ""]).dictionary_encode())
-    assert spread == [1.0, "bad", "missing", 1.0, "missing"]
+    assert numbers_of(pa.array(["1", "x", None, "1", ""]).dictionary_encode()) == [
+        1.0,
+        "bad",
+        "missing",
+        1.0,
+        "missing",
+    ]
     of_null = pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([None, "2"]))
     assert numbers_of(of_null) == ["missing", 2.0, "missing"]
     assert instants_of(of_null, "s") == ["missing", 2_000_000, "missing"]
-    empty = pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.string()))
-    assert numbers_of(empty) == ["missing"]
+    assert numbers_of(pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), pa.array([], pa.string()))) == [
+        "missing"
+    ]
 
 
 @given(st.lists(st.text("0123456789+-.eE_ xnaif\t", max_size=8), max_size=6))
@@ -90,8 +114,9 @@ def test_no_text_changes_how_another_one_is_read(texts):
         stripped = text.strip(" \t")
         is_plain = re.match(PLAIN_NUMBER, stripped) is not None
         is_missing = not stripped or stripped.lower() in NO_NUMBERS
-        bound = "bad" if not is_plain else max(-LARGEST, min(float(stripped), LARGEST))
-        assert instant == ("missing" if is_missing else bound)
+        assert instant == (
+            "missing" if is_missing else max(-LARGEST, min(float(stripped), LARGEST)) if is_plain else "bad"
+        )
 
 
 # --- instants -----------------------------------------------------------------------------------------------------
@@ -119,15 +144,37 @@ def test_iso_instants_with_an_offset(text, us):
     assert instants_of(["nonsense", text, None, "1970-01-01T00:00Z"]) == ["bad", us, "missing", 0]
 
 
-OTHER_TIMES = ["2023-11-15", "2023-11-15T12:00:00", "1700049600", "-2023-11-15T12:00:00Z", "２０23-11-15T12:00:00Z"]
-OTHER_TIMES += [f"{day}T00:00:00Z" for day in ("2023-02-30", "2023-02-29", "2023-00-10", "2023-13-10", "2023-11-00")]
-OTHER_TIMES += [f"2023-11-15T{clock}Z" for clock in ("24:00:00", "12:60:00", "12:00:60", "12:00:00.", "12:00:00,5")]
-OTHER_TIMES += [f"2023-11-15T12:00:00{offset}" for offset in ("+24:00", "+05:60", "+5:30", " Z")]
-OTHER_TIMES += ["0000-01-01T00:00:00Z", "2023/11/15T12:00:00Z", "2023-11-15t12:00:00z", "2023-11-15T12:00:0aZ"]
-OTHER_TIMES += ["2023-11-15T12:00:00Z" + " " * 100, "Z" * 20, "-" * 25]
-
-
-@pytest.mark.parametrize("text", OTHER_TIMES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-11-15T12:00:00",
+        "2023-11-15",
+        "2023-02-30T00:00:00Z",
+        "2023-02-29T00:00:00Z",
+        "2023-00-10T00:00:00Z",
+        "2023-13-10T00:00:00Z",
+        "2023-11-00T00:00:00Z",
+        "2023-11-15T24:00:00Z",
+        "2023-11-15T12:60:00Z",
+        "2023-11-15T12:00:60Z",
+        "2023-11-15T12:00:00+24:00",
+        "2023-11-15T12:00:00+05:60",
+        "2023-11-15T12:00:00+5:30",
+        "2023-11-15T12:00:00.Z",
+        "2023-11-15T12:00:00,5Z",
+        "2023-11-15t12:00:00z",
+        "2023-11-15T12:00:00 Z",
+        "2023/11/15T12:00:00Z",
+        "0000-01-01T00:00:00Z",
+        "-2023-11-15T12:00:00Z",
+        "1700049600",
+        "２０23-11-15T12:00:00Z",
+        "2023-11-15T12:00:00Z" + " " * 100,
+        "2023-11-15T12:00:0aZ",
+        "Z" * 20,
+        "-" * 25,
+    ],
+)
 def test_other_iso_texts_are_bad(text):
     assert instants_of([text]) == ["bad"]
     assert instants_of([text, "1970-01-01T00:00:00Z"]) == ["bad", 0]
