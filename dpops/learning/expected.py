@@ -156,7 +156,10 @@ def hat_half_widths(
 def weight_log_variances(
     stages: Sequence[Stage], bounds: BoundsOnly, vehicles: Float64s, days: float, spread: float
 ) -> Float64s:
-    """Computes posterior variances of log vehicle numbers, given the prior's spread; 0 if public."""
+    """Computes variances of log vehicle numbers; 0 if public.
+
+    spread: their prior variance.
+    """
     if stages[0].counts_public:
         return np.zeros(vehicles.size)
     precision, other_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)

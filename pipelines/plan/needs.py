@@ -123,6 +123,6 @@ FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4)
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
-    """Finds the smallest number from 1 to `limit` that holds, as all larger ones do; None if none does."""
+    """Bisects for the smallest number that holds; None beyond `limit`."""
     number = bisect_left(range(limit + 1), True, lo=1, key=holds)
     return number if number <= limit else None

@@ -223,7 +223,7 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, float | None]]:
-    """Lists choices of HATs, with the share that has a trip, and so rows; None where trips are unknown."""
+    """Lists choices of HATs, with the share that has a trip, if known."""
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     yield "", bounds, served_share(trips, spec.cells.region or (), table)
     if spec.keys is None and spec.cells.resolution:
