@@ -30,8 +30,9 @@ run: install
 stream-demo: install
 	@$(BIN)/python -m hatstream_lab.demo.stream_demo
 
-# Matrices are small: a thread more takes three times the CPU. And what pytest makes of a file of tests is kept for the next run.
-TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+# Matrices are small: a thread more takes three times the CPU. What pytest makes of a file of tests is kept for the next
+# run, and plugins of hypothesis, which another package brings, are not imported.
+TESTING := OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= HYPOTHESIS_NO_PLUGINS=1
 
 # Tests start some hundred processes, which need not compile everything each.
 compiled: install

@@ -8,20 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from selenium import webdriver
-from selenium.webdriver.common.action_chains import ActionChains
-from selenium.webdriver.common.by import By
-from selenium.webdriver.remote.webelement import WebElement
-
 from tests.servers import unavailable
 
 READY_S = 60.0
+CSS = "css selector"
 
 
 class Page:
     """One page, opened from disk."""
 
-    def __init__(self, driver: webdriver.Chrome) -> None:
+    def __init__(self, driver: Any) -> None:
         self.driver = driver
 
     def open(self, path: Path | str, fragment: str = "") -> None:
@@ -30,22 +26,27 @@ class Page:
         self.driver.get(address + (f"#{fragment}" if fragment else ""))
         self.wait(lambda: self.driver.execute_script("return document.body.dataset.ready") == "yes")
 
-    def all(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+    def all(self, selector: str) -> list[Any]:
+        return self.driver.find_elements(CSS, selector)
 
-    def one(self, selector: str) -> WebElement:
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
+    def one(self, selector: str) -> Any:
+        return self.driver.find_element(CSS, selector)
 
-    def click(self, element: WebElement) -> None:
+    def click(self, element: Any) -> None:
         """As a mouse does, which first hovers over it: whatever lies there takes the click."""
-        ActionChains(self.driver).move_to_element(element).pause(0.3).click().perform()
+        self._mouse().move_to_element(element).pause(0.3).click().perform()
 
     def click_at(self, selector: str, left: float, top: float) -> None:
         """As a mouse does, so many pixels from an element's corner."""
         element = self.one(selector)
         size = element.size
         shift = round(left - size["width"] / 2), round(top - size["height"] / 2)
-        ActionChains(self.driver).move_to_element_with_offset(element, *shift).pause(0.1).click().perform()
+        self._mouse().move_to_element_with_offset(element, *shift).pause(0.1).click().perform()
+
+    def _mouse(self) -> Any:
+        from selenium.webdriver.common.action_chains import ActionChains  # which few tests need
+
+        return ActionChains(self.driver)
 
     @contextmanager
     def screen(self, width: int, height: int) -> Iterator[None]:
@@ -85,6 +86,8 @@ def browser(*, width: int = 1280, height: int = 860) -> Iterator[Page]:
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or chromedriver is None:
         unavailable("chromium is not installed: `make servers` installs it")
+    from selenium import webdriver  # which few tests need
+
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={width},{height}"):

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 from dpops.claims import rho_within
 from dpops.levels.bounded import read, sum_up, vectors
@@ -32,7 +32,7 @@ def chance_below(planned: Stage, distance: float) -> float:
     """That the noise lies so many vehicles below 0, or above it: by the continuous laws, which are as wide."""
     sd = read(np.zeros(2 * planned.groups, np.int64), planned).levels[0].weight_sd
     if planned.kind == "gaussian":
-        return float(norm.sf(distance / sd))
+        return NormalDist().cdf(-distance / sd)
     return float(np.exp(-distance / (sd / 2**0.5)) / 2)
 
 

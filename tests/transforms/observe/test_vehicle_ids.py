@@ -1,6 +1,5 @@
 """A vehicle is one text: every spelling of its id is read as that, and no other row has a say in it."""
 
-import sys
 from decimal import Decimal
 
 import pyarrow as pa
@@ -14,7 +13,8 @@ from transforms.layouts import layout
 from transforms.observe.vehicle_ids import VEHICLE_BYTES, merged, spellings, vehicle_ids
 
 FORMS = ("text", "integer", "casefold")
-WHITE = [chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace() and not 0x1C <= code <= 0x1F]
+WHITE = [chr(code) for code in range(0x3001) if chr(code).isspace() and not 0x1C <= code <= 0x1F]
+"""All of Unicode: nothing behind U+3000 is white."""
 
 
 def read(column, form="text"):
