@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dpops.noise import Noise
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import aggregate, middles
 from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import METHODS, per_user
 from hatstream_local.mechanisms.mechanism import Reports, Service
 

@@ -12,8 +12,8 @@ import msgspec
 from hatstream.api import SpecificationError, layout, read_tables
 from hatstream_local.fusion.columns import Hours, ReportRules
 from hatstream_local.fusion.fuse import FUSED, FusionRules
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import MOST_BUCKETS
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import Method
 from hatstream_local.mechanisms.mechanism import Service
 

@@ -7,13 +7,10 @@ import numpy as np
 import pytest
 
 from companions.local.tests.worlds import beta_values, dense_log_likelihood, reports_of
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import middles
-from hatstream_local.mechanisms.means import Method, fixed_weights, fused_mean, per_user
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS, Piecewise, StochasticRounding
+from hatstream_local.mechanisms.means import GRID, Method, fixed_weights, fused_mean, per_user, second_moments
 from hatstream_local.mechanisms.mechanism import Reports, Service
-from hatstream_local.mechanisms.piecewise import Piecewise
-from hatstream_local.mechanisms.posterior import GRID, second_moments
-from hatstream_local.mechanisms.sign import StochasticRounding
 
 FOUR = [("sr", 0.5), ("laplace", 1.0), ("pm", 0.7), ("sw", 2.0)]
 METHODS: list[Method] = ["ua", "fixed", "uwa"]

@@ -11,7 +11,7 @@ from hatstream_local.fusion import fuse as fusing
 from hatstream_local.fusion.columns import REASONS, Hours, Reported, ReportRules, parse_reports
 from hatstream_local.fusion.fuse import FusionRules, fuse, join
 from hatstream_local.fusion.perturb import perturb
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import fused_mean
 from hatstream_local.mechanisms.mechanism import Reports, Service
 from tests.statistical.checks import seeded

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hatstream_local.fusion.columns import Hours, ReportRules, parse_reports
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.mechanism import Service
 from transforms.layouts import layout
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import middles
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.mechanism import Reports, Service
 from tests.statistical.checks import seeded
 

@@ -11,9 +11,9 @@ from rich.table import Table as RichTable
 
 from dpops import Noise
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Progress, Row, Table
-from hatstream_local.mechanisms import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.distributions import smoothed
+from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import METHODS, fixed_weights, per_user
 from hatstream_local.mechanisms.mechanism import Reports, Service
 

@@ -23,7 +23,7 @@ from hatstream.api import InputError, UsageError, input_paths, read_batches, wri
 from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.mechanisms.aggregate import aggregate
 from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
-from hatstream_local.mechanisms.laplace import Laplace
+from hatstream_local.mechanisms.kinds import Laplace
 from hatstream_local.mechanisms.likelihood import ReportRows
 from hatstream_local.mechanisms.means import Method, fused_mean
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports, Service

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hatstream_local.mechanisms.kinds import StochasticRounding, Window
 from hatstream_local.mechanisms.likelihood import Int32s, ReportRows
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports
-from hatstream_local.mechanisms.sign import StochasticRounding
-from hatstream_local.mechanisms.window import Window
 
 MOST_BUCKETS = 1 << 14
 

@@ -1,10 +1,11 @@
 """Defines a local mechanism, which perturbs one user's value."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,55 +29,54 @@ EXACT = Context(prec=80)
 epsilon and nothing overflows at a large one; only the finished constant is rounded to a double."""
 
 
-class LocalMechanism(Protocol):
+@dataclass(frozen=True, slots=True)
+class LocalMechanism(ABC):
     """Local mechanism: a frozen dataclass with the epsilon of one report.
 
     Values v are in [-1, 1], the common domain. Any two values are neighbours: for every report x and all v, w,
     density(x | v) <= exp(epsilon) density(x | w). `low` and `high` bound the raw reports. Arrays broadcast.
     """
 
+    epsilon: float
     name: ClassVar[str]
 
+    def __post_init__(self) -> None:
+        """Checks the epsilon's range. Raises ValueError."""
+        if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
+            raise ValueError(f"the epsilon of a local report must be from {LEAST_EPSILON:g} to {MOST_EPSILON:g}")
+
     @property
-    def epsilon(self) -> float:
-        """Epsilon of one report."""
+    @abstractmethod
+    def high(self) -> float:
+        """Upper bound of raw reports."""
 
     @property
     def low(self) -> float:
         """Lower bound of raw reports."""
+        return -self.high
 
-    @property
-    def high(self) -> float:
-        """Upper bound of raw reports."""
-
+    @abstractmethod
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
         """Computes the log density of raw reports, given values."""
-        ...
 
     def unbiased(self, reports: Float64s) -> Float64s:
         """Maps raw reports affinely to unbiased estimates of values."""
-        ...
+        return reports
 
+    @abstractmethod
     def variance(self, values: Float64s) -> Float64s:
         """Computes the variance of the unbiased report."""
-        ...
 
+    @abstractmethod
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         """Draws raw reports for values, rounded to the grid.
 
         Raises ValueError for a value outside [-1, 1] or not a number.
         """
-        ...
 
+    @abstractmethod
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
-        ...
-
-
-def check_epsilon(epsilon: float) -> None:
-    """Checks an epsilon's range. Raises ValueError."""
-    if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:
-        raise ValueError(f"the epsilon of a local report must be from {LEAST_EPSILON:g} to {MOST_EPSILON:g}")
 
 
 def exp(epsilon: float) -> Decimal:
