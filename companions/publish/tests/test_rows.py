@@ -25,10 +25,7 @@ def with_lists() -> list[dict[str, object]]:
     ("rows", "schema"),
     [
         ([row(CELLS[0], 6, 12.25), row(CELLS[1], 6, None)], SCHEMA),
-        (
-            [known_of(row(CELLS[0], 6, 12.25), PARENT, 20.5), known_of(row(CELLS[1], 6, None), PARENT, 3)],
-            WITH_PARENTS,
-        ),
+        ([known_of(row(CELLS[0], 6, 12.25), PARENT, 20.5), known_of(row(CELLS[1], 6, None), PARENT, 3)], WITH_PARENTS),
         (with_lists(), LISTS),
     ],
     ids=["plain", "parents", "lists"],

@@ -41,9 +41,7 @@ _NO_SAMPLE = (
     help="With --gtfs and add-remove: also a file of segments from stop to stop, for a map of them.",
 )
 @click.option(
-    "--header-time",
-    is_flag=True,
-    help="Use the feed's time where reports have none: parked vehicles then look fresh.",
+    "--header-time", is_flag=True, help="Use the feed's time where reports have none: parked vehicles then look fresh."
 )
 @click.option("--at-sea", is_flag=True, help="Accept a sample with most positions at sea, of ferries.")
 @click.option(

@@ -239,8 +239,4 @@ def _feature(segment: Segment, name: str, *, directed: bool) -> dict[str, Any]:
     smooth = shapely.get_coordinates(shapely.simplify(shapely.linestrings(segment.xy), SMOOTH_M))
     positions = np.round(smooth / segment.scale, 6).tolist()
     properties = {"name": name, **({"directed": True} if directed else {})}
-    return {
-        "type": "Feature",
-        "properties": properties,
-        "geometry": {"type": "LineString", "coordinates": positions},
-    }
+    return {"type": "Feature", "properties": properties, "geometry": {"type": "LineString", "coordinates": positions}}

@@ -128,13 +128,7 @@ def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = No
 
 
 def read_days(
-    pattern: str,
-    spec_path: Path,
-    dates: tuple[str, str] | None,
-    report: Report,
-    *,
-    bins: int = 0,
-    **tables: Any,
+    pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report, *, bins: int = 0, **tables: Any
 ) -> Days:
     """Counts days of telemetry, completing region and fleet.
 

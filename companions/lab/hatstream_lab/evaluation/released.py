@@ -256,12 +256,7 @@ def tables(table: Table) -> Iterator[RichTable]:
             | {"worst_run": "worst", "held_back": "held back"},
         ),
         "the same by vehicles in the HAT, causal estimates": (causal.where(day="all"), "", by_total, list(CLASSES)),
-        "the same by day, by rows, causal estimates": (
-            by_day,
-            "-: held back",
-            ("day",),
-            series,
-        ),
+        "the same by day, by rows, causal estimates": (by_day, "-: held back", ("day",), series),
         "intervals of HATs with status ok, by true vehicles": (
             table.where(part="intervals"),
             "ok: HATs of a run. held: share whose true mean lies inside. half width: mean, km/h.",

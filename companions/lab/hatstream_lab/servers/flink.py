@@ -149,8 +149,7 @@ class WorkerPool:
     def __enter__(self) -> "WorkerPool":
         self._folder.mkdir(parents=True, exist_ok=True)
         self._server = Server(
-            [sys.executable, "-P", "-c", _PROGRAM, "--address", self.address],
-            self._folder / "pool.log",
+            [sys.executable, "-P", "-c", _PROGRAM, "--address", self.address], self._folder / "pool.log"
         )
         self._server.wait(lambda: is_open(self._port), READY_S)
         return self

@@ -30,12 +30,7 @@ SCHEMA = pa.schema(
 
 
 def perturb(
-    vehicle: Int64s,
-    slot_us: Int64s,
-    cell: Int64s,
-    values: Float64s,
-    services: Sequence[Service],
-    noise: Noise,
+    vehicle: Int64s, slot_us: Int64s, cell: Int64s, values: Float64s, services: Sequence[Service], noise: Noise
 ) -> list[Row]:
     """Perturbs each vehicle's means on [-1, 1], by service.
 

@@ -121,15 +121,7 @@ Example:
 @option("folder", help="The folder to write.")
 @click.option("--follow", "follows", is_flag=True, help="Keep it current until SIGINT or SIGTERM.")
 @option("json")
-def publish(
-    spec_path: Path,
-    pattern: str,
-    place: Any,
-    output: Path,
-    follows: bool,
-    as_json: bool,
-    **texts: Any,
-) -> int:
+def publish(spec_path: Path, pattern: str, place: Any, output: Path, follows: bool, as_json: bool, **texts: Any) -> int:
     """Publishes a folder of results."""
     spec, folder = loaded(spec_path, quiet=as_json), output.absolute()
     site = asked_site(spec, spec_path, place, pattern, folder, texts, follows=follows)

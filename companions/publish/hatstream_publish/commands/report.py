@@ -30,13 +30,7 @@ Example:
 @option("file")
 @option("json")
 def report(
-    spec_path: Path,
-    place: Any,
-    pattern: str | None,
-    start: str | None,
-    end: str | None,
-    output: Path,
-    as_json: bool,
+    spec_path: Path, place: Any, pattern: str | None, start: str | None, end: str | None, output: Path, as_json: bool
 ) -> int:
     """Writes an account's report."""
     from hatstream.api import AccountReport

@@ -240,10 +240,7 @@ class Site:
             return {"map.html": map_page(texts, data=packed(shown_rows, places, ground))}
         newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-MAP_SLOTS:]
         data = packed(rows.filter(pc.is_in(rows["slot_start"], pa.array(newest))), places, ground)
-        return {
-            f"{MAPS}/{_hash(data)[:16]}.bin": data,
-            "map.html": map_page(texts, source=LATEST, follow_s=POLL_S),
-        }
+        return {f"{MAPS}/{_hash(data)[:16]}.bin": data, "map.html": map_page(texts, source=LATEST, follow_s=POLL_S)}
 
 
 def _starts(rows: pa.Table) -> list[str]:
