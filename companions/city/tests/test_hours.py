@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from companions.city.tests.feeds import FEED, WEEKDAYS, write
-from hatstream_city.timetable import trips as timetable_trips
+from hatstream_city.timetable import service
 from hatstream_city.timetable.town import read_town
 from transforms.time.trips import read_trips
 
-weekdays_of_trips = timetable_trips._weekdays_of_trips
+weekdays_of_trips = service._weekdays_of_trips
 HEAD = "trip_id,stop_sequence,stop_id,arrival_time,departure_time\n"
 NORTH, MARKET, DEPOT = (h3.latlng_to_cell(lat, -104.6, 7) for lat in (50.5, 50.45, 50.4))
 ALL_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -64,13 +64,13 @@ def test_a_gap_at_night_and_a_line_at_peak_hours_have_no_other_hours(tmp_path):
     ("name", "wrong"),
     [
         ("_HOUR_S", 1_800),
-        ("_weekdays_of_trips", lambda feed: np.roll(weekdays_of_trips(feed), 1, axis=1)),
+        ("_weekdays_of_trips", lambda calendar: np.roll(weekdays_of_trips(calendar), 1, axis=1)),
         ("departures_of", lambda _feed: {0: [range(1)]}),
     ],
     ids=["half hours", "the next weekday", "departures"],
 )
 def test_hours_of_another_hour_or_weekday_are_caught(name, wrong, tmp_path, monkeypatch):
-    monkeypatch.setattr(timetable_trips, name, wrong)
+    monkeypatch.setattr(service, name, wrong)
     with pytest.raises(AssertionError):
         check(town(tmp_path))
 

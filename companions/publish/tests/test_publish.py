@@ -18,7 +18,7 @@ import shapely.geometry
 
 from dpops.noise import Noise
 from hatstream_publish.pages.places import NamedPlaces
-from hatstream_publish.pages.usable import published
+from hatstream_publish.pages.rows import published
 from pipelines.cli import main
 from tests import city, levels_city
 from tests.kit.results import CELLS, PARENT, WITH_PARENTS, known_of, row

@@ -1,7 +1,9 @@
-"""Reads a fleet from its timetable: days, hours, vehicles."""
+"""Reads a fleet and the hours of cells from a timetable."""
 
+import csv
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import repeat
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs
-from hatstream_city.timetable.positions import Int64s
+from hatstream_city.timetable.positions import Int64s, distance_m
+from hatstream_city.timetable.surroundings import Passages
 
 TURN_S = 600
 """Between two duties of a vehicle."""
@@ -24,7 +27,11 @@ MOST_DATES = 50_000
 """From the first on: what a calendar says of later ones is not read."""
 MOST_VISITS = 10_000_000
 """Of stops, by all runs of a day."""
-_DAY_S, _HOUR_S, _PART_HOURS = 86_400, 3_600, 4
+TRIPS_AT_ONCE = 20_000
+_DAY_S, _HOUR_S, _DAY_HOURS, _PART_HOURS = 86_400, 3_600, 24, 4
+_WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
+_ONCE = range(1)
+"""Of a trip that no frequency repeats: one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,19 +65,71 @@ class _Visits(NamedTuple):
     s: Int64s
 
 
-def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
-    """Finds the busiest day's service. Raises InputError."""
+class ServiceCalendar(NamedTuple):
+    """Services by day, from the first one on; of_trip: each trip's service."""
+
+    of_trip: Int64s
+    first: date
+    days: int
+    weeks: Mapping[int, Sequence[Mapping[str, Any]]]
+    exceptions: Mapping[int, Sequence[Mapping[str, Any]]]
+
+    def date_of(self, day: int) -> date:
+        return self.first + timedelta(days=day)
+
+    def runs(self, service: int) -> NDArray[np.bool_]:
+        """Lists the days of a service."""
+        runs = np.zeros(self.days, np.bool_)
+        weekday = (np.arange(self.days) + self.first.weekday()) % 7
+        for row in self.weeks.get(service, ()):
+            start, end = _date(row["start_date"]), _date(row["end_date"])
+            on = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
+            if start is not None and end is not None and start <= end:
+                days = slice((start - self.first).days, (end - self.first).days + 1)
+                runs[days] |= on[weekday[days]]
+        for row in self.exceptions.get(service, ()):
+            day = _date(row["date"])
+            if day is not None and (day - self.first).days < self.days:
+                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"
+        return runs
+
+
+def calendar_of(feed: Gtfs) -> ServiceCalendar:
+    """Reads the calendar of services."""
     coded = pc.fill_null(feed.tables["trips"]["service_id"], "").dictionary_encode().combine_chunks()
-    names, service = coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)
-    calendar = calendar_of(feed, names)
-    per_date = np.zeros(calendar.days, np.int64)
-    for number, trips in enumerate(np.bincount(service, minlength=len(names)).tolist()):
+    number = {name: row for row, name in enumerate(coded.dictionary.to_pylist())}
+    tables = []
+    for name in ("calendar", "calendar_dates"):
+        rows: dict[int, list[Mapping[str, Any]]] = {}
+        for row in feed.tables[name].to_pylist():
+            if row["service_id"] in number:
+                rows.setdefault(number[row["service_id"]], []).append(row)
+        tables.append(rows)
+    dates = {_date(row[name]) for rows in tables[0].values() for row in rows for name in ("start_date", "end_date")}
+    dates |= {_date(row["date"]) for rows in tables[1].values() for row in rows}
+    days = sorted(day for day in dates if day is not None) or [date.min]
+    length = min((days[-1] - days[0]).days + 1, MOST_DATES)
+    return ServiceCalendar(coded.indices.to_numpy().astype(np.int64), days[0], length, *tables)
+
+
+def _date(text: str | None) -> date | None:
+    """Reads a date like "20260513"."""
+    try:
+        return date.fromisoformat((text or "").strip())
+    except ValueError:
+        return None
+
+
+def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> ServiceDay:
+    """Finds the busiest day's service. Raises InputError."""
+    per_date, services = np.zeros(calendar.days, np.int64), np.bincount(calendar.of_trip)
+    for number, trips in enumerate(services.tolist()):
         per_date[calendar.runs(number)] += trips
     if not per_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest, days = int(per_date.argmax()), [calendar.date_of(day) for day in np.flatnonzero(per_date).tolist()]
-    runs_then = np.array([calendar.runs(number)[busiest] for number in range(len(names))])
-    visits, block = _visits(feed, np.flatnonzero(runs_then[service]), calendar.date_of(busiest))
+    runs_then = np.array([calendar.runs(number)[busiest] for number in range(services.size)])
+    visits, block = _visits(feed, np.flatnonzero(runs_then[calendar.of_trip]), calendar.date_of(busiest))
     if not visits.s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     vehicle, blocks = _vehicles(visits, block)
@@ -102,61 +161,6 @@ def service_of(feed: Gtfs, stop_cells: Int64s) -> ServiceDay:
     )
 
 
-# --- days ---------------------------------------------------------------------------------------------------------
-
-
-class _Calendar(NamedTuple):
-    """Services by day, from the first one on."""
-
-    first: date
-    days: int
-    weeks: Mapping[int, Sequence[Mapping[str, Any]]]
-    exceptions: Mapping[int, Sequence[Mapping[str, Any]]]
-
-    def date_of(self, day: int) -> date:
-        return self.first + timedelta(days=day)
-
-    def runs(self, service: int) -> NDArray[np.bool_]:
-        """Lists the days of a service."""
-        runs = np.zeros(self.days, np.bool_)
-        weekday = (np.arange(self.days) + self.first.weekday()) % 7
-        for row in self.weeks.get(service, ()):
-            start, end = _date(row["start_date"]), _date(row["end_date"])
-            on = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
-            if start is not None and end is not None and start <= end:
-                days = slice((start - self.first).days, (end - self.first).days + 1)
-                runs[days] |= on[weekday[days]]
-        for row in self.exceptions.get(service, ()):
-            day = _date(row["date"])
-            if day is not None and (day - self.first).days < self.days:
-                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"
-        return runs
-
-
-def calendar_of(feed: Gtfs, names: list[str]) -> _Calendar:
-    """Reads the calendar of services."""
-    number = {name: number_of_name for number_of_name, name in enumerate(names)}
-    tables = []
-    for name in ("calendar", "calendar_dates"):
-        rows: dict[int, list[Mapping[str, Any]]] = {}
-        for row in feed.tables[name].to_pylist():
-            if row["service_id"] in number:
-                rows.setdefault(number[row["service_id"]], []).append(row)
-        tables.append(rows)
-    dates = {_date(row[name]) for rows in tables[0].values() for row in rows for name in ("start_date", "end_date")}
-    dates |= {_date(row["date"]) for rows in tables[1].values() for row in rows}
-    days = sorted(day for day in dates if day is not None) or [date.min]
-    return _Calendar(days[0], min((days[-1] - days[0]).days + 1, MOST_DATES), *tables)
-
-
-def _date(text: str | None) -> date | None:
-    """Reads a date like "20260513"."""
-    try:
-        return date.fromisoformat((text or "").strip())
-    except ValueError:
-        return None
-
-
 # --- the day's runs -----------------------------------------------------------------------------------------------
 
 
@@ -165,47 +169,52 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
 
     A frequency gives a run for each departure. Raises InputError above MOST_VISITS.
     """
-    times = feed.stop_times
-    begins, ends = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
-    departures = departures_of(feed)
-    stretches = [
-        (trip, start, end, shifts)
-        for trip, start, end in zip(trips.tolist(), begins.tolist(), ends.tolist(), strict=True)
-        for shifts in departures.get(trip, [(None,)])
-    ]
-    visits = sum((end - start) * len(shifts) for _, start, end, shifts in stretches)
+    times, departures = feed.stop_times, departures_of(feed)
+    start, end = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))
+    trips, start, end = (column[end > start] for column in (trips, start, end))
+    runs = np.array([sum(map(len, departures.get(trip, [_ONCE]))) for trip in trips.tolist()], np.int64)
+    visits = int(((end - start) * runs).sum())
     if visits > MOST_VISITS:
         raise InputError(
             f"on {day} the timetable's vehicles stop {visits:,} times, more than {MOST_VISITS:,}: look for small "
             "headway_secs in frequencies.txt, which are seconds; or give the timetable of a smaller area"
         )
-    runs = [(trip, start, end, shift) for trip, start, end, shifts in stretches for shift in shifts]
-    sizes = np.array([end - start for _, start, end, _ in runs], np.int64)
-    run = np.repeat(np.arange(len(runs)), sizes)
-    row = (
-        np.arange(sizes.sum())
-        - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        + np.repeat([start for _, start, _, _ in runs], sizes)
-    )
-    shift = np.array(
-        [0 if at_s is None or end == start else at_s - times.s[start] for _, start, end, at_s in runs], np.int64
-    )
+    of_run, shift = _runs(departures, trips, times.s[start])
+    run, row = _expanded(np.repeat(start, runs), np.repeat(end, runs))
     blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
-    block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)
-    of_run = np.array([block[trip] if at_s is None else -1 for trip, _, _, at_s in runs], np.int64)
-    trip = np.array([trip for trip, *_ in runs], np.int64)
-    return _Visits(run, trip[run], times.stop[row], times.s[row] + shift[run]), of_run
+    block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)[of_run]
+    block[np.isin(of_run, [*departures])] = -1
+    return _Visits(run, of_run[run], times.stop[row], times.s[row] + shift[run]), block
 
 
-def departures_of(feed: Gtfs) -> dict[int, list[Sequence[int | None]]]:
+def departures_of(feed: Gtfs) -> dict[int, list[range]]:
     """Lists departures of trips by frequency, in seconds."""
     trip = feed.rows_of("frequencies", "trip_id", "trips")
     start, end = feed.seconds("frequencies", "start_time"), feed.seconds("frequencies", "end_time")
     headway = feed.numbers("frequencies", "headway_secs")
-    departures: dict[int, list[Sequence[int | None]]] = {}
+    departures: dict[int, list[range]] = {}
     for row in np.flatnonzero(feed.are_frequencies).tolist():
         departures.setdefault(int(trip[row]), []).append(range(int(start[row]), int(end[row]), int(headway[row])))
     return departures
+
+
+def _runs(departures: Mapping[int, list[range]], trips: Int64s, first_s: Int64s) -> tuple[Int64s, Int64s]:
+    """Lists trips' runs, with seconds after their stop times."""
+    runs = [
+        (trip, at_s - start_s)
+        for trip, start_s in zip(trips.tolist(), first_s.tolist(), strict=True)
+        for row in departures.get(trip, [range(start_s, start_s + 1)])
+        for at_s in row
+    ]
+    trip, shift = np.array(runs, np.int64).reshape(-1, 2).T
+    return trip, shift
+
+
+def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
+    """Lists all rows of ranges, with each one's range."""
+    sizes = high - low
+    owner = np.repeat(np.arange(low.size), sizes)
+    return owner, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)
 
 
 def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
@@ -269,3 +278,65 @@ def _middle(vehicle: Int64s, first: Int64s, second: Int64s) -> int:
 def one_digit(number: float) -> int:
     """Rounds to one digit, at least 1."""
     return max(1, int(float(f"{number:.1g}")))
+
+
+# --- hours with a trip ---------------------------------------------------------------------------------------------
+
+
+def hours_table(
+    feed: Gtfs, calendar: ServiceCalendar, cells: Int64s, passages: Passages, stop_cells: Int64s
+) -> tuple[bytes, int]:
+    """Writes the CSV that `slot.trips` names, and counts its hours of cells.
+
+    A trip of any date counts for all such weekdays, exceptions included; beyond 24:00 it is the next day's. Between
+    stops a vehicle follows its line evenly. cells: sorted.
+    """
+    is_served, days = np.zeros((cells.size, _WEEK_HOURS), np.bool_), _weekdays_of_trips(calendar)
+    for trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
+        row, known = np.searchsorted(cells, cell), cell > 0
+        first, last = start_s // _HOUR_S, end_s // _HOUR_S
+        for later in range(int((last - first).max(initial=0)) + 1):
+            for weekday in range(len(WEEKDAYS)):
+                chosen = known & (first + later <= last) & days[trip, weekday]
+                is_served[row[chosen], (_DAY_HOURS * weekday + first[chosen] + later) % _WEEK_HOURS] = True
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("cell", "weekdays", "hours"))
+    for cell, week in zip(cells.tolist(), is_served.reshape(cells.size, len(WEEKDAYS), _DAY_HOURS), strict=True):
+        by_hours: dict[str, list[str]] = {}
+        for name, day in zip(WEEKDAYS, week, strict=True):
+            by_hours.setdefault(" ".join(map(str, np.flatnonzero(day).tolist())), []).append(name[:3])
+        writer.writerows((f"{cell:x}", " ".join(names), hours) for hours, names in by_hours.items() if hours)
+    return text.getvalue().encode(), int(is_served.sum())
+
+
+def _weekdays_of_trips(calendar: ServiceCalendar) -> NDArray[np.bool_]:
+    """Marks the weekdays on any of which each trip runs, (trips, 7)."""
+    weekday = (np.arange(calendar.days) + calendar.first.weekday()) % len(WEEKDAYS)
+    runs = (calendar.runs(number) for number in range(calendar.of_trip.max(initial=-1) + 1))
+    marks: NDArray[np.bool_] = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) > 0 for days in runs])
+    return marks[calendar.of_trip]
+
+
+def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple[Int64s, Int64s, Int64s, Int64s]]:
+    """Yields columns of trip, cell, and first and last second of stops and passages."""
+    times = feed.stop_times
+    rows = np.flatnonzero(~np.isnan(feed.stop_positions[0][times.stop]))
+    trip, stop, s = times.trip[rows], times.stop[rows], times.s[rows]
+    lat, lon = (degrees[stop] for degrees in feed.stop_positions)
+    is_start = np.append(True, trip[1:] != trip[:-1])[: trip.size]
+    step_m = np.where(is_start, 0.0, distance_m(np.roll(lat, 1), np.roll(lon, 1), lat, lon))
+    begins = np.flatnonzero(is_start)
+    along_m = np.cumsum(step_m) - np.repeat(np.cumsum(step_m)[begins], np.diff(np.append(begins, trip.size)))
+    length_m = np.maximum.reduceat(along_m, begins) if begins.size else along_m
+    part = along_m / np.maximum(np.repeat(length_m, np.diff(np.append(begins, trip.size))), 1e-9)
+    of_run, shift = _runs(departures_of(feed), trip[begins], s[begins])
+    for some in np.array_split(np.arange(of_run.size), 1 + of_run.size // TRIPS_AT_ONCE):
+        chosen, later_s = of_run[some], shift[some]
+        low, high = (np.searchsorted(passages.line, feed.lines.of_trip[chosen], side) for side in ("left", "right"))
+        run, row = _expanded(low, high)
+        edges = (np.interp(2 * chosen[run] + edge[row], 2 * trip + part, s) for edge in (passages.start, passages.end))
+        start_s, end_s = (edge.astype(np.int64) + later_s[run] for edge in edges)
+        yield chosen[run], passages.cell[row], start_s, end_s
+        run, row = _expanded(*(np.searchsorted(trip, chosen, side) for side in ("left", "right")))
+        yield chosen[run], stop_cells[stop[row]], s[row] + later_s[run], s[row] + later_s[run]

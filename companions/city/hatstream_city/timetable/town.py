@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import Gtfs, read_gtfs
 from hatstream_city.timetable.segments import read_segments
-from hatstream_city.timetable.service import ServiceDay, service_of
+from hatstream_city.timetable.service import ServiceDay, calendar_of, hours_table, service_of
 from hatstream_city.timetable.surroundings import (
     cells_of_lines,
     cells_or_none,
@@ -24,7 +24,6 @@ from hatstream_city.timetable.surroundings import (
     places_document,
     region_document,
 )
-from hatstream_city.timetable.trips import hours_table
 
 NAME_LETTERS = 60
 PAIR = "|"  # between the two ids of a key
@@ -135,7 +134,8 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         PLACES: places_document(feed, cells, of_line, resolution),
         GROUND: ground_document(feed),
     }
-    service, visits = service_of(feed, stop_cells), {}
+    calendar, visits = calendar_of(feed), {}
+    service = service_of(feed, calendar, stop_cells)
     if directed is not None:
         segments = read_segments(feed, cells.tolist(), service.runs, directed=directed)
         documents[SEGMENTS] = segments.document
@@ -152,7 +152,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         "trip_id": _ids(feed, "trips", trips),
         "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],
     }
-    hours, served_hours = hours_table(feed, cells, of_line, stop_cells)
+    hours, served_hours = hours_table(feed, calendar, cells, of_line, stop_cells)
     return Town(
         origin=path.name,
         zone=feed.zone,

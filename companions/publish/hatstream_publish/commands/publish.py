@@ -28,7 +28,7 @@ from hatstream_publish.edition.edition import NAMES, licence
 if TYPE_CHECKING:
     from hatstream.api import Specification
     from hatstream_publish.edition.edition import Wishes
-    from hatstream_publish.edition.site import Changes, Site
+    from hatstream_publish.edition.site import Site
 
 
 def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
@@ -141,16 +141,12 @@ def publish(spec_path: Path, pattern: str, place: Any, output: Path, follows: bo
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise InputError(f"the folder {output} cannot be written: {why}") from None
-    answer(as_json, *_told(output, changes))
-    return 0
-
-
-def _told(output: Path, changes: Changes) -> tuple[Any, ...]:
-    """Describes the written files, as JSON and as text."""
     tables = {name: {"rows": changed, "of": total} for name, (changed, total) in changes.rows.items()}
     document = {"output": str(output), "files": sorted(changes.files), "changed": changes.changed, "tables": tables}
     lines = [f"{name}: {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()]
-    return document, *lines, f"{len(changes.files)} files, {len(changes.changed)} of them changed: {output}"
+    lines += [f"{len(changes.files)} files, {len(changes.changed)} of them changed: {output}"]
+    answer(as_json, document, *lines)
+    return 0
 
 
 def _date(name: str, text: str) -> str:

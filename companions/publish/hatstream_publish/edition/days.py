@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from hatstream_publish.edition.edition import Edition
 from hatstream_publish.edition.tables import parquet_bytes
 from hatstream_publish.pages.places import NamedPlaces
-from hatstream_publish.pages.rows import is_live
-from hatstream_publish.pages.usable import published
+from hatstream_publish.pages.rows import is_live, published
 
 DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/openapi.json"
 

@@ -37,9 +37,18 @@ from hatstream_publish.pages.pack import packed
 from hatstream_publish.pages.page import render, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
 from hatstream_publish.pages.report import shown
-from hatstream_publish.pages.rows import ADVICE, CITY, HATS, table_of, with_days, with_trips
+from hatstream_publish.pages.rows import (
+    ADVICE,
+    CITY,
+    HATS,
+    USABLE,
+    csv_bytes,
+    published,
+    table_of,
+    with_days,
+    with_trips,
+)
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
-from hatstream_publish.pages.usable import USABLE, csv_bytes, published
 
 MAP_SLOTS = 168
 """Newest slots of a map that follows."""

@@ -14,8 +14,7 @@ import shapely.geometry
 
 from hatstream.api import Specification, cut_at_antimeridian, result_columns
 from hatstream_publish.pages.places import DrawnShape, NamedPlaces, box_of
-from hatstream_publish.pages.rows import CITY, STATUSES
-from hatstream_publish.pages.usable import of_each
+from hatstream_publish.pages.rows import CITY, STATUSES, of_each
 
 
 class ColumnEntry(NamedTuple):
@@ -36,38 +35,24 @@ def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
 def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[ColumnEntry]:
     """Lists columns of published tables alone, and those with fuller descriptions."""
     listed = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
-    ends = [
-        ColumnEntry(f"own_{name}", f"Of own_value: {_lowered(declared[name].meaning)}", "column unit")
-        for name in ("lower95", "upper95")
-    ]
-    about_own = [
-        declared[name]._replace(meaning=re.sub(r"\bvalue\b", "own_value", declared[name].meaning))
-        for name in ("noise_std", "bias_bound")
-    ]
+    bounds = [(f"own_{name}", declared[name].meaning) for name in ("lower95", "upper95")]
+    about_own = [declared[name] for name in ("noise_std", "bias_bound")]
+    name = "What people call the place: its busiest stop, from the timetable; no part of what is measured"
+    value_of = "What the value is of: place; area (the coarser hexagon around it, in the column area), where all "
+    value_of += "places of it that are not known by themselves have the same value"
+    own_value = "What is estimated of the place and slot by itself, however little is known"
     return [
-        ColumnEntry(
-            "name", "What people call the place: its busiest stop, from the timetable; no part of what is measured"
-        ),
-        ColumnEntry(
-            "value_of",
-            "What the value is of: place; area (the coarser hexagon around it, in the column area), where all places "
-            "of it that are not known by themselves have the same value",
-        ),
+        ColumnEntry("name", name),
+        ColumnEntry("value_of", value_of),
         ColumnEntry("area", f"The coarser H3 hexagon, of resolution {coarser}, where the value is of the area"),
         ColumnEntry("status", f"{declared['status'].meaning}. {listed}"),
-        ColumnEntry(
-            "own_value", "What is estimated of the place and slot by itself, however little is known", "column unit"
-        ),
-        *ends,
-        *about_own,
+        ColumnEntry("own_value", own_value, "column unit"),
+        *(ColumnEntry(end, f"Of own_value: {text[:1].lower()}{text[1:]}", "column unit") for end, text in bounds),
+        *(entry._replace(meaning=re.sub(r"\bvalue\b", "own_value", entry.meaning)) for entry in about_own),
         ColumnEntry("slot_start_at", "Instant at which the slot begins"),
         ColumnEntry("slot_end_at", "Instant at which the slot ends"),
         ColumnEntry("geometry", "Outline of the place, longitude and latitude (OGC:CRS84)", "degrees"),
     ]
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLine, NamedPlaces, middle_of, turns
-from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING
+from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING, is_beside
 
 Array = NDArray[Any]
 
@@ -57,15 +57,6 @@ class _Grid(NamedTuple):
         return len(self.starts), len(self.ids)
 
 
-class _Layer(NamedTuple):
-    """Drawable columns: value, bounds and status."""
-
-    title: str
-    columns: tuple[str, str, str]
-    status: str = "status"
-    statistic: str | None = None
-
-
 def packed(
     rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
 ) -> bytes:
@@ -75,8 +66,11 @@ def packed(
     """
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
+    shapes = [place.shape for place in of_grid if place.shape is not None]
+    middle = middle_of(_firsts(shapes))
     arrays: dict[str, Array] = {
-        **_all_shapes([place.shape for place in of_grid if place.shape is not None], [line.shape for line in ground]),
+        **_shapes("places", shapes, middle),
+        **_shapes("ground", [line.shape for line in ground], middle),
         **({} if standing is None else _usual(standing, grid)),
         **_vehicles(rows, grid),
     }
@@ -101,7 +95,10 @@ def packed(
         "usualStep": USUAL_KMH,
         "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
     }
-    body = b"".join(_by_byte(array) for array in arrays.values())
+    body = b"".join(
+        array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
+        for array in arrays.values()
+    )
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
 
 
@@ -136,11 +133,6 @@ def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     matrix = np.zeros(grid.shape, np.uint8)
     matrix[grid.slot, grid.place] = pc.fill_null(rows["vehicles_at_least"], 0).to_numpy().clip(0, 255)
     return {"vehicles": matrix}
-
-
-def _by_byte(array: Array) -> bytes:
-    width = array.dtype.itemsize
-    return array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, width).T.tobytes()
 
 
 def _grid(rows: pa.Table) -> _Grid:
@@ -200,24 +192,27 @@ def _code(text: str) -> dict[str, Any]:
     return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
 
 
+_Layer = tuple[str, tuple[str, ...], Any]
+"""Title; columns of a value and its bounds; mask of the rows that have it."""
+
+
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
     """Lists layers: statistics' values, and columns with intervals."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
-        yield _Layer(statistic, ("value", *_BOUNDS), statistic=statistic)
+        yield statistic, ("value", *_BOUNDS), pc.equal(rows["statistic"], statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
         if name not in ("parent", "traffic"):
-            yield _Layer(name, (name, f"{name}_lower95", f"{name}_upper95"))
+            yield name, (name, f"{name}_lower95", f"{name}_upper95"), pc.is_valid(rows[name])
 
 
 def _packed_layer(
     rows: pa.Table, grid: _Grid, number: int, layer: _Layer, codes: _Codes, arrays: dict[str, Array]
 ) -> dict[str, Any]:
     """Packs a layer's matrices as (number - origin) / step, and returns its header."""
-    name, chosen = f"layer{number}", _chosen(rows, layer)
-    subset = rows.filter(pa.array(chosen))
-    slot, place = grid.slot[chosen], grid.place[chosen]
-    is_parent = is_beside(subset) if layer.status == "status" else np.zeros(subset.num_rows, np.bool_)
-    value, lower, upper = numbers = [_drawn(subset, column, is_parent) for column in layer.columns]
+    name, (title, columns, mask) = f"layer{number}", layer
+    subset, chosen = rows.filter(mask), mask.to_numpy()
+    slot, place, is_parent = grid.slot[chosen], grid.place[chosen], is_beside(subset)
+    value, lower, upper = numbers = [_drawn(subset, column, is_parent) for column in columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
     step = _step(float(finite.max(initial=0.0)) - origin)
@@ -227,26 +222,9 @@ def _packed_layer(
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
         arrays[f"{name}.{part}"] = matrix
     arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
-    arrays[f"{name}.code"][slot, place] = codes.of(_provenance(subset, layer, is_parent))
+    arrays[f"{name}.code"][slot, place] = codes.of(_provenance(subset, is_parent))
     unit = subset["unit"][0].as_py() if subset.num_rows else ""
-    return {"title": layer.title, "unit": unit, "step": step, "origin": origin, "arrays": name}
-
-
-def _chosen(rows: pa.Table, layer: _Layer) -> Array:
-    """Chooses the rows that a layer shows."""
-    if layer.statistic is None:
-        chosen: Array = pc.is_valid(rows[layer.columns[0]]).to_numpy()
-        return chosen
-    of_statistic: Array = pc.equal(rows["statistic"], layer.statistic).to_numpy()
-    return of_statistic
-
-
-def is_beside(rows: pa.Table) -> Array:
-    """Marks rows that show only a coarser value."""
-    if "parent_value" not in rows.column_names:
-        return np.zeros(rows.num_rows, np.bool_)
-    is_parent: Array = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
-    return is_parent
+    return {"title": title, "unit": unit, "step": step, "origin": origin, "arrays": name}
 
 
 def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
@@ -255,12 +233,12 @@ def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
     return np.where(is_parent, rows[coarser].to_numpy(), numbers) if is_parent.any() and coarser else numbers
 
 
-def _provenance(rows: pa.Table, layer: _Layer, is_parent: Array) -> pa.ChunkedArray:
+def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
     """Joins status, mechanism, and the value's area or day."""
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
-    return pc.binary_join_element_wise(pc.fill_null(rows[layer.status], ""), rows["mechanism"], about, _MARK)
+    return pc.binary_join_element_wise(pc.fill_null(rows["status"], ""), rows["mechanism"], about, _MARK)
 
 
 def _step(span: float) -> float:
@@ -272,11 +250,6 @@ def _step(span: float) -> float:
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
-
-
-def _all_shapes(places: Sequence[DrawnShape], ground: Sequence[DrawnShape]) -> Mapping[str, Array]:
-    middle = middle_of(_firsts(places))
-    return {**_shapes("places", places, middle), **_shapes("ground", ground, middle)}
 
 
 def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
