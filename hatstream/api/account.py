@@ -21,7 +21,7 @@ from pipelines.account.guarantee import (
     loss_of,
     sentence,
     span_bounds,
-    walked,
+    verify_record,
 )
 from pipelines.account.location import AccountLocation
 from pipelines.inputs import range_of
@@ -87,7 +87,7 @@ class AccountReport:
         when = range_of(spec.timetable, *dates) if dates else None
         place = location.find(place, None) if isinstance(place, str) else place
         book = place.read()
-        record = walked(book, spec)
+        record = verify_record(book, spec)
         limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)
         bounds = span_bounds(limit, by_period)
         spent = {period: loss_of(total, limit) for period, total in by_period.items()}

@@ -22,7 +22,7 @@ from dpops.types import Int64s
 from pipelines.errors import InputError, Report, UsageError, ignore
 from pipelines.inputs import input_paths, range_of
 from pipelines.job import request_of, slot_facts
-from pipelines.runs.estimates import RecordedStages, forecast_of, slots_of, whole_of
+from pipelines.runs.estimates import RecordedStages, estimate_by_all, forecast_of, slots_of
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import derived_events, tally
@@ -79,7 +79,7 @@ def release_days(
         everything = learned_from(recorded.entries, recorded.policy, None)
         for period, day in days.items():
             facts = list(day.facts.values())
-            run.show("whole", slots_of(whole_of(recorded, everything, period, facts), facts, recorded.policy))
+            run.show("whole", slots_of(estimate_by_all(recorded, everything, period, facts), facts, recorded.policy))
     shape = Shape(counts=spec.counts_are_public and not spec.is_learned, unknown=True)
     return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}
 

@@ -304,7 +304,7 @@ class LedgerRecord(NamedTuple):
     head: str
 
 
-def walked(book: Ledger, spec: Specification) -> LedgerRecord:
+def verify_record(book: Ledger, spec: Specification) -> LedgerRecord:
     """Verifies the ledger and returns its record. Raises LedgerError if it is damaged."""
     verified = book.verify()
     periods = {spent.period for spent in book.spent(spec.account.name)}

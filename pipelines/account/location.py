@@ -166,7 +166,7 @@ def other_accounts(place: AccountLocation, account: str) -> list[str]:
     return sorted((in_ledger | with_key) - {account})
 
 
-def that_void(place: AccountLocation, table: "AccountTerms") -> list[str]:
+def voiding_accounts(place: AccountLocation, table: "AccountTerms") -> list[str]:
     """Lists accounts with public counts, which void the promise of an add-remove account."""
     if table.adjacency != "add-remove":
         return []

@@ -80,7 +80,7 @@ def init(
         "key": str(place.key),
         "head": str(place.head),
         "other_accounts": list(location.other_accounts(place, spec.account.name)),
-        "voided_by": list(location.that_void(place, spec.account)),
+        "voided_by": list(location.voiding_accounts(place, spec.account)),
         "beware": list(foreseen(spec, date.today())),
     }
     answer(as_json, document, *_lines(document))

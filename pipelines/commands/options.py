@@ -164,7 +164,7 @@ site_option = click.option(
 )
 
 
-def kept_current(
+def keep_current(
     site: Path | None, spec: Specification, spec_path: Path, place: AccountLocation, outputs: Outputs
 ) -> AbstractContextManager[None]:
     """Keeps a published folder current while the block writes results. Raises MissingExtra and UsageError."""

@@ -45,7 +45,7 @@ input_options = options.packed(
 )
 
 
-def _begun_early(command: options.Command) -> options.Command:
+def _with_early_decoder(command: options.Command) -> options.Command:
     """Loads the specification and starts its input decoder early."""
 
     @wraps(command)
@@ -86,7 +86,7 @@ Example:
     help="Only describe the input's rows in the range, for the operator alone.",
 )
 @options.site_option
-@_begun_early
+@_with_early_decoder
 @options.account_options
 @options.json_option
 def release(
@@ -105,7 +105,7 @@ def release(
 ) -> int:
     """Releases the slots of a closed range."""
     from pipelines import inputs
-    from pipelines.commands.release_summary import show_check, tell
+    from pipelines.commands.release_summary import print_summary, show_check
     from pipelines.runs import release as scheduled
 
     if engine is not None and check_input:
@@ -126,8 +126,8 @@ def release(
             checked = check(spec, calendar, files, ledger_account_of(spec, place, signs=False), report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
-    with options.progress_bars(quiet=as_json) as report, options.kept_current(site, spec, spec_path, place, outputs):
+    with options.progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, place, outputs):
         run = scheduled.release(spec, calendar, files, outputs, place, report, engine=engine)
-    tell(spec, run, place, as_json=as_json)
+    print_summary(spec, run, place, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if spec.counts_are_public and run.outcome.opened().units_changed else DONE

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipelines.runs.check_input import InputCheck
 
 
-def tell(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
+def print_summary(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
     """Prints a run's summary, as tables or JSON."""
     summary: Summary = of_kind(spec, "summary")(spec, run, place)
     if as_json:

@@ -173,6 +173,6 @@ def stream(
     with ExitStack() as stack:
         say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
-        stack.enter_context(options.kept_current(site, spec, spec_path, place, outputs))
+        stack.enter_context(options.keep_current(site, spec, spec_path, place, outputs))
         streaming.run(spec, pipeline, place, engine.start(stack), stop, say)
     return DONE

@@ -26,7 +26,7 @@ from dpops.types import Grid
 from pipelines.outcome import hundredths
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease, SpanTotal
-from pipelines.specification.places import ClassesAsked
+from pipelines.specification.places import ClassesRequest
 from transforms.places.hierarchy import hats_of, texts_of
 from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
@@ -174,7 +174,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
     ]
 
 
-def _error(levels: LevelsRelease, classes: ClassesAsked, facts: BoundsOnly, grid: Grid, days: int) -> float:
+def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Estimates percentiles' error; 0 days means a constant."""
     *_, coarse, last = with_classes(scaled(levels.strategy.later, levels.usual_part), classes.share, classes.edges)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}

@@ -99,7 +99,7 @@ def estimate_again(
         if everything is None:
             estimates = learned_estimates(recorded.until(period), policy, slots)
         else:
-            estimates = whole_of(recorded, everything, period, slots)
+            estimates = estimate_by_all(recorded, everything, period, slots)
         written += _published(slots_of(estimates, slots, policy), outputs)
         if sums:
             written += _sums(recorded, period, slots, outputs)
@@ -241,7 +241,9 @@ def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], out
         yield path
 
 
-def whole_of(recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+def estimate_by_all(
+    recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]
+) -> HatEstimates:
     """Estimates a released period from all entries. everything: their state, not folded in."""
     order = period_order(recorded.entries)
     return day_estimates(everything, recorded.policy, slots, recorded.entries, len(order) - 1 - order.index(period))

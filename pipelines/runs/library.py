@@ -16,7 +16,7 @@ from pipelines.errors import UsageError
 from pipelines.inputs import closed_range
 from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, ledger_account_of
 from pipelines.outputs import shape_with
-from pipelines.runs.beam.bounded import asked_of_the_account
+from pipelines.runs.beam.bounded import debits_of_job
 from pipelines.runs.beam.runners.by_name import refuse_type_checks
 from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import observed_in, released
@@ -187,7 +187,7 @@ class _AsCalled:
                 f"the range holds {len(periods)} periods, and by {spec.kind!r} each rests on what was recorded "
                 "before: run one pipeline a period, the oldest first"
             )
-        if asked_of_the_account(job).periods_refused:
+        if debits_of_job(job).periods_refused:
             raise AccountRefusal(f"account {spec.account.name!r} refuses {periods[0]}: its limit would be exceeded")
         return tallies | "period" >> ReleasePeriod(job.account, job.release)
 

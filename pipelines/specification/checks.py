@@ -20,7 +20,7 @@ from dpops.types import Grid
 from pipelines.errors import Report, SpecificationError, check_name, need, shortened
 from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
 from pipelines.specification.levels import LevelsRelease
-from pipelines.specification.places import PlacesAsked, PlacesTable, keys_asked, places_asked
+from pipelines.specification.places import PlacesRequest, PlacesTable, cut_places, read_keys
 from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
 from transforms.atomic_files import read_text
@@ -187,7 +187,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
         try:
-            keys = keys_asked(places, lambda name: _text_of(folder, name, "places.keys"))
+            keys = read_keys(places, lambda name: _text_of(folder, name, "places.keys"))
         except ValueError as error:
             raise SpecificationError(f"places: {error}") from None
         return Cells(resolution=0, region=keys, exact_bbox=None)
@@ -241,7 +241,7 @@ def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
         raise SpecificationError(f"slot.trips: {shortened(repr(name))}: {shortened(str(error))}") from None
 
 
-def places_of(document: Document, region: Sequence[int], folder: Path, progress: Report) -> PlacesAsked:
+def places_of(document: Document, region: Sequence[int], folder: Path, progress: Report) -> PlacesRequest:
     """Reads the places. folder: where paths of files begin."""
     table, adjacency = document.places or PlacesTable(), document.account.adjacency
     need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
@@ -253,7 +253,7 @@ def places_of(document: Document, region: Sequence[int], folder: Path, progress:
     try:
         content = None if table.file is None else msgspec.json.decode(_text_of(folder, table.file, "places.file"))
         visits = None if table.visits is None else _text_of(folder, table.visits, "places.visits")
-        return places_asked(table, region, content, visits, progress)
+        return cut_places(table, region, content, visits, progress)
     except RecursionError:
         raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
     except msgspec.MsgspecError as error:

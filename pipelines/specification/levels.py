@@ -15,12 +15,12 @@ from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vec
 from dpops.levels.strategy import Free, chosen
 from pipelines.specification.places import (
     EXPONENTS,
-    ClassesAsked,
+    ClassesRequest,
     CountOptions,
     FleetTable,
     LiveTable,
     Options,
-    PlacesAsked,
+    PlacesRequest,
 )
 from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
@@ -121,8 +121,8 @@ class LevelsRelease:
     day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
     span: SpanTotal | None = None
-    places: PlacesAsked | None = None
-    classes: ClassesAsked | None = None
+    places: PlacesRequest | None = None
+    classes: ClassesRequest | None = None
     accounting: Accounting = "zcdp"
     counted: CountOptions | None = None
 

@@ -157,7 +157,7 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ] = None
 
 
-def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
+def read_keys(table: PlacesTable, read: Callable[[str], str]) -> Keys:
     """Builds the keys. read: returns a file's text. Raises ValueError naming the rule."""
     names = [name for name in ("resolution", "file", "buffer_m", "visits") if getattr(table, name) is not None]
     if names or table.share != SHARE:
@@ -175,7 +175,7 @@ def keys_asked(table: PlacesTable, read: Callable[[str], str]) -> Keys:
 
 
 @dataclass(frozen=True)
-class PlacesAsked:
+class PlacesRequest:
     """Checked places, and the region cut by them."""
 
     share: Fraction
@@ -183,9 +183,9 @@ class PlacesAsked:
     pieces: Pieces = field(compare=False, repr=False)
 
 
-def places_asked(
+def cut_places(
     table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None, progress: Report = ignore
-) -> PlacesAsked:
+) -> PlacesRequest:
     """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
     if not 0 < table.share < 1:
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
@@ -210,7 +210,7 @@ def places_asked(
         numbers = _visits(visits, pieces.places.names)
         text["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
         pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
-    return PlacesAsked(table.share, text, pieces)
+    return PlacesRequest(table.share, text, pieces)
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
@@ -248,7 +248,7 @@ class ClassOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 @dataclass(frozen=True)
-class ClassesAsked:
+class ClassesRequest:
     """Checked speed classes; edges in steps of the grid."""
 
     share: Fraction

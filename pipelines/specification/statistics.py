@@ -18,7 +18,7 @@ from dpops.types import Grid
 from pipelines.errors import SpecificationError, need
 from pipelines.specification.document import Document, Table
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
-from pipelines.specification.places import STATISTIC, ClassesAsked, ClassOptions, CountOptions, Options
+from pipelines.specification.places import STATISTIC, ClassesRequest, ClassOptions, CountOptions, Options
 from pipelines.specification.toml_types import from_toml, hint
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
@@ -141,7 +141,7 @@ def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
     return counts
 
 
-def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAsked | None:
+def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesRequest | None:
     """Reads the distribution by `levels`, if requested. of_places: places' share of the total."""
     table = next((table for table in document.statistic if table.get("name") == STATISTIC), None)
     if table is None:
@@ -154,7 +154,7 @@ def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesAs
     need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
     need(written.share + of_places < 1, field, "must leave the mean a part of the total beside places", written.share)
     try:
-        return ClassesAsked(written.share, class_edges(written.classes, grid))
+        return ClassesRequest(written.share, class_edges(written.classes, grid))
     except ValueError as error:
         raise SpecificationError(f"{field}: {error}") from None
 

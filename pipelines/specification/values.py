@@ -16,7 +16,7 @@ from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.identity import decisive_text
-from pipelines.specification.places import ClassesAsked, PlacesAsked, PublisherTable
+from pipelines.specification.places import ClassesRequest, PlacesRequest, PublisherTable
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
 from transforms.layouts.base import FIELDS, with_heading
@@ -191,7 +191,7 @@ class Specification:
         return self.cells.ground if self.places is None else self.places.pieces
 
     @property
-    def places(self) -> PlacesAsked | None:
+    def places(self) -> PlacesRequest | None:
         """Places smaller than cells; None without them."""
         return None if self.levels is None else self.levels.places
 
@@ -216,7 +216,7 @@ class Specification:
         return None if self.levels is None else self.levels.day_lateness_s
 
     @property
-    def classes(self) -> ClassesAsked | None:
+    def classes(self) -> ClassesRequest | None:
         """Speed classes that a part of the total pays, if any."""
         return None if self.levels is None else self.levels.classes
 

@@ -163,12 +163,12 @@ def unhashed() -> Iterator[None]:
     """Reports and portals tell the hash of an entry, over keyed digests, chance and times: not while this lasts."""
 
     def telling(book: Ledger, spec: Specification) -> guarantee.LedgerRecord:
-        return walked(book, spec)._replace(newest="the newest")
+        return verify_record(book, spec)._replace(newest="the newest")
 
-    walked = guarantee.walked
+    verify_record = guarantee.verify_record
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guarantee, "walked", telling)
-        patch.setattr(account, "walked", telling)
+        patch.setattr(guarantee, "verify_record", telling)
+        patch.setattr(account, "verify_record", telling)
         yield
 
 

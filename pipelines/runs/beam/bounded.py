@@ -28,7 +28,7 @@ from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, decode_verdict
-from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, pieces_of, rows_about
+from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, estimate_rows, pieces_of
 from pipelines.runs.spool import Spool
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
@@ -185,7 +185,7 @@ def run(
 
     needed: periods that must have rows; None if rows do not matter. Raises StepError or EngineError.
     """
-    requested = asked_of_the_account(job)
+    requested = debits_of_job(job)
     if requested.periods_refused:
         return requested
     former = _recorded_slots(job)
@@ -195,7 +195,7 @@ def run(
     if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - former))
     if outcome.units_lost_to_the_limit and job.release.in_order:  # another process spent the budget since the verdict
-        outcome.periods_refused = asked_of_the_account(job).periods_refused
+        outcome.periods_refused = debits_of_job(job).periods_refused
     elif outcome.units_lost_to_the_limit:
         recorded = {slot_s for slot_s, _ in _recorded_slots(job)}
         lacking = {facts.period for slot_s, facts in job.slots.items() if slot_s not in recorded}
@@ -207,9 +207,9 @@ def finished_job(
     job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
 ) -> Finished:
     """Runs the job to its end on the engine."""
-    name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", rows_about(paths)
+    name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
-        with Spool() as spool, heard_in(job, about, progress):
+        with Spool() as spool, report_steps(job, about, progress):
             return engine.run(bounded_here(job, paths, needed, spool).build, name, lambda _: None)
     shards = 2 * engine.parallelism
     pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
@@ -219,7 +219,7 @@ def finished_job(
 
 def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, spool: Spool) -> Bounded:
     """Builds the local job, with vehicle shards if needed."""
-    about = rows_about(paths)
+    about = estimate_rows(paths)
     shards = 1
     if job.release.in_order:
         shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
@@ -228,7 +228,7 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, s
 
 
 @contextmanager
-def heard_in(job: Job, about: int | None, progress: Report) -> Iterator[None]:
+def report_steps(job: Job, about: int | None, progress: Report) -> Iterator[None]:
     """Reports progress of the local steps within the block. about: input rows, if known."""
     whole_days = job.rules.need_whole_periods
     slots, periods = len(job.slots), len(job.periods)
@@ -277,7 +277,7 @@ def _recorded_slots(job: Job) -> set[tuple[int, int]]:
     return account.open().recorded_slots(account.name, job.release.spec_id, from_s, to_s)
 
 
-def asked_of_the_account(job: Job) -> Outcome:
+def debits_of_job(job: Job) -> Outcome:
     """Returns input-independent debits by period, and the periods that the account refuses."""
     wanted = job.release.claims(History(job.account))
     if wanted is None:

@@ -67,7 +67,7 @@ class Observe(beam.DoFn):
         self._counts = Counter[str]()
 
     def process(self, pieces: Sequence[Piece]) -> Iterator[KeyedPart]:
-        for batch in at_once(pieces, self._read):
+        for batch in read_pieces(pieces, self._read):
             if isinstance(batch, RawBatch):
                 job, packing = self._job, wire.DENSE if self._dense else wire.FAST
                 if self._spelled is not None:
@@ -97,7 +97,7 @@ class Observe(beam.DoFn):
         return tasks.read(self._job.layout, os.fsdecode(piece.path), Share(piece.number, piece.shares))
 
 
-def at_once(
+def read_pieces(
     pieces: Sequence[Piece], read: Callable[[Piece], Iterator[RawBatch | UnreadableFile | StepError]]
 ) -> Iterator[RawBatch | UnreadableFile | StepError]:
     """Reads pieces in a few threads; raises unexpected errors."""
@@ -166,7 +166,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
     return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
 
 
-def rows_about(paths: Sequence[str]) -> int | None:
+def estimate_rows(paths: Sequence[str]) -> int | None:
     """Estimates rows from Parquet footers and first lines of texts; None if unknown."""
     from transforms.layouts.mapped.parquet import ParquetFooter
 

@@ -88,9 +88,9 @@ class Flink:
 
         Raises EngineError, also after minutes without acceptance, or seconds once `stop` is set.
         """
-        result = handed_over(build, name, self.options, self.job_server, stop)
+        result = submit_pipeline(build, name, self.options, self.job_server, stop)
         try:
-            return answer_of(self.job_server, partial(job_of, result, name, self.rest), SHOWN_S, stop)
+            return await_answer(self.job_server, partial(job_of, result, name, self.rest), SHOWN_S, stop)
         except TimeoutError as error:
             raise EngineError(
                 f"{error}: the cluster at {self.rest} shows no job {name}; it may run on, "
@@ -121,7 +121,7 @@ class Flink:
         """Runs a bounded pipeline to its end, polling its counters."""
         # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
         options = addresses(self.job_server, self.worker_pool, self.parallelism)
-        result = handed_over(build, name, options, self.job_server)
+        result = submit_pipeline(build, name, options, self.job_server)
         cluster, reasons = Cluster(self.rest), list[Exception]()
 
         def look() -> None:
@@ -187,7 +187,7 @@ def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[s
     ]
 
 
-def handed_over(
+def submit_pipeline(
     build: Callable[[beam.Pipeline], None],
     name: str,
     options: Sequence[str],
@@ -201,12 +201,12 @@ def handed_over(
     p = beam.Pipeline(options=PipelineOptions([*options, f"--job_name={name}"]))
     build(p)
     try:
-        return answer_of(job_server, p.run, TAKEN_S, stop or threading.Event())
+        return await_answer(job_server, p.run, TAKEN_S, stop or threading.Event())
     except TimeoutError as error:
         raise EngineError(f"{error}: if the job server at {job_server} takes job {name} yet, it may run on") from None
 
 
-def answer_of(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
+def await_answer(job_server: str, ask: Callable[[], T], within_s: float, stop: threading.Event) -> T:
     """Returns the result of `ask`, run in a thread.
 
     Raises TimeoutError after `within_s`, or STOP_S after `stop` is set; EngineError without a job server.

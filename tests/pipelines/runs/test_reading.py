@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.runs.beam import reading
 from pipelines.runs.beam import reading as input_size
-from pipelines.runs.beam.reading import Piece, at_once, pieces_of
+from pipelines.runs.beam.reading import Piece, pieces_of, read_pieces
 from tests import city
 from transforms.errors import StepError
 from transforms.layouts import layout
@@ -35,7 +35,7 @@ def test_two_pieces_are_read_at_the_same_time():
         both.wait()
         yield batch()
 
-    assert len(list(at_once(PIECES[:8], read))) == 8
+    assert len(list(read_pieces(PIECES[:8], read))) == 8
 
 
 def test_a_piece_that_cannot_be_read_is_told_and_the_others_are_read():
@@ -46,7 +46,7 @@ def test_a_piece_that_cannot_be_read_is_told_and_the_others_are_read():
         if piece.path == b"5":
             raise StepError("5: no such file")
 
-    results = list(at_once(PIECES, read))
+    results = list(read_pieces(PIECES, read))
     assert sorted(str(error) for error in results if isinstance(error, Exception)) == ["3: damaged", "5: no such file"]
     assert len(results) == 11
 
@@ -59,13 +59,13 @@ def test_what_is_no_error_of_a_piece_is_raised_and_nobody_reads_on():
 
     before = threading.active_count()
     with pytest.raises(MemoryError):
-        list(at_once(PIECES, read))
+        list(read_pieces(PIECES, read))
     check_that_threads_end(before)
 
 
 def test_who_reads_no_further_leaves_no_thread_behind():
     before = threading.active_count()
-    batches = at_once(PIECES, lambda _: (batch() for _ in range(1_000)))
+    batches = read_pieces(PIECES, lambda _: (batch() for _ in range(1_000)))
     next(batches)
     batches.close()
     check_that_threads_end(before)

@@ -12,7 +12,7 @@ import pytest
 from google.transit import gtfs_realtime_pb2
 
 from dpops.types import Grid
-from pipelines.specification.places import PlacesTable, keys_asked
+from pipelines.specification.places import PlacesTable, read_keys
 from tests.kit import feed_layouts
 from tests.transforms.inputs import NOON, NOON_US, rules, run, write_parquet
 from tests.transforms.layouts.siri_documents import document
@@ -149,14 +149,14 @@ def test_pairs_of_a_stop_and_the_next_one_are_keys_of_a_list(tmp_path):
     )
     source = of_updates(2, key="stop_id", key_within="next_stop_id")
     asked = PlacesTable(column="stop_id", keys="pairs.txt", within="next_stop_id")
-    keys = keys_asked(asked, {"pairs.txt": "s1|s2\ns2|Ä 03\n"}.__getitem__)
+    keys = read_keys(asked, {"pairs.txt": "s1|s2\ns2|Ä 03\n"}.__getitem__)
     assert minutes(source, tmp_path / "feed.pb", keys=keys) == (
         [1.0],
         ["s2|Ä 03"],
         {"missing-key": 1, "unknown-key": 1},
     )
     with pytest.raises(ValueError, match=r"are pairs, a.b, or name keys_within: 's2'"):
-        keys_asked(msgspec.structs.replace(asked, keys=["s1|s2", "s2"]), str)
+        read_keys(msgspec.structs.replace(asked, keys=["s1|s2", "s2"]), str)
 
 
 # --- SIRI ---------------------------------------------------------------------------------------------------------
