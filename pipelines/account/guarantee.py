@@ -9,7 +9,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from dpops.accountant import Accountant, DeltaLimit, Limit
-from dpops.claims import ZERO, Claim
+from dpops.claims import ZERO
 from dpops.loss import chance_beyond
 from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome, Spend
@@ -189,20 +189,15 @@ def _change(loss: Loss) -> str:
 
 
 def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Cost]:
-    """Returns `standing_costs` of the specification's own total; empty without places."""
-    return [] if spec.places is None else standing_costs(spec.account.unit, bounds, spec.by_levels.claim)
-
-
-def standing_costs(unit: str, bounds: Sequence[SpanBound], claim: Claim) -> list[Cost]:
     """Computes the cost of staying at one place of a map on consecutive days.
 
-    claim: of one period. A tighter bound of an equally long or longer span caps it. Empty if a limit cannot add up the
-    claim, as nothing is released then.
+    A tighter bound of an equally long or longer span caps it. Empty without places, and if a limit cannot add up a
+    period's claim, as nothing is released then.
     """
-    period, result = Accountant().compose([claim]), []
-    if not all(bound.limit.adds_up(period) for bound in bounds):
-        return []
-    for cost in costs(unit, bounds[0].limit, {"": period}, STANDING_DAYS):
+    period, result = Accountant().compose([spec.least[0]]), list[Cost]()
+    if spec.places is None or not all(bound.limit.adds_up(period) for bound in bounds):
+        return result
+    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
         result.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
     return result

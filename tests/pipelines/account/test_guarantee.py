@@ -13,7 +13,6 @@ from pipelines.account.guarantee import (
     loss_of,
     sentence,
     span_bounds,
-    standing_costs,
 )
 from pipelines.specification import Specification, load
 from tests import city, levels_city
@@ -86,14 +85,14 @@ def test_a_limit_of_28_days_is_what_a_van_in_its_depot_can_lose(tmp_path: Path) 
     spec = levels_city.SPEC.replace("epsilon = 2.64", "epsilon = 2.64\ndelta = 1e-6").replace("limit = 2.64", LIMITS)
     loaded = load(city.write(tmp_path, spec=spec + PLACES)[0])
     assert loaded.levels is not None
-    day, several = standing_costs("vehicle-day", unspent(loaded), loaded.levels.claim)
+    day, several = costs_at_places(loaded, unspent(loaded))
     assert (day.days, float(day.loss.epsilon)) == (1, 2.64)
     assert (several.days, *several.loss[:2]) == (28, Fraction(10), Fraction(1, 10**6))
     assert several.loss.chance >= 1e-7
     assert "28 days raise the odds of a true guess by at most a factor of 22,100" in levels_sentence(
         loaded, unspent(loaded)
     )
-    (_, unbounded) = standing_costs("vehicle-day", unspent(loaded)[:1], loaded.levels.claim)
+    (_, unbounded) = costs_at_places(loaded, unspent(loaded)[:1])
     assert 15 < float(unbounded.loss.epsilon) < 28 * 2.64
 
 
