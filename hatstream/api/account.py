@@ -7,22 +7,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from dpops.accountant import DeltaLimit, Limit
+from pipelines.account import guarantee as guarantees
 from pipelines.account import location
-from pipelines.account.guarantee import (
-    DAYS,
-    Cost,
-    Gap,
-    LedgerRecord,
-    Loss,
-    SpanBound,
-    costs,
-    costs_at_places,
-    gaps,
-    loss_of,
-    sentence,
-    span_bounds,
-    verify_record,
-)
 from pipelines.account.location import AccountLocation
 from pipelines.inputs import range_of
 from pipelines.outputs import value_meaning
@@ -43,19 +29,19 @@ class AccountReport:
     spec: Specification
     place: AccountLocation
     guarantee: str
-    spent: Mapping[str, Loss]
+    spent: Mapping[str, guarantees.Loss]
     limit: Limit
-    bounds: Sequence[SpanBound]
-    record: LedgerRecord
-    costs: Sequence[Cost]
-    standing: Sequence[Cost]
+    bounds: Sequence[guarantees.SpanBound]
+    record: guarantees.LedgerRecord
+    costs: Sequence[guarantees.Cost]
+    standing: Sequence[guarantees.Cost]
     slots: int
-    gaps: Sequence[Gap]
+    gaps: Sequence[guarantees.Gap]
 
     @property
-    def most(self) -> Loss:
+    def most(self) -> guarantees.Loss:
         """Privacy loss of the period with the largest spending."""
-        return max(self.spent.values(), default=Loss())
+        return max(self.spent.values(), default=guarantees.Loss())
 
     @property
     def has_delta(self) -> bool:
@@ -72,7 +58,7 @@ class AccountReport:
         spec: Specification,
         place: AccountLocation | str,
         dates: tuple[str, str] | None = None,
-        days: Sequence[int] = DAYS,
+        days: Sequence[int] = guarantees.DAYS,
     ) -> "AccountReport":
         """Verifies a ledger and reports its account.
 
@@ -87,23 +73,23 @@ class AccountReport:
         when = range_of(spec.timetable, *dates) if dates else None
         place = location.find(place, None) if isinstance(place, str) else place
         book = place.read()
-        record = verify_record(book, spec)
+        record = guarantees.verify_record(book, spec)
         limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)
-        bounds = span_bounds(limit, by_period)
-        spent = {period: loss_of(total, limit) for period, total in by_period.items()}
-        most, now_s = max(spent.values(), default=Loss()), int(datetime.now(UTC).timestamp())
+        bounds = guarantees.span_bounds(limit, by_period)
+        spent = {period: guarantees.loss_of(total, limit) for period, total in by_period.items()}
+        most, now_s = max(spent.values(), default=guarantees.Loss()), int(datetime.now(UTC).timestamp())
         return cls(
             spec=spec,
             place=place,
-            guarantee=sentence(spec, bounds, spec.privacy.allocation.epsilon, most),
+            guarantee=guarantees.sentence(spec, bounds, spec.privacy.allocation.epsilon, most),
             spent=spent,
             limit=limit,
             bounds=bounds,
             record=record,
-            costs=costs(spec.account.unit, limit, by_period, days) if by_period else [],
-            standing=costs_at_places(spec, bounds),
+            costs=guarantees.costs(spec.account.unit, limit, by_period, days) if by_period else [],
+            standing=guarantees.costs_at_places(spec, bounds),
             slots=len(when.slots) if when else 0,
-            gaps=gaps(spec, when, book, now_s) if when else [],
+            gaps=guarantees.gaps(spec, when, book, now_s) if when else [],
         )
 
 

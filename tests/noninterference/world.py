@@ -168,7 +168,6 @@ def unhashed() -> Iterator[None]:
     verify_record = guarantee.verify_record
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guarantee, "verify_record", telling)
-        patch.setattr(account, "verify_record", telling)
         yield
 
 
