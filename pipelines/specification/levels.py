@@ -13,15 +13,7 @@ from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe, wi
 from dpops.levels.parts import count_stage, counts_stage, is_too_many, live_stage, with_classes, with_places
 from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
-from pipelines.specification.places import (
-    EXPONENTS,
-    ClassesRequest,
-    CountOptions,
-    FleetTable,
-    LiveTable,
-    Options,
-    PlacesRequest,
-)
+from pipelines.specification import places as tables
 from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
@@ -121,10 +113,10 @@ class LevelsRelease:
     day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
     span: SpanTotal | None = None
-    places: PlacesRequest | None = None
-    classes: ClassesRequest | None = None
+    places: tables.PlacesRequest | None = None
+    classes: tables.ClassesRequest | None = None
     accounting: Accounting = "zcdp"
-    counted: CountOptions | None = None
+    counted: tables.CountOptions | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -169,7 +161,7 @@ class LevelsRelease:
     @property
     def target(self) -> str | None:
         """Target mean of the release; None between two targets."""
-        return next((name for name, exponent in EXPONENTS.items() if exponent == self.exponent), None)
+        return next((name for name, exponent in tables.EXPONENTS.items() if exponent == self.exponent), None)
 
     @property
     def count_share(self) -> Fraction | None:
@@ -193,7 +185,7 @@ class LevelsRelease:
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Adds stages of classes and places with their shares; counts use the whole total."""
         if self.counted is not None:
-            return (counts_stage(stages[-1], self.counted.bound, EXPONENTS[self.counted.of]),)
+            return (counts_stage(stages[-1], self.counted.bound, tables.EXPONENTS[self.counted.of]),)
         of_places = Fraction(0) if self.places is None else self.places.share
         if self.classes is not None:
             stages = with_classes(stages, self.classes.share / (1 - of_places), self.classes.edges)
@@ -242,15 +234,15 @@ def levels_release(
     *,
     total: SpanTotal,
     is_of_span: bool,
-    declared: FleetTable | None,
+    declared: tables.FleetTable | None,
     region: Sequence[int],
     timetable: Timetable,
     counts_public: bool,
-    live: LiveTable | None,
-    counted: CountOptions | None = None,
+    live: tables.LiveTable | None,
+    counted: tables.CountOptions | None = None,
 ) -> LevelsRelease:
     """Builds the release. total: of a span or period. Raises ValueError naming options."""
-    written, table = msgspec.convert(dict(options), Options, dec_hook=from_toml), declared or FleetTable()
+    written, table = msgspec.convert(dict(options), tables.Options, dec_hook=from_toml), declared or tables.FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():
         if number is not None and not 1 <= number <= 10_000_000:
@@ -281,7 +273,7 @@ def levels_release(
     )
 
 
-def _with(written: Options, default: Recipe) -> Recipe:
+def _with(written: tables.Options, default: Recipe) -> Recipe:
     """Overrides the default recipe with the specification's options."""
     early, late = default.first
     (then,) = default.later
