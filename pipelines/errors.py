@@ -1,6 +1,7 @@
 """Errors and checks, exit codes for schedulers, and progress callbacks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
 
 
@@ -27,6 +28,17 @@ class SpecificationError(Exception):
     Traceback (most recent call last):
     pipelines.errors.SpecificationError: specification: Object contains unknown field `nam`; did you ...
     """
+
+
+@contextmanager
+def raise_as(
+    kind: type[Exception], others: type[Exception] | tuple[type[Exception], ...], prefix: str = ""
+) -> Iterator[None]:
+    """Raises other errors of the block as one of this kind, after a prefix."""
+    try:
+        yield
+    except others as error:
+        raise kind(f"{prefix}{error}") from None
 
 
 def shortened(text: str) -> str:

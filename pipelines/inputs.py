@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from pipelines.errors import InputError, UsageError, shortened
+from pipelines.errors import InputError, UsageError, raise_as, shortened
 from transforms.atomic_files import is_skipped
 from transforms.time.calendar import Calendar, CalendarError, Timetable, calendar
 
@@ -42,10 +42,8 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
     from transforms.layouts.base import UnreadableFile
     from transforms.layouts.open_file import files_in
 
-    try:
+    with raise_as(InputError, (UnreadableFile, OSError)):
         return [name for path in paths for name in files_in(path)]
-    except (UnreadableFile, OSError) as error:
-        raise InputError(str(error)) from None
 
 
 def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
@@ -54,10 +52,8 @@ def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
     if not is_remote(pattern):
         return input_paths(pattern, or_none=or_none)
-    try:
+    with raise_as(InputError, NoFileSystem):
         paths = matching(pattern)
-    except NoFileSystem as error:
-        raise InputError(str(error)) from None
     if not paths and not or_none:
         raise InputError(f"no input file matches {shortened(repr(pattern))}")
     return paths
@@ -94,10 +90,8 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
     first, until = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
     if until <= first:
         raise UsageError(f"the range is empty: --to {end} is before --from {start}")
-    try:
+    with raise_as(UsageError, CalendarError):
         return calendar(timetable, first, until)
-    except CalendarError as error:
-        raise UsageError(str(error)) from None
 
 
 def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
-from pipelines.errors import UsageError
+from pipelines.errors import UsageError, raise_as
 from transforms.layouts import Layout
 from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.recording import LedgerAccount
@@ -161,10 +161,8 @@ def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
     facts = {}
     for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)
-        try:
+        with raise_as(UsageError, CalendarError):
             every = spec.slots_of_period(starts[0])
-        except CalendarError as error:
-            raise UsageError(str(error)) from None
         if spec.privacy.allocation.whole_periods and starts != every:
             raise UsageError(
                 f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(every)} slots, "

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dpops.types import Grid, Int64s
 from pipelines.account.location import read_key
-from pipelines.errors import InputError, Report, SpecificationError, ignore, shortened
+from pipelines.errors import InputError, Report, SpecificationError, ignore, raise_as, shortened
 from pipelines.inputs import input_paths
 from pipelines.specification.document import toml_of
 from transforms.atomic_files import write_whole
@@ -81,10 +81,8 @@ def read_batches(layout: Layout, path: str) -> Iterator[RawBatch]:
     Traceback (most recent call last):
     pipelines.errors.InputError: Makefile: ...
     """
-    try:
+    with raise_as(InputError, UnreadableFile):
         yield from read_apart(layout, path)
-    except UnreadableFile as error:
-        raise InputError(str(error)) from None
 
 
 def read_positions(

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from pipelines.commands import options
-from pipelines.errors import DONE, UsageError
+from pipelines.errors import DONE, UsageError, raise_as
 from pipelines.option_types import PRODUCTS
 
 MOST_DAYS = 366
@@ -27,13 +27,11 @@ def _products(table: Timetable, names: tuple[ProductName, ...], parts: tuple[str
 
     if parts and not {"cell-part", "place-part"} & {*names}:
         raise UsageError("--part goes with --product cell-part and --product place-part")
-    try:
+    with raise_as(UsageError, ValueError, "--part: "):
         return [
             product_of(name, parts if name.endswith("-part") else (), table.slot_minutes, table.service_span)
             for name in dict.fromkeys(names)
         ]
-    except ValueError as error:
-        raise UsageError(f"--part: {error}") from None
 
 
 _HELP = """Estimate released days again from the ledger: no data is read, and nothing is spent.

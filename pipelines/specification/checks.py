@@ -17,7 +17,7 @@ from dpops.allocation import Allocation
 from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
-from pipelines.errors import Report, SpecificationError, check_name, need, shortened
+from pipelines.errors import Report, SpecificationError, check_name, need, raise_as, shortened
 from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.places import PlacesRequest, PlacesTable, cut_places, read_keys
@@ -122,15 +122,13 @@ def _limit_of(account: AccountTable) -> Limit:
     need(min(days) >= 1 and max(days) <= LONGEST_SPAN, "account.limits", f"must be of 1 to {LONGEST_SPAN} days", days)
     need(len({*days}) == len(days), "account.limits", "must name each length once", days)
     spans = []
-    try:
+    with raise_as(SpecificationError, ClaimError, "account.limits: "):
         for span in sorted(account.limits, key=lambda span: span.days):
             fits = span.delta is not None or span.pure is None
             need(fits, "account.limits", "have pure only beside delta", f"{span.days} days without delta")
             limit = PureLimit(span.epsilon) if span.delta is None else DeltaLimit(span.epsilon, span.delta, span.pure)
             spans.append(Span(span.days, _accounted(limit, account.accounting)))
         return SpanLimits(tuple(spans))
-    except ClaimError as error:
-        raise SpecificationError(f"account.limits: {error}") from None
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
@@ -186,10 +184,8 @@ def cells_of(document: Document, folder: Path) -> Cells:
     table, places = document.cells, document.places
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
-        try:
+        with raise_as(SpecificationError, ValueError, "places: "):
             keys = read_keys(places, lambda name: _text_of(folder, name, "places.keys"))
-        except ValueError as error:
-            raise SpecificationError(f"places: {error}") from None
         return Cells(resolution=0, region=keys, exact_bbox=None)
     if table is None:
         raise SpecificationError("[cells] or places.column must be set")
@@ -289,10 +285,8 @@ def input_of(document: Document, *, headed: bool) -> Input:
     names = ("time_zone", "time_format", "decimal", "delimiter", "header", "records", "vehicle", "time")
     options: dict[str, Any] = {name: getattr(table, name) for name in names}
     options |= {"with_value": speed is None, "headed": headed, "fields": fields, "unit": unit}
-    try:
+    with raise_as(SpecificationError, ValueError, "input: "):
         chosen = layout(table.layout, columns_read, table.time_unit, speed_unit, **options)
-    except ValueError as error:
-        raise SpecificationError(f"input: {error}") from None
     need(speed is None or not table.no_value, "input.no_value", "goes with a column of speeds", "input.derived_speed")
     need(len(table.no_value) <= 16, "input.no_value", "must be at most 16 numbers", len(table.no_value))
     return Input(

@@ -12,7 +12,7 @@ import h3
 import numpy as np
 
 from dpops.accountant import Accountant
-from pipelines.errors import Report, SpecificationError, check_name, ignore
+from pipelines.errors import Report, SpecificationError, check_name, ignore, raise_as
 from pipelines.specification import checks
 from pipelines.specification.document import Document, read, read_tables
 from pipelines.specification.statistics import classes_of, levels_of, statistics_of
@@ -42,10 +42,8 @@ def load(source: Source, progress: Report = ignore) -> Specification:
         raise SpecificationError(f"a specification is a path or a mapping of tables, not {type(source).__name__}")
     path = Path(source)
     document = read(path)
-    try:
+    with raise_as(SpecificationError, SpecificationError, f"{path}: "):
         return _checked(document, path.parent, progress)
-    except SpecificationError as error:
-        raise SpecificationError(f"{path}: {error}") from None
 
 
 def _checked(document: Document, folder: Path, progress: Report) -> Specification:

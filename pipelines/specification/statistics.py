@@ -15,7 +15,7 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.statistics import COUNT, RequestedStatistic, check_outputs
 from dpops.types import Grid
-from pipelines.errors import SpecificationError, need
+from pipelines.errors import SpecificationError, need, raise_as
 from pipelines.specification.document import Document, Table
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
 from pipelines.specification.places import STATISTIC, ClassesRequest, ClassOptions, CountOptions, Options
@@ -54,7 +54,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         fitting = f"those that fit: {', '.join(fit)}{did_you_mean(wanted, fit)}"
         raise SpecificationError(f"statistic {name!r}: mechanism {wanted!r} is not available; {fitting}")
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
-    try:
+    with raise_as(SpecificationError, (msgspec.ValidationError, ValueError), f"statistic with mechanism {wanted!r}: "):
         filled_in = {"prior": prior, "statistic": statistic.name}
         suppresses = document.privacy.composition == "clip-user" and statistic.takes_caps
         mechanism = _mechanism(mechanisms[wanted], table, filled_in, caps=suppresses)
@@ -62,8 +62,6 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
         share = from_toml(Fraction, weight)
         need(share > 0, "statistic.weight", "must be above 0", share)
         return statistic.name, mechanism, share
-    except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(f"statistic with mechanism {wanted!r}: {error}") from None
 
 
 def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping[str, Any], *, caps: bool) -> Mechanism:
@@ -153,10 +151,8 @@ def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesRe
     need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
     need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
     need(written.share + of_places < 1, field, "must leave the mean a part of the total beside places", written.share)
-    try:
+    with raise_as(SpecificationError, ValueError, f"{field}: "):
         return ClassesRequest(written.share, class_edges(written.classes, grid))
-    except ValueError as error:
-        raise SpecificationError(f"{field}: {error}") from None
 
 
 def _converted(options: Mapping[str, Any], kind: type[Table], field: str) -> Table:
@@ -208,11 +204,9 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     need(of_places is None or has_places, "output.product", "of places goes with [places]", of_places)
     slot_minutes, service = timetable.slot_minutes, timetable.service_span
     parts_of = {"days" if table.product == "cell-day" else table.product: table.parts for table in document.output}
-    try:
+    with raise_as(SpecificationError, ValueError, "output: "):
         products = {name: product_of(name, parts, slot_minutes, service) for name, parts in parts_of.items()}
         return tuple(({"days": Product("days")} | products).values())
-    except ValueError as error:
-        raise SpecificationError(f"output: {error}") from None
 
 
 def _check_levels(document: Document, allocation: Allocation, region: Sequence[int] | None) -> None:

@@ -16,7 +16,7 @@ from pipelines import outputs as output_folder
 from pipelines.account.location import AccountLocation, account_of
 from pipelines.build import Source
 from pipelines.engine import EngineError
-from pipelines.errors import InputError, UsageError
+from pipelines.errors import InputError, UsageError, raise_as
 from pipelines.inputs import instant_of
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream.health import Say, attend
@@ -163,16 +163,12 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka"
     from transforms.sources.kafka import ReadKafka, check_clock  # and Kafka's client with them
     from transforms.sources.kafka_partition import KafkaSourceError, starts
 
-    try:
+    with raise_as(SpecificationError, ValueError, "input: "):
         layout = message_layout(spec.input.name, spec.input.layout)
-    except ValueError as error:
-        raise SpecificationError(f"input: {error}") from None
-    try:
+    with raise_as(InputError, KafkaSourceError):
         if not spec.counts_are_public:
             check_clock(topic)
         partitions = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
-    except KafkaSourceError as error:
-        raise InputError(str(error)) from None
     return ReadKafka(topic, partitions, _watermark(spec, start_s), layout)
 
 
@@ -212,10 +208,8 @@ def end_of(spec: Specification, start_s: int, text: str) -> int:
 def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
     """Reads an instant on the edge of a slot. Raises UsageError."""
     instant = instant_of(text, timetable, last=last)
-    try:
+    with raise_as(UsageError, CalendarError):
         timetable.check_edge(instant)
-    except CalendarError as error:
-        raise UsageError(str(error)) from None
     return int(instant.timestamp())
 
 
@@ -228,10 +222,8 @@ def check(spec: Specification, start_s: int) -> None:
         raise SpecificationError(f"{key} needs a vehicle's whole day: use `hatstream release`")
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
         raise SpecificationError(why)
-    try:
+    with raise_as(SpecificationError, CalendarError):
         spec.slots_of_period(start_s)  # some of them may lie before the stream
-    except CalendarError as error:
-        raise SpecificationError(str(error)) from None
     timetable, to_s = spec.timetable, life_of(spec)[1]
     first = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
     for day in (first + timedelta(days=number) for number in range(CHECKED_DAYS)):
