@@ -154,7 +154,7 @@ LANES = {
     ],
     "an epsilon": [
         ("a decimal in the specification", "pipelines/specification/document.py", PLAIN),
-        ("a fraction of a span of days", "pipelines/specification/span_total.py", PLAIN),
+        ("a fraction of a span of days", "pipelines/specification/levels.py", PLAIN),
         ("a claim: pure epsilon, rho or mu", "dpops/claims.py, dpops/accountant.py", PLAIN),
         ("the spread of a stage's noise", "dpops/levels/defaults.py, spread_of", PLAIN),
         ("a plan with its claim", "dpops/levels/stages.py", PLAIN),
