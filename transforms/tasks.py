@@ -20,10 +20,10 @@ from transforms.layouts.decoder_process import joined_apart, read_apart
 from transforms.layouts.open_file import fetched, is_remote
 from transforms.ledger.recording import LedgerAccount, record_units
 from transforms.observe import hexagons
-from transforms.observe.parse import Located, Rules, locate, parse
+from transforms.observe.parse import Rules, locate, parse
 from transforms.places.ground import Ground
 from transforms.recorded.codec import DrawnUnits
-from transforms.records import RecordedSlot, SlotEstimates, SlotShard
+from transforms.records import Observations, RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import DrawnUnit, History, ReleaseKind, Stopped, Tallies, release_group
 
 Count = Callable[[str, int], object]  # called with the name of a counter, and how much is added to it
@@ -53,16 +53,16 @@ def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | Unre
             yield error
 
 
-def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Located, dict[str, int]]:
+def observed(batch: RawBatch, rules: Rules, ground: Ground) -> tuple[Observations, Int64s, dict[str, int]]:
     """Checks and locates a batch's rows; counts refusals."""
     failpoint("read")
     observations, refused = parse(batch.table, rules)
     failpoint("parse")
-    located = locate(observations, ground)
+    observations, cell, outside = locate(observations, ground)
     failpoint("assign")
-    stages = ("read", batch.refused), ("parse", refused), ("assign", {hexagons.OUTSIDE_REGION: located.outside})
+    stages = ("read", batch.refused), ("parse", refused), ("assign", {hexagons.OUTSIDE_REGION: outside})
     counts = {counters.refused(stage, reason): rows for stage, why in stages for reason, rows in why.items() if rows}
-    return located, counts
+    return observations, cell, counts
 
 
 def tally_slot(slot_s: int, events: Iterable[bytes], release: ReleaseKind, count: Count) -> wire.Tally:

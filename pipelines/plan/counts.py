@@ -267,11 +267,9 @@ class FeedPeriod:
         placed = slots.locate(self.observations.event_us)
         inside = placed.in_service
         observations = self.observations._replace(slot_start_us=placed.slot_start_us).take(inside)
-        located = locate(observations, Hexagons(spec.cells.resolution, None))
-        parts = [
-            tally(wire.unpack_events([part.data]), part.slot_s, None, ())[0]
-            for part in wire.split(located.observations, located.cell, 1)
-        ]
+        located, cell, _ = locate(observations, Hexagons(spec.cells.resolution, None))
+        slots_of = wire.split(located, cell, 1)
+        parts = [tally(wire.unpack_events([part.data]), part.slot_s, None, ())[0] for part in slots_of]
         if not parts:
             raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
         counted, zone = wire.joined(parts), ZoneInfo(table.zone)
@@ -290,10 +288,8 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
         try:
             for batch in read_apart(spec.input.layout, path):
                 parsed, reasons = parse(batch.table, rules)
-                located = locate(parsed, spec.cells.ground)
-                refused += Counter(reasons) + Counter(batch.refused)
-                refused += Counter({hexagons.OUTSIDE_REGION: located.outside})
-                observed = located.observations
+                observed, _, outside = locate(parsed, spec.cells.ground)
+                refused += Counter(reasons) + Counter(batch.refused) + Counter({hexagons.OUTSIDE_REGION: outside})
                 periods = slots.locate(observed.event_us)
                 for index in np.unique(periods.period).tolist() if observed.event_us.size else ():
                     part = observed.take(periods.period == index)

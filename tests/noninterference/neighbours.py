@@ -127,9 +127,9 @@ def seen(batches: Iterable[Any], road: Road) -> Seen:
         refused.update(batch.refused)
         observations, reasons = parse(batch.table, road.job.rules)
         refused.update(reasons)
-        located = locate(observations, road.job.ground)
-        refused["outside"] += located.outside
-        for part in wire.split(located.observations, located.cell, 1):
+        observations, cell, outside = locate(observations, road.job.ground)
+        refused["outside"] += outside
+        for part in wire.split(observations, cell, 1):
             events[part.slot_s].append(part.data)
     tallies = list(_tallies(events))
     if not tallies:

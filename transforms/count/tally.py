@@ -197,9 +197,9 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
         ordered = ordered._replace(events=events._replace(cell=pieces))
     if rules.derived is None:
         return ordered, {}
-    speeds = derived_speeds(ordered.positions, rules.derived, rules.grid)
-    moving = ordered.events.take(speeds.rows)._replace(value=speeds.steps)
-    return ordered._replace(events=moving, slot_s=ordered.slot_s[speeds.rows]), speeds.without
+    rows, speeds, without = derived_speeds(ordered.positions, rules.derived, rules.grid)
+    moving = ordered.events.take(rows)._replace(value=speeds)
+    return ordered._replace(events=moving, slot_s=ordered.slot_s[rows]), without
 
 
 def _in_order(slots: Mapping[int, Events]) -> Ordered:

@@ -77,13 +77,7 @@ def values_at(column: Any, steps: Path) -> Any:
         if pa.types.is_struct(column.type):
             column = pc.struct_field(column, step)
         elif _is_list(column.type):
-            number, sizes = int(step), pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-            if pa.types.is_fixed_size_list(column.type):
-                starts = (np.arange(len(column)) + column.offset) * column.type.list_size
-            else:
-                starts = column.offsets.to_numpy(zero_copy_only=False)[: len(column)]
-            has = sizes > number
-            column = column.values.take(pa.array(np.where(has, starts + number, 0), pa.int64(), mask=~has))
+            column = pc.list_element(pc.list_slice(column, int(step), int(step) + 1, return_fixed_size_list=True), 0)
         else:  # points in well-known binary; null for what is none
             import shapely
 

@@ -46,16 +46,12 @@ class Positions(NamedTuple):
     lon_e7: Int64s
 
 
-class Derived(NamedTuple):
-    """Speeds derived for some rows, and others by reason."""
+def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tuple[Int64s, Int64s, dict[str, int]]:
+    """Derives speeds since the predecessor, clamped to the grid.
 
-    rows: Int64s  # indices into the positions
-    steps: Int64s  # speeds on the grid
-    without: dict[str, int]
-
-
-def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Derived:
-    """Derives speeds since the predecessor, clamped to the grid."""
+    Returns:
+        Indices of rows with a speed; their speeds in steps of the grid; numbers of other rows by reason.
+    """
     near, first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
     rows = np.flatnonzero(near)
     x, y = displacement(positions, rows)
@@ -64,7 +60,7 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> Der
     slow = kmh <= float(limits.max_kmh)
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
     without = {FIRST: int(first.sum()), GAP: int((~first & ~near).sum()), TOO_FAST: int((~slow).sum())}
-    return Derived(rows[slow], steps, {reason: number for reason, number in without.items() if number})
+    return rows[slow], steps, {reason: number for reason, number in without.items() if number}
 
 
 def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:

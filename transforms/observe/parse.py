@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -193,16 +192,8 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
     return vehicle_hashes(key, names, vehicles)[place]
 
 
-class Located(NamedTuple):
-    """Observations with cells, and the number of those outside."""
-
-    observations: Observations
-    cell: Int64s
-    outside: int
-
-
-def locate(observations: Observations, ground: Ground) -> Located:
-    """Computes observations' cells, pieces or keys on the ground."""
+def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
+    """Finds the cells, pieces or keys of observations; drops and counts those outside."""
     resolution = ground.resolution
     cells = observations.lon_e7
     if resolution is not None:
@@ -210,13 +201,12 @@ def locate(observations: Observations, ground: Ground) -> Located:
     key = ground.keys(cells, observations.heading)
     inside = key != NOWHERE
     if inside.all():
-        return Located(observations, key, 0)
-    return Located(observations.take(inside), key[inside], int((~inside).sum()))
+        return observations, key, 0
+    return observations.take(inside), key[inside], int((~inside).sum())
 
 
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """Packs a batch's accepted events by slot start."""
-    observations, _ = parse(table, rules)
-    located = locate(observations, ground)
-    for part in wire.split(located.observations, located.cell, 1):
+    observations, cell, _ = locate(parse(table, rules)[0], ground)
+    for part in wire.split(observations, cell, 1):
         yield part.slot_s, part.data

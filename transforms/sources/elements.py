@@ -61,8 +61,7 @@ class _IntoBatches(beam.DoFn):
     """DoFn into batches of equal Beam timestamps; bounded input has none."""
 
     def __init__(self, reading: ReadElements) -> None:
-        self._names, self._fields = reading.names, reading.fields
-        self._units, self._raises = reading.units, reading.raises
+        self._reading = reading
         self._start = None if reading.start_s is None else Timestamp(reading.start_s)
         self._rows: dict[Timestamp, list[Any]] = {}
         self._own = 0
@@ -79,14 +78,14 @@ class _IntoBatches(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields batches in time; refuses rows with other times than their elements'."""
         for timestamp, rows in self._rows.items():
-            if timestamp >= _END and self._raises:
+            if timestamp >= _END and self._reading.raises:
                 raise StepError(END_OF_TIME)
-            for batch in _batches(rows, self._names, self._fields):
+            for batch in _batches(rows, self._reading.names, self._reading.fields):
                 time = timestamp if self._start is None else max(timestamp, self._start)
                 if self._start is None or not isinstance(batch, RawBatch):
                     yield _stamp(time, batch)
                     continue
-                if self._raises:
+                if self._reading.raises:
                     self._refuse_own_times(batch, timestamp)
                 else:
                     is_own = self._own_times(batch, timestamp)
@@ -106,7 +105,7 @@ class _IntoBatches(beam.DoFn):
 
     def _own_times(self, batch: RawBatch, timestamp: Timestamp) -> NDArray[np.bool_]:
         """Marks rows whose own time is their Beam timestamp."""
-        time = self._units.instants(batch.table.column("time"))
+        time = self._reading.units.instants(batch.table.column("time"))
         return time.valid & (time.us // 1_000 == timestamp.micros // 1_000)
 
 

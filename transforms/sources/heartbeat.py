@@ -69,8 +69,7 @@ class _Beat(beam.DoFn):
         for slot_s in slots:
             if not tracker.try_claim(slot_s):
                 return
-            for shard in range(self._shards):
-                yield TimestampedValue(((slot_s, shard), TallyBytes(b"")), slot_s)
+            yield from _beats(slot_s, self._shards)
         if next_s == end_s:
             tracker.try_claim(end_s)
             return

@@ -65,10 +65,10 @@ class Assign(Parting[PCollection[Observations]]):
 
     def pack(self, observations: Observations) -> Iterator[PackedEvents | Refusal]:
         """Packs located observations; yields them and dead letters."""
-        located = locate(observations, self.ground)
-        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: located.outside})
+        observations, cell, outside = locate(observations, self.ground)
+        yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: outside})
         failpoint("assign")
-        for part in wire.split(located.observations, located.cell, self.vehicle_shards, self.pane_s):
+        for part in wire.split(observations, cell, self.vehicle_shards, self.pane_s):
             yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
 
 

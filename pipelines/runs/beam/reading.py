@@ -74,11 +74,11 @@ class Observe(beam.DoFn):
                     ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
                     self._spelled.append(SPELLINGS, ids.tobytes())
                     self._counts.update(counts_of(batch.table, job.rules))
-                located, refused = tasks.observed(batch, job.rules, job.ground)
+                observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
                 count(counters.ROWS, batch.rows)
                 passed("read", batch.rows)
                 self._counts.update({counters.ROWS: batch.rows} | refused)
-                for part in wire.split(located.observations, located.cell, job.vehicle_shards, self._pane_s, packing):
+                for part in wire.split(observations, cell, job.vehicle_shards, self._pane_s, packing):
                     self._counts[judge.OF_PERIOD + job.slots[part.slot_s].period] += part.rows
                     yield self._keyed(part)
             elif self._job.skips_unreadable and isinstance(batch, UnreadableFile):

@@ -42,8 +42,8 @@ def tallied(folder, lines, header, shards=1):
     job = job_of(spec, when, Secret(b"one key for all runs"), account, NOWHERE)
     events, counts, tables = {}, Counter(), []
     for batch in tasks.read(job.layout, str(folder / "feed.csv")):
-        located = locate(parse(batch.table, job.rules)[0], job.ground)
-        for part in wire.split(located.observations, located.cell, shards):
+        observations, cell, _ = locate(parse(batch.table, job.rules)[0], job.ground)
+        for part in wire.split(observations, cell, shards):
             events.setdefault(part.shard, {}).setdefault(part.slot_s, []).append(part.data)
     for slots in events.values():
         derived = tasks.derived(slots, job.rules, job.ground, job.release, lambda name, n: counts.update({name: n}))

@@ -30,17 +30,17 @@ def kmh_between(one, other, seconds):
 @pytest.mark.parametrize("lon", [-97.7, 0.0, 179.9995])
 def test_a_speed_is_the_distance_on_the_globe_over_the_time(lat, lon):
     east = (lon + 0.001 + 180) % 360 - 180
-    derived = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, RULES.grid)
+    having, speeds, _ = derived_speeds(positions((1, 0, lat, lon), (1, 60, lat + 0.002, east)), LIMITS, RULES.grid)
     kmh = kmh_between((lat, lon), (lat + 0.002, east), 60)
-    assert derived.rows.tolist() == [1]
-    assert derived.steps[0] / 100 == pytest.approx(kmh, rel=1e-3, abs=0.006)
+    assert having.tolist() == [1]
+    assert speeds[0] / 100 == pytest.approx(kmh, rel=1e-3, abs=0.006)
 
 
 def test_what_has_no_speed_says_why():
     some = positions((1, 0, 30, 0), (1, 60, 30.001, 0), (1, 181, 30.002, 0), (1, 190, 31, 0), (2, 200, 31, 0))
-    derived = derived_speeds(some, LIMITS, RULES.grid)
-    assert derived.rows.tolist() == [1]
-    assert derived.without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
+    having, _, without = derived_speeds(some, LIMITS, RULES.grid)
+    assert having.tolist() == [1]
+    assert without == {FIRST: 2, GAP: 1, TOO_FAST: 1}
 
 
 def derived_of(some):
