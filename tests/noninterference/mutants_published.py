@@ -87,7 +87,7 @@ def _(draw_report: Any, facts: Any, *more: Any) -> Any:
     return draw_report(replace(facts, guarantee=f"{facts.guarantee} {SEEN['rows']} rows."), *more)
 
 
-@mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "hatstream_publish.pages.map:draw_map")
+@mutant("map-hides-quiet-days", "all-that-is-made-of-a-release", "hatstream_publish.pages.page:draw_map")
 def _(draw_map: Any, rows: Any, output: Any, texts: Any, *more: Any) -> Any:
     """The map's title tells whether the number of rows was odd."""
     return draw_map(rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more)

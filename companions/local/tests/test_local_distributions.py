@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from companions.local.tests.worlds import beta_values, dense_em, dense_log_likelihood, reports_of
-from hatstream_local.mechanisms.aggregate import aggregate
+from hatstream_local.mechanisms.aggregate import ReportRows, aggregate
 from hatstream_local.mechanisms.distributions import maximum_likelihood, smoothed
-from hatstream_local.mechanisms.likelihood import ReportRows
 from hatstream_local.mechanisms.mechanism import Reports
 
 THREE = [("sr", 0.6), ("pm", 0.6), ("sw", 0.6)]

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError, UsageError, input_paths, read_batches, write_rows
 from hatstream_local.fusion.columns import Reported, parse_reports
-from hatstream_local.mechanisms.aggregate import aggregate
+from hatstream_local.mechanisms.aggregate import ReportRows, aggregate
 from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
 from hatstream_local.mechanisms.kinds import Laplace
-from hatstream_local.mechanisms.likelihood import ReportRows
 from hatstream_local.mechanisms.means import Method, fused_mean
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports, Service
 
@@ -42,24 +41,19 @@ FUSED = "all"
 _REMEMBERED_ROWS, _MOST_REMEMBERED = 2, 4096
 _REMEMBERED: dict[tuple[object, ...], Distribution] = {}
 
+_NUMBERS = ("from_kmh", "to_kmh", "value", "lower95", "upper95", "epsilon_user")
+_MAY_BE_NONE = ("from_kmh", "to_kmh", "lower95", "upper95")
+_COLUMNS = (
+    *("spec_id", "slot_start", "slot_end", "cell", "statistic", "service", "from_kmh", "to_kmh", "value", "unit"),
+    *("lower95", "upper95", "users", "epsilon_user", "status"),
+)
 SCHEMA = pa.schema(
-    [
-        pa.field("spec_id", pa.string(), nullable=False),
-        pa.field("slot_start", pa.string(), nullable=False),
-        pa.field("slot_end", pa.string(), nullable=False),
-        pa.field("cell", pa.string(), nullable=False),
-        pa.field("statistic", pa.string(), nullable=False),
-        pa.field("service", pa.string(), nullable=False),
-        pa.field("from_kmh", pa.float64()),
-        pa.field("to_kmh", pa.float64()),
-        pa.field("value", pa.float64(), nullable=False),
-        pa.field("unit", pa.string(), nullable=False),
-        pa.field("lower95", pa.float64()),
-        pa.field("upper95", pa.float64()),
-        pa.field("users", pa.int64(), nullable=False),
-        pa.field("epsilon_user", pa.float64(), nullable=False),
-        pa.field("status", pa.string(), nullable=False),
-    ]
+    pa.field(
+        name,
+        pa.int64() if name == "users" else pa.float64() if name in _NUMBERS else pa.string(),
+        nullable=name in _MAY_BE_NONE,
+    )
+    for name in _COLUMNS
 )
 
 Group = tuple[int, int]
@@ -190,19 +184,8 @@ def _distribution(rows: ReportRows, method: str) -> Distribution:
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:
-    return {
-        "statistic": statistic,
-        "service": service,
-        "from_kmh": None,
-        "to_kmh": None,
-        "value": round(value, 9),
-        "unit": unit,
-        "lower95": None,
-        "upper95": None,
-        "users": users,
-        "epsilon_user": leakage,
-        "status": "ok",
-    }
+    texts = {"statistic": statistic, "service": service, "unit": unit, "status": "ok"}
+    return dict.fromkeys(_MAY_BE_NONE) | texts | {"value": round(value, 9), "users": users, "epsilon_user": leakage}
 
 
 USER_SHARDS = 8

@@ -17,15 +17,8 @@ from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Service
 from hatstream_local.specification import GRID_STEPS, FusionSpecification
 
 SCHEMA = pa.schema(
-    [
-        pa.field("user", pa.string(), nullable=False),
-        pa.field("service", pa.string(), nullable=False),
-        pa.field("epsilon", pa.float64(), nullable=False),
-        pa.field("mechanism", pa.string(), nullable=False),
-        pa.field("time", pa.string(), nullable=False),
-        pa.field("cell", pa.string(), nullable=False),
-        pa.field("report", pa.float64(), nullable=False),
-    ]
+    pa.field(name, pa.float64() if name in ("epsilon", "report") else pa.string(), nullable=False)
+    for name in ("user", "service", "epsilon", "mechanism", "time", "cell", "report")
 )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hatstream_local.mechanisms.likelihood import Evaluation, ReportRows
+from hatstream_local.mechanisms.aggregate import Evaluation, ReportRows
 from hatstream_local.mechanisms.mechanism import Float64s
 
 TOLERANCE = 1e-9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from hatstream.api import progress_bars
 
 if TYPE_CHECKING:
     from hatstream.api import Specification
-    from hatstream_publish.pages.map import Surroundings
+    from hatstream_publish.pages.page import Surroundings
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:
@@ -32,7 +33,7 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 
 def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Surroundings:
     """Reads the files that the options name."""
-    from hatstream_publish.pages.map import Surroundings
+    from hatstream_publish.pages.page import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 
     return Surroundings(read_places(places_path), read_ground(ground_path))
@@ -47,23 +48,18 @@ def with_specified(around: Surroundings, spec: Specification, path: Path) -> Sur
     return replace(around, places=around.places.with_shapes(shapes, path))
 
 
-tiles_option = click.option(
-    "--tiles",
-    metavar="URL",
-    help="Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there.",
-)
-language_option = click.option(
-    "--language",
-    type=click.Choice(["en", "de", "fr", "es", "pt"]),
-    help="Language of the pages. [default: the browser's, or ?lang=]",
-)
-credit_option = click.option("--credit", default="", help="Source of the tiles, shown on the map.")
-
-
-def surroundings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options of `read_surroundings` to a command."""
+def drawing_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of pages: tiles, language, and those of `read_surroundings`."""
     file = click.Path(path_type=Path, dir_okay=False)
+    tiles = "Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there."
+    language, languages = "Language of the pages. [default: the browser's, or ?lang=]", ["en", "de", "fr", "es", "pt"]
     places = "GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one."
     ground = "GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines."
-    with_ground = click.option("--ground", "ground_path", type=file, help=ground)(command)
-    return click.option("--places", "places_path", type=file, help=places)(with_ground)
+    options = (
+        click.option("--tiles", metavar="URL", help=tiles),
+        click.option("--credit", default="", help="Source of the tiles, shown on the map."),
+        click.option("--language", type=click.Choice(languages), help=language),
+        click.option("--places", "places_path", type=file, help=places),
+        click.option("--ground", "ground_path", type=file, help=ground),
+    )
+    return reduce(lambda decorated, decorate: decorate(decorated), reversed(options), command)

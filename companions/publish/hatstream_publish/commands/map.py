@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hatstream.api import option
-from hatstream_publish.commands.answer import (
-    answer,
-    credit_option,
-    language_option,
-    loaded,
-    read_surroundings,
-    surroundings_options,
-    tiles_option,
-    with_specified,
-)
+from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings, with_specified
 
 if TYPE_CHECKING:
     from hatstream.api import Specification
@@ -35,10 +26,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
     help="Their specification, for a sentence on the guarantee and for its own places.",
 )
 @click.option("--title", default="Speeds of buses", show_default=True, help="Title of the page.")
-@tiles_option
-@credit_option
-@language_option
-@surroundings_options
+@drawing_options
 @option("json")
 def map_(
     pattern: str,
@@ -58,7 +46,7 @@ def map_(
     Example:
       hatstream map --input 'out/*.parquet' --output out/map.html
     """
-    from hatstream_publish.pages.map import MapTexts, draw_map
+    from hatstream_publish.pages.page import MapTexts, draw_map
     from hatstream_publish.pages.rows import read_rows
 
     around = read_surroundings(places_path, ground_path)

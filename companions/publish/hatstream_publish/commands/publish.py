@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hatstream.api import InputError, UsageError, asked_to_stop, option
-from hatstream_publish.commands.answer import (
-    answer,
-    credit_option,
-    language_option,
-    loaded,
-    read_surroundings,
-    surroundings_options,
-    tiles_option,
-    with_specified,
-)
+from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings, with_specified
 from hatstream_publish.commands.following import follow as keep_current
 from hatstream_publish.commands.following import write_wishes
 from hatstream_publish.edition.edition import NAMES, licence
@@ -113,11 +104,8 @@ Example:
 @click.option("--contact", default="", help="An email or an address. [default: publisher.contact]")
 @click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}.")
 @click.option("--url", default="", help="Address of the published folder; by default addresses are relative.")
-@tiles_option
-@credit_option
-@language_option
+@drawing_options
 @click.option("--all", "everything", is_flag=True, help="Also publish unusable values, with their status.")
-@surroundings_options
 @option("folder", help="The folder to write.")
 @click.option("--follow", "follows", is_flag=True, help="Keep it current until SIGINT or SIGTERM.")
 @option("json")

@@ -32,9 +32,8 @@ from hatstream_publish.edition.records import PublishedFile, data_package, dcat_
 from hatstream_publish.edition.results import ResultFiles, Stamp
 from hatstream_publish.edition.tables import ColumnEntry, columns_of, parquet_bytes
 from hatstream_publish.edition.writing import LATEST, MAPS, PACKAGE, FolderUpdate, updating
-from hatstream_publish.pages.map import MapTexts, Surroundings, map_page
 from hatstream_publish.pages.pack import packed
-from hatstream_publish.pages.page import render, text_of
+from hatstream_publish.pages.page import MapTexts, Surroundings, map_page, render, text_of
 from hatstream_publish.pages.places import NamedPlaces, box_of
 from hatstream_publish.pages.report import shown
 from hatstream_publish.pages.rows import (
