@@ -26,10 +26,11 @@ from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from transforms.ledger import Account, Ledger
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head
+from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import decoded
+from transforms.ledger.spending import Account
 from transforms.memory import keep_freed_memory
 from transforms.recorded.codec import encode
 from transforms.releases import SlotFacts

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from dpops.accountant import PureLimit
 from dpops.claims import PureDP
-from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import Account
 from transforms.recorded.units import HatUnit, Released
 
 ACCOUNT = Account(

@@ -13,7 +13,7 @@ from dpops.claims import Adjacency, PureDP
 from dpops.estimate import Estimates, noisy_queries
 from dpops.forecast import HatCounts, Prior, laplace_bound, laplace_std, mean_absolute_error
 from dpops.noise.discrete import MOST_SCALE
-from dpops.types import CountsKnown, Float64s, Grid, Int64s, fraction, number, text
+from dpops.types import CountsKnown, Float64s, Grid, Int64s, fraction
 
 if TYPE_CHECKING:
     from dpops.noise import Noise
@@ -114,14 +114,14 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.rounding < 0:
-            object.__setattr__(self, "rounding", number(self.upper) / (2 * self.facts["upper_steps"]))
+            object.__setattr__(self, "rounding", float(self.upper) / (2 * self.facts["upper_steps"]))
         # Here and not when it is drawn, where it could depend on a private choice: a failure that does is a leak.
         if self.scale.numerator > MOST_SCALE * self.scale.denominator:
             raise PlanError(f"{self.mechanism}: this epsilon needs noise beyond 2**50 steps; take a coarser grid")
 
     def claim(self) -> PureDP:
         """Computes the claim; above epsilon if noise is small."""
-        return claim_of_terms(text(self.epsilon), text(self.scale), self.sensitivity)
+        return claim_of_terms(str(self.epsilon), str(self.scale), self.sensitivity)
 
     @property
     def is_constant(self) -> bool:
@@ -135,11 +135,11 @@ class Plan:
 
     def noise_std(self) -> float:
         """Computes the standard deviation of the noise, in units."""
-        return laplace_std(self.scale) * number(self.step)
+        return laplace_std(self.scale) * float(self.step)
 
     def half_width(self, miss: float) -> float:
         """Computes an interval's half width: noise, bias, rounding."""
-        return laplace_bound(self.scale, miss) * number(self.step) + self.bias_bound + self.rounding
+        return laplace_bound(self.scale, miss) * float(self.step) + self.bias_bound + self.rounding
 
     def error(self) -> float:
         """Forecasts the mean absolute error at worst bias."""
@@ -152,10 +152,10 @@ class Plan:
     def public(self) -> dict[str, Any]:
         """Lists the plan's fields as plain values, sensitivity last."""
         return {
-            "epsilon": text(self.epsilon),
-            "step": text(self.step),
-            "scale": text(self.scale),
-            "upper": text(self.upper),
+            "epsilon": str(self.epsilon),
+            "step": str(self.step),
+            "scale": str(self.scale),
+            "upper": str(self.upper),
             "bias_bound": self.bias_bound,
             "facts": {**self.facts, "sensitivity": self.sensitivity},
             "rounding": self.rounding,

@@ -6,7 +6,7 @@ A new statistic is an entry of `registered` and the mechanisms that name it.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
 VALUE, SQUARED, SHARE = "{}", "({})^2", "1"
 """Units, as text in which the unit of the measured value is filled in."""
-
-
-class Column(Protocol):
-    """Additive sum over a vehicle's samples in a HAT."""
-
-    @property
-    def name(self) -> str:
-        """Name of the column."""
-
-    def add_up(self, steps: Int64s, group: Int64s, groups: int) -> Int64s:
-        """Adds up grid steps by group, one row each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +61,10 @@ class Classes:
         """Counts values in classes by group."""
         class_of = np.searchsorted(np.array(self.edges, np.int64), steps, side="right")
         return _counted(class_of, len(self.edges) + 1, group, groups)
+
+
+Column = PowerSum | Histogram | Classes
+"""Additive sum over a vehicle's samples in a HAT; `add_up` sums grid steps by group, one row each."""
 
 
 def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:

@@ -60,23 +60,3 @@ class Grid:
 def fraction(text: str) -> Fraction:
     """Reads a rational number, cached: plans share a few."""
     return Fraction(text)
-
-
-def number(value: Fraction) -> float:
-    """Computes float(value), cached because fractions are slow."""
-    return _number(*value.as_integer_ratio())
-
-
-@lru_cache(maxsize=4096)
-def _number(numerator: int, denominator: int) -> float:
-    return numerator / denominator
-
-
-def text(value: Fraction) -> str:
-    """Writes str(value), cached likewise."""
-    return _text(*value.as_integer_ratio())
-
-
-@lru_cache(maxsize=4096)
-def _text(numerator: int, denominator: int) -> str:
-    return str(Fraction(numerator, denominator))

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pipelines.runs.per_key import CountPerKey, MeanPerKey, QuantilesPerKey, UserAccount, VariancePerKey
     from pipelines.specification import Specification, SpecificationError, load
     from transforms.errors import StepError
-    from transforms.ledger import AccountRefusal, LedgerError
+    from transforms.ledger.head import LedgerError
+    from transforms.ledger.spending import AccountRefusal
     from transforms.steps.release import Estimate, Record
 
 # fmt: off
@@ -30,7 +31,8 @@ _NAMES = {
     "pipelines.runs.per_key": "CountPerKey MeanPerKey QuantilesPerKey UserAccount VariancePerKey",
     "pipelines.specification": "Specification SpecificationError load",
     "transforms.errors": "StepError",
-    "transforms.ledger": "AccountRefusal LedgerError",
+    "transforms.ledger.head": "LedgerError",
+    "transforms.ledger.spending": "AccountRefusal",
     "transforms.steps.release": "Estimate Record",
 }
 

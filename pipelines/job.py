@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from pipelines.account.location import AccountLocation, account_of, read_key, signature_of
 from pipelines.errors import UsageError, raise_as
 from transforms.layouts import Layout
-from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
+from transforms.ledger.spending import AccountRefusal
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import Secret
 from transforms.places.ground import Ground

@@ -13,7 +13,7 @@ from dpops.means.arrays import FINE, Rule
 from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, noisy_integers, with_noise
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, text
+from dpops.types import CountsKnown, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class ArrayAverage(Mechanism):
             sensitivity=max(scales),
             facts=of_hats[0],
         ).document()
-        texts, step_texts = ({key: text(value) for key, value in numbers.items()} for numbers in (scales, steps))
+        texts, step_texts = ({key: str(value) for key, value in numbers.items()} for numbers in (scales, steps))
         documents = [
             {
                 **like,

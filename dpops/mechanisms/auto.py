@@ -56,12 +56,11 @@ class Auto(Mechanism):
             except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
                 refusal = reason
                 continue
-            ranked.append(
-                RankedPlan(plan.error() if hats is None else mechanism.forecasts(hats).item(), mechanism, plan)
-            )
+            error = plan.error() if hats is None else mechanism.forecasts(hats).item()
+            ranked.append(RankedPlan(error, mechanism, plan))
         if not ranked:
             raise refusal
-        return sorted(ranked, key=_order)
+        return sorted(ranked, key=lambda ranked: (ranked.error, ranked.plan.epsilon))
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans means of usual HATs together, others singly."""
@@ -75,12 +74,10 @@ class Auto(Mechanism):
                 plan_at |= zip(places, mechanism.plans([hats[place] for place in places], grid, epsilon), strict=True)
         elif usual_hats:
             # One whose bias may be all of U is worse than the constant U/2, which is off by half of it at most.
-            safest: list[RankedPlan] = []
-            for mechanism in (candidate for candidate in _candidates(self.statistic) if not candidate.chooses):
-                plans = mechanism.plans(usual_hats, grid, epsilon)
-                ranked = [RankedPlan(plan.error(), mechanism, plan) for plan in plans]
-                safest = [min(pair, key=_order) for pair in zip(safest, ranked, strict=True)] if safest else ranked
-            plan_at |= zip(usual_places, [ranked.plan for ranked in safest], strict=True)
+            safe = (candidate for candidate in _candidates(self.statistic) if not candidate.chooses)
+            by_hat = zip(*(candidate.plans(usual_hats, grid, epsilon) for candidate in safe), strict=True)
+            best = [min(plans, key=lambda plan: (plan.error(), plan.epsilon)) for plans in by_hat]
+            plan_at |= zip(usual_places, best, strict=True)
         return [
             plan_at[place] if place in plan_at else self.ranking(hat, grid, epsilon)[0].plan
             for place, hat in enumerate(hats)
@@ -117,10 +114,6 @@ class Auto(Mechanism):
             for hat, integers in zip(hats, integers_of_hats, strict=True):
                 released[hat] = integers
         return released
-
-
-def _order(ranked: RankedPlan) -> tuple[float, Fraction]:
-    return ranked.error, ranked.plan.epsilon
 
 
 @cache

@@ -26,7 +26,7 @@ from pipelines.runs.estimates import RecordedStages, estimate_by_all, forecast_o
 from pipelines.specification import Specification
 from transforms import wire
 from transforms.count.tally import derived_events, tally
-from transforms.ledger import Ledger
+from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
 from transforms.observe.parse import FROM_US, TO_US, events_of
 from transforms.observe.vehicle_ids import Secret

@@ -14,9 +14,10 @@ import msgspec
 
 from pipelines.account.location import AccountLocation, read_key, secret_of, signature_of, write_key
 from transforms.atomic_files import locked, read_regular, replacing
-from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature, check_unsigned
 from transforms.ledger.head import Head, LedgerError, RememberedHead
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import Account, AccountRefusal
 from transforms.recorded.codec import LIVE_COLUMN, decode
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable

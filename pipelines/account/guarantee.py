@@ -14,8 +14,8 @@ from dpops.loss import chance_beyond
 from pipelines.kinds import of_kind
 from pipelines.outcome import Outcome, Spend
 from pipelines.specification import Specification
-from transforms.ledger import Ledger, Spent
-from transforms.ledger.spending import windows
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import Spent, windows
 from transforms.recorded.stage_plan import is_complete
 from transforms.recorded.units import Debit, UnitKey
 from transforms.time.calendar import Calendar

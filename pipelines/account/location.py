@@ -11,10 +11,11 @@ import sqlalchemy as sa
 from platformdirs import user_state_path
 
 from transforms.atomic_files import locked, read_regular, replacing
-from transforms.ledger import Account, AccountRefusal, Ledger
 from transforms.ledger.chain import Signature
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import Head, LedgerError
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import Account, AccountRefusal
 from transforms.observe.vehicle_ids import Secret
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from pipelines.option_types import LocalPath
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
-    from transforms.ledger import Account, Ledger
+    from transforms.ledger.ledger import Ledger
+    from transforms.ledger.spending import Account
 
 
 @click.group()

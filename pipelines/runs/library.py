@@ -23,7 +23,7 @@ from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
 from transforms.layouts.base import FIELDS
-from transforms.ledger import AccountRefusal
+from transforms.ledger.spending import AccountRefusal
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
 from transforms.sinks.rows import NOTES, noted, schema_of

@@ -15,7 +15,7 @@ from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome
 from pipelines.specification import Specification
 from pipelines.specification.toml_types import not_added_up
-from transforms.ledger import AccountRefusal
+from transforms.ledger.spending import AccountRefusal
 from transforms.public import Operator
 from transforms.sinks.files import HATS, file_of
 from transforms.sources.topic import Topic

@@ -37,8 +37,9 @@ from tests.faults.wrong_span_ledgers import (
 )
 from tests.transforms.ledger.entries import ACCOUNT, opened, tamper, unit
 from transforms.failpoints import FailpointError, acting
-from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import LedgerError
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import AccountRefusal
 from transforms.time.calendar import WEEKDAYS, Timetable
 
 DAY, TOTAL, DAYS = Fraction(3), Fraction(10), 28

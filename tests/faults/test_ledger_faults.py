@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from tests import city
 from tests.transforms.ledger.entries import opened, record, unit
-from transforms.ledger import Ledger, databases
+from transforms.ledger import databases
 from transforms.ledger.head import LedgerError
+from transforms.ledger.ledger import Ledger
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ from pipelines.cli import main
 from tests import city
 from tests.faults.processes import forks
 from tests.transforms.ledger.entries import opened, unit
-from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import AccountRefusal
 
 RACERS = 4
 

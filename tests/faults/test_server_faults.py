@@ -21,9 +21,10 @@ from tests.faults.processes import forks
 from tests.servers import GUARDED
 from tests.transforms.ledger.entries import opened, record, unit
 from transforms.failpoints import VARIABLE
-from transforms.ledger import Ledger, chain, databases
+from transforms.ledger import chain, databases
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import LedgerError
+from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import LedgerAccount
 
 

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpops.accountant import Accountant, Limit
-from transforms.ledger import Ledger, spending
+from transforms.ledger import spending
+from transforms.ledger.ledger import Ledger
 from transforms.recorded.units import Debit
 from transforms.time.calendar import Timetable
 

@@ -28,7 +28,7 @@ from pipelines.specification import Specification
 from tests.noninterference.claims import beyond
 from tests.noninterference.frozen import frozen
 from transforms.failpoints import FailpointError
-from transforms.ledger import Ledger
+from transforms.ledger.ledger import Ledger
 from transforms.recorded.codec import Stored
 
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

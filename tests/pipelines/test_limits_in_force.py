@@ -21,7 +21,8 @@ from pipelines.account.guarantee import bounds_of_account, levels_sentence
 from pipelines.specification import Specification, load
 from tests import city, levels_city
 from tests.transforms.ledger.entries import ACCOUNT, day, opened, unit
-from transforms.ledger import AccountRefusal, Ledger
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import AccountRefusal
 
 Run = Callable[..., tuple[int, str, str]]
 

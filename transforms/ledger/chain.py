@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import msgspec
 import sqlalchemy as sa
 
-from transforms.ledger import chain
 from transforms.ledger.head import Head, LedgerError, RememberedHead
 
 METADATA = sa.MetaData()
@@ -151,21 +150,21 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
     """Checks every hash and signature. Raises LedgerError."""
     last_hash, expected, signed, checked = "", 1, 0, 0
     since: dict[str, int] = {}  # by account: the first signed entry
-    own_accounts: set[str] = set()
+    verifiable: set[str] = set()
     with closing(entries(db)) as rows:
         for entry in rows:
             plain, dot, _ = entry["hash"].partition(".")
             account = entry["account"]
-            if entry["kind"] == "account" and signature and f'"{signature.key_check}"' in entry["body"]:
-                own_accounts.add(account)
+            if signature:
+                verifiable |= own_accounts([entry], signature)
             if dot:
                 since.setdefault(account, expected)
             content = _content(entry)
             if entry["seq"] != expected or plain != _hash(last_hash, content):
                 raise LedgerError(f"entry {expected} of the ledger is not what was written: it was tampered with")
-            check(entry, since.get(account), signature if account in own_accounts else None, content)
+            check(entry, since.get(account), signature if account in verifiable else None, content)
             last_hash, expected, signed = entry["hash"], expected + 1, signed + bool(dot)
-            checked += bool(dot) and account in own_accounts
+            checked += bool(dot) and account in verifiable
     return Walked(expected - 1, signed, checked)
 
 
@@ -255,12 +254,12 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     Raises LedgerError if the remembered entry is missing, or for an unsigned head: that is accepted only where it knows
     the ledger, and no entry says that the head is signed.
     """
-    remembered = head.read_all().get(chain.genesis(db) or "")
+    remembered = head.read_all().get(genesis(db) or "")
     if remembered is None:
         if signature and not head.is_signed():
             raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")
         return False
-    check_unsigned(remembered, chain.of_accounts(db), signature)
+    check_unsigned(remembered, of_accounts(db), signature)
     there = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered["sequence"])).scalar()
     if there != remembered["hash"]:
         raise LedgerError(
@@ -269,10 +268,10 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     return True
 
 
-def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], signature: Signature | None) -> None:
+def check_unsigned(remembered: RememberedHead, about: Sequence[Entry], signature: Signature | None) -> None:
     """Refuses an unsigned head once entries record signed ones."""
-    accounts = chain.own_accounts(of_accounts, signature) if signature else set()
-    if remembered.get("is_unsigned") and chain.head_is_signed(of_accounts, {*remembered["accounts"], *accounts}):
+    accounts = own_accounts(about, signature) if signature else set()
+    if remembered.get("is_unsigned") and head_is_signed(about, {*remembered["accounts"], *accounts}):
         raise LedgerError(
             f"{_UNSIGNED}and the ledger says that its head is signed: it is forged, or an older copy. {_RESTORE}"
         )
@@ -280,7 +279,7 @@ def check_unsigned(remembered: RememberedHead, of_accounts: Sequence[Entry], sig
 
 def is_unsigned(db: sa.Connection, head: Head) -> bool:
     """Checks whether this ledger's head entry is unsigned."""
-    remembered = head.read_all().get(chain.genesis(db) or "")
+    remembered = head.read_all().get(genesis(db) or "")
     return bool(remembered and remembered.get("is_unsigned"))
 
 
@@ -288,7 +287,7 @@ def must_know(db: sa.Connection, signature: Signature | None) -> bool:
     """Checks whether the head file must know this ledger."""
     if signature is None:
         return False
-    is_own = ENTRY.c.account.in_(chain.own_accounts(chain.of_accounts(db), signature))
+    is_own = ENTRY.c.account.in_(own_accounts(of_accounts(db), signature))
     return db.execute(sa.select(ENTRY.c.seq).where(is_own, ENTRY.c.kind != "account").limit(1)).first() is not None
 
 

@@ -12,8 +12,8 @@ from transforms.recorded.codec import DrawnUnits, Encoded, column_of
 from transforms.records import RecordedSlot
 
 if TYPE_CHECKING:
-    from transforms.ledger import Ledger
     from transforms.ledger.chain import Signature
+    from transforms.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class LedgerAccount:
 
     def open(self) -> "Ledger":
         """Opens the ledger."""
-        from transforms.ledger import Ledger  # who opens none needs no database
+        from transforms.ledger.ledger import Ledger  # who opens none needs no database
 
         return Ledger(self.url, self.head, self.signature)
 
@@ -47,7 +47,7 @@ def record_units(units: DrawnUnits, account: LedgerAccount) -> tuple[list[Record
     Returns slots as the ledger has them (none if refused), and counter increments. Raises LedgerError, or StepError for
     the head file.
     """
-    from transforms.ledger import LimitExceeded, PeriodClosed  # who records nothing needs no database
+    from transforms.ledger.spending import LimitExceeded, PeriodClosed  # who records nothing needs no database
 
     try:
         record = account.open().record(account.name, account.limit, account.spec_name, account.spec_text, units)

@@ -52,43 +52,37 @@ class _Kept(msgspec.Struct, frozen=True):
 
 def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage laid on HATs; numbers become text."""
-    around = stage.laid
-    counting = {"counts_vehicles": True} if stage.counts_vehicles else {}  # older plans lack it
-    least_norm = {"least_norm": stage.least_norm} if stage.least_norm else {}
-    classes = {"classes": list(stage.classes)} if stage.classes else {}
-    accounting = {"accounting": stage.accounting} if stage.accounting != "zcdp" else {}
-    places: dict[str, Any] = {}
-    if around.differences is not None:
-        differences = _KeptDifferences(
-            differences=_packed(around.differences.steps.astype("<i2").tobytes()),
-            lowest=around.differences.lowest,
-            highest=around.differences.highest,
-            slot_weights=list(around.differences.slot_weights),
-        )
-        places = {"places": msgspec.to_builtins(differences)}
-    return (
-        accounting
-        | counting
-        | least_norm
-        | classes
-        | places
-        | {
-            "kind": stage.kind,
-            "stage": stage.number,
-            "stages": stage.stages,
-            "share": str(stage.share),
-            "spread": str(stage.spread),
-            "bound_kmh": str(stage.bound_kmh),
-            "alpha": str(stage.alpha),
-            "exponent": str(stage.exponent),
-            "step_kmh": str(around.step_kmh),
-            "counts_public": stage.counts_public,
-            "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
-            "hours": list(around.hats.hours),
-            "rests_on": around.rests_on,
-            "centres": _packed(around.of_cells.astype("<u2").tobytes()),
-        }
-    )
+    around, differences = stage.laid, stage.laid.differences
+    optional = {  # older plans lack these
+        "accounting": "" if stage.accounting == "zcdp" else stage.accounting,
+        "counts_vehicles": stage.counts_vehicles,
+        "least_norm": stage.least_norm,
+        "classes": list(stage.classes),
+        "places": None
+        if differences is None
+        else {
+            "differences": _packed(differences.steps.astype("<i2").tobytes()),
+            "lowest": differences.lowest,
+            "highest": differences.highest,
+            "slot_weights": list(differences.slot_weights),
+        },
+    }
+    return {name: value for name, value in optional.items() if value} | {
+        "kind": stage.kind,
+        "stage": stage.number,
+        "stages": stage.stages,
+        "share": str(stage.share),
+        "spread": str(stage.spread),
+        "bound_kmh": str(stage.bound_kmh),
+        "alpha": str(stage.alpha),
+        "exponent": str(stage.exponent),
+        "step_kmh": str(around.step_kmh),
+        "counts_public": stage.counts_public,
+        "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
+        "hours": list(around.hats.hours),
+        "rests_on": around.rests_on,
+        "centres": _packed(around.of_cells.astype("<u2").tobytes()),
+    }
 
 
 def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpops import statistics
 from dpops.statistics import Output
-from dpops.types import Float64s, fraction, number
+from dpops.types import Float64s, fraction
 from transforms.public import Fact
 from transforms.records import ABOUT, TRAFFIC
 from transforms.sinks.columns import NOTES as NOTES
@@ -125,7 +125,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
         "bias_bound": rounded(hats.estimates.bias_bound),
         "mechanism": hats.mechanism,
         "epsilon": _or_none(hats.estimates.epsilon),
-        "epsilon_slot": _of_each(hats.epsilon_slot, lambda spent: number(fraction(spent))),
+        "epsilon_slot": _of_each(hats.epsilon_slot, lambda spent: float(fraction(spent))),
         "status": hats.estimates.status,
         **extras,
     }

@@ -18,8 +18,8 @@ from pipelines.engine import ENDED, EngineError
 from pipelines.runs.flink.engine import FlinkJob
 from pipelines.specification import Specification
 from transforms import counters
-from transforms.ledger import Ledger
 from transforms.ledger.head import LedgerError
+from transforms.ledger.ledger import Ledger
 from transforms.public import Fact, Operator, Summary
 from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.time.calendar import slots_from

@@ -23,7 +23,7 @@ from pipelines.runs.stream.health import Say, attend
 from pipelines.runs.stream.windows import Later, stream
 from pipelines.specification import Specification, SpecificationError
 from transforms.layouts import message_layout
-from transforms.ledger import AccountRefusal
+from transforms.ledger.spending import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary

@@ -10,7 +10,8 @@ import pytest
 
 from pipelines.cli import main
 from tests import city
-from transforms.ledger import Ledger, chain
+from transforms.ledger import chain
+from transforms.ledger.ledger import Ledger
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from pipelines.account.location import read_key, signature_of
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, summary_of
 from tests.transforms.ledger.entries import unit
-from transforms.ledger import Ledger
 from transforms.ledger.head import Head
+from transforms.ledger.ledger import Ledger
 
 
 def test_a_release_over_the_limit_is_refused_and_says_who_spent_what_and_when(town, hatstream):

@@ -10,8 +10,9 @@ from sqlalchemy.pool import NullPool
 
 from dpops.accountant import PureLimit
 from dpops.claims import PureDP, claim_of
-from transforms.ledger import Account, Ledger
 from transforms.ledger.head import Head
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import Account
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import HatUnit, Released, StageUnit
 

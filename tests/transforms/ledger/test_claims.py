@@ -12,8 +12,10 @@ from dpops.accountant import DeltaLimit, PureLimit
 from dpops.claims import NOISE_CLAIMS, ZCDP, PureDP, rho_within
 from dpops.levels.stages import Part, PublicHats, Stage
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, stage_unit, unit, whole
-from transforms.ledger import AccountRefusal, LedgerError, releases
+from transforms.ledger import releases
 from transforms.ledger.claims import check_claims, claims_of
+from transforms.ledger.head import LedgerError
+from transforms.ledger.spending import AccountRefusal
 from transforms.recorded.units import Released
 
 DELTA = Fraction(1, 10**6)

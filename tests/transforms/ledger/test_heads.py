@@ -12,9 +12,11 @@ from shutil import copy
 import pytest
 
 from tests.transforms.ledger.entries import ACCOUNT, opened, record, unit
-from transforms.ledger import AccountRefusal, Ledger, chain
+from transforms.ledger import chain
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head, LedgerError
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import AccountRefusal
 
 OURS = Signature(b"k" * 32, ACCOUNT.key_check)
 THEIRS = Signature(b"t" * 32, "ff")

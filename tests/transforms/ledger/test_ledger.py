@@ -12,8 +12,9 @@ from dpops.accountant import PureLimit
 from dpops.claims import PureDP
 from tests.transforms.ledger.entries import ACCOUNT, PLAN, opened, record, tamper, unit, whole
 from transforms import atomic_files
-from transforms.ledger import AccountRefusal, Ledger
 from transforms.ledger.head import Head, LedgerError
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import AccountRefusal
 from transforms.recorded.codec import Encoded, encode
 from transforms.recorded.units import Debit, UnitKey
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.transforms.ledger.entries import ACCOUNT, files_of, look_at, record, tamper, unit
-from transforms.ledger import Ledger
 from transforms.ledger.databases import database_of
 from transforms.ledger.head import LedgerError
+from transforms.ledger.ledger import Ledger
 
 
 def test_looking_at_the_ledger_changes_no_file_and_stands_in_nobodys_way(in_file, tmp_path):

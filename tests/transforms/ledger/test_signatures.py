@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from tests.transforms.ledger.entries import ACCOUNT, opened, record, tamper, unit
-from transforms.ledger import Ledger, chain
+from transforms.ledger import chain
 from transforms.ledger.chain import Signature
 from transforms.ledger.head import Head, LedgerError
+from transforms.ledger.ledger import Ledger
 from transforms.recorded.codec import encode
 
 OURS = Signature(b"k" * 32, ACCOUNT.key_check)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from dpops.accountant import Accountant, DeltaLimit, Limit, PureLimit, Span, SpanLimits, limit_of
 from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP, rho_within
 from tests.transforms.ledger.entries import ACCOUNT, day, opened, unit
-from transforms.ledger import AccountRefusal, Ledger, spending
+from transforms.ledger import spending
+from transforms.ledger.ledger import Ledger
+from transforms.ledger.spending import AccountRefusal
 from transforms.recorded.units import Debit, UnitKey
 
 PURE = SpanLimits((Span(1, PureLimit(Fraction(3))), Span(4, PureLimit(Fraction(6))), Span(9, PureLimit(Fraction(10)))))

@@ -28,7 +28,8 @@ from tests.transforms.releases.levels_days import (
     live_unit,
     policy,
 )
-from transforms.ledger import LedgerError, LimitExceeded, PeriodClosed
+from transforms.ledger.head import LedgerError
+from transforms.ledger.spending import LimitExceeded, PeriodClosed
 from transforms.recorded.stage_plan import as_stored
 from transforms.recorded.units import Sequenced, Unit
 from transforms.releases import DayShare, DayShares

@@ -20,7 +20,8 @@ from pipelines.engine import EngineError, Finished, watched_every
 from pipelines.errors import UsageError
 from transforms import counters
 from transforms.errors import StepError
-from transforms.ledger import AccountRefusal, LedgerError
+from transforms.ledger.head import LedgerError
+from transforms.ledger.spending import AccountRefusal
 
 WATCH_S = 2.0
 _SAID_LENGTH = 300

@@ -6,7 +6,8 @@ from pipelines.engine import EngineError
 from pipelines.runs.beam.runners.by_name import reason_of
 from pipelines.runs.flink import engine as bounded
 from transforms.errors import StepError
-from transforms.ledger import AccountRefusal, LedgerError
+from transforms.ledger.head import LedgerError
+from transforms.ledger.spending import AccountRefusal
 
 SAID = """java.lang.RuntimeException: Error received from SDK harness: Traceback (most recent call last):
   File "transforms/steps.py", line 9, in process
