@@ -138,21 +138,15 @@ class Ledger:
 
     def excess(self, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
         """Lists periods whose new debits would exceed the limit."""
-        return self._run(
-            lambda db: spending.periods_over(db, account, spending.limit_in_force(db, account, limit), wanted)
-        )
+        return self._run(lambda db: spending.periods_over(db, account, limit, wanted))
 
     def spent_in_spans(self, account: str, limit: Limit, period: str) -> list[SpanSpent]:
         """Reads the largest debits of spans around a period."""
-        return self._run(
-            lambda db: spending.spent_in_spans(db, account, spending.limit_in_force(db, account, limit), period)
-        )
+        return self._run(lambda db: spending.spent_in_spans(db, account, limit, period))
 
     def uses_of_spans(self, account: str) -> list[SpanUse]:
         """Computes the spent fractions of multi-day spans, by day."""
-        return self._run(
-            lambda db: spending.uses_of_spans(db, account, limit_of(spending.known_account(db, account).limit))
-        )
+        return self._run(lambda db: spending.uses_of_spans(db, account))
 
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, drawn_units: DrawnUnits) -> Recorded:
         """Records a period's missing units atomically; returns all units.
@@ -169,8 +163,8 @@ class Ledger:
         def write(db: sa.Connection) -> Recorded:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            in_force = spending.limit_in_force(db, account, limit)
-            if spending.periods_over(db, account, in_force, {period: list(map(debit, units))}):
+            if spending.periods_over(db, account, limit, {period: list(map(debit, units))}):
+                in_force = spending.limit_in_force(db, account, limit)
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
             recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)
             spending.check_total(db, account, units)

@@ -69,7 +69,7 @@ def known_account(db: sa.Connection, name: str) -> Account:
     return account
 
 
-def limit_in_force(db: sa.Connection, account: str, requested: Limit | None) -> Limit:
+def limit_in_force(db: sa.Connection, account: str, requested: Limit | None = None) -> Limit:
     """Returns the lower of recorded and requested limit."""
     recorded = limit_of(known_account(db, account).limit)
     return recorded if requested is None else _lower(recorded, requested)
@@ -117,9 +117,9 @@ class Spent(NamedTuple):
 
 
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-    """Lists periods over the limit, accepting others in order."""
-    longest = limit.spans[-1].days
-    debits = _debits_of(db, account, _around(wanted, longest))
+    """Lists periods over the limit or the account's, accepting others in order."""
+    limit = limit_in_force(db, account, limit)
+    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))
     refused = []
     for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}
@@ -164,7 +164,7 @@ class SpanSpent(NamedTuple):
 def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -> list[SpanSpent]:
     """Lists the largest debits around a period, by span."""
     spans = []
-    for span in limit.spans:
+    for span in limit_in_force(db, account, limit).spans:
         days = _around([period], span.days)
         sums = sums_over([_sum(debits) for debits in _debits_of(db, account, days).values()], span.days)
         first = sums.index(max(sums, key=lambda spent: (spent.concentrated, spent.pure, spent.epsilon)))
@@ -181,11 +181,11 @@ class SpanUse(NamedTuple):
     part: float
 
 
-def uses_of_spans(db: sa.Connection, account: str, limit: Limit) -> list[SpanUse]:
+def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
     """Computes the spent fractions of spans around affected days."""
-    sums = debited(db, account) if limit.spans[-1].days > 1 else {}
-    uses = []
-    for span in limit.spans:
+    spans, uses = limit_in_force(db, account).spans, []
+    sums = debited(db, account) if spans[-1].days > 1 else {}
+    for span in spans:
         if not sums or span.days == 1:
             continue
         parts = [span.limit.part(spent) for spent in windows(sums, span.days).values()]
@@ -214,11 +214,13 @@ def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
     return {period: _sum(debits) for period, debits in _debits_of(db, account, periods).items()}
 
 
-def _debits_of(db: sa.Connection, account: str, periods: Sequence[str]) -> dict[str, list[Debit]]:
-    """Reads all debits of these periods."""
+def _debits_of(
+    db: sa.Connection, account: str, periods: Sequence[str], *which: sa.ColumnElement[bool]
+) -> dict[str, list[Debit]]:
+    """Reads all debits of these periods, or some of them."""
     debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
-    query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account)
+    query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account, *which)
     for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
         debits[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
     return debits
@@ -242,11 +244,10 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
         query = query.where(ENTRY.c.period == period)
     spent = []
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
-        by_slot = debits_by_slot(_debits_of(db, account, [of_period])[of_period])
-        debits = [debit for (spec, *_), debit in by_slot.items() if spec == spec_id]
-        total, spec = sum(debits, Accountant()), specs[spec_id]
-        slots = max(len(debits), _slots_of_newest(db, account, of_period, spec_id, spec))
-        spent.append(Spent(of_period, spec_id, spec.name, slots, len(debits), total, first_at, last_at))
+        by_slot = debits_by_slot(_debits_of(db, account, [of_period], ENTRY.c.spec_id == spec_id)[of_period])
+        total, spec = sum(by_slot.values(), Accountant()), specs[spec_id]
+        slots = max(len(by_slot), _slots_of_newest(db, account, of_period, spec_id, spec))
+        spent.append(Spent(of_period, spec_id, spec.name, slots, len(by_slot), total, first_at, last_at))
     return spent
 
 
@@ -282,7 +283,6 @@ def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
     unit = units[0]
     if unit.total is None:
         return
-    debits = debits_by_slot(_debits_of(db, account, [unit.period])[unit.period])
-    spent = sum((debit for (spec_id, *_), debit in debits.items() if spec_id == unit.spec_id), Accountant())
+    spent = _sum(_debits_of(db, account, [unit.period], ENTRY.c.spec_id == unit.spec_id)[unit.period])
     if not Accountant().compose([unit.total]).covers(spent):
         raise LedgerError(f"period {unit.period}: the slots would spend more than the total that the plan divides")
