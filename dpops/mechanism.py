@@ -51,13 +51,6 @@ class Hats:
     users: Int64s
     reported: Int64s
 
-    @classmethod
-    def of(cls, totals: Sequence[Totals], reported: Sequence[int]) -> Self:
-        """Joins the totals of single HATs."""
-        users = np.array([total.counts.size for total in totals], np.int64)
-        columns = (np.concatenate(column) for column in zip(*(totals or [Totals(_NONE)]), strict=True))
-        return cls(Totals(*columns), np.cumsum(users) - users, users, np.array(reported, np.int64))
-
     def __len__(self) -> int:
         return self.users.size
 

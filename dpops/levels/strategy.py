@@ -192,7 +192,8 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
     """Computes a level's mean group noise per bound km/h."""
     groups = _groups(_OF[name], bounds.hats)
-    part = float(stage.share * share * stage.alpha)
+    ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
+    part = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)  # fractions take five times
     if stage.kind == "laplace":
         in_group = math.sqrt(2) * float(stage.spread) / UNIT / part
     else:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpops.forecast import Prior
-from dpops.mechanism import Hats, PlanError
+from dpops.mechanism import Hats, PlanError, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
@@ -18,6 +18,12 @@ from tests.statistical.checks import seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 MECHANISMS = [*ArrayAverage.examples(), Baseline(), Auto(), Auto(prior=Prior(20.0, 12.0))]
+
+
+def joined(totals, reported):
+    users = np.array([total.counts.size for total in totals], np.int64)
+    columns = (np.concatenate(column) for column in zip(*(totals or [Totals(np.zeros(0, np.int64))]), strict=True))
+    return Hats(Totals(*columns), np.cumsum(users) - users, users, np.array(reported, np.int64))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
@@ -36,7 +42,7 @@ def test_one_call_draws_the_same_plans_noise_and_integers(mechanism, lists, copi
     reported = [int(counts.sum()) + dropped for counts in hats]
     public_counts = [CountsKnown(counts, samples) for counts, samples in zip(hats, reported, strict=True)]
     plans = mechanism.plans(public_counts, GRID, epsilon)
-    drawn = mechanism.draw(Hats.of(totals, reported), GRID, epsilon, seeded(3))
+    drawn = mechanism.draw(joined(totals, reported), GRID, epsilon, seeded(3))
     assert drawn.plans == [plan.document() for plan in plans]
     assert [[*document] for document in drawn.plans] == [[*plan.document()] for plan in plans], (
         "in the order of stored bytes"
@@ -50,4 +56,4 @@ def test_noise_beyond_bounds_is_refused_before_anything_is_drawn():
     counts = np.array([90_000, 3], np.int64)
     totals = [unlike(counts, counts * 0, GRID.upper_steps)] * 4
     with pytest.raises(PlanError, match="noise beyond"):
-        ArrayAverage().draw(Hats.of(totals, [90_003] * 4), GRID, Fraction(1, 10**12), seeded(6))
+        ArrayAverage().draw(joined(totals, [90_003] * 4), GRID, Fraction(1, 10**12), seeded(6))
