@@ -31,11 +31,7 @@ from hatstream_lab.evaluation.released import constant_rows, joined_with_truth
 EPSILON, RUNS = "2.64", 3
 ENVIRONMENT = Path("build/pipelinedp")
 PACKAGES = ("pipeline-dp==0.3.1", "python-dp==1.1.5", "numpy==2.4.6", "scipy==1.17.1", "dill==0.4.1", "pyarrow>=18")
-CLASSES = {
-    "all hexagons and hours": (1, np.inf),
-    "10 to 29 vehicles": (10, 30),
-    "30 and more": (30, np.inf),
-}
+CLASSES = {"all hexagons and hours": (1, np.inf), "10 to 29 vehicles": (10, 30), "30 and more": (30, np.inf)}
 
 
 def python_of(folder: Path) -> Path:

@@ -210,14 +210,7 @@ def benchmark(millions, cells, days, hour, vehicles, layouts, scattered):
             cpu = 1e6 * m.cpu_s / case.events
             limit.append(bare_h3())
             share = case.events / m.cpu_s / ((limit[-2] + limit[-1]) / 2)
-            row = (
-                case.layout,
-                f"{case.events:,}",
-                case.cells,
-                case.days,
-                f"{m.hats:,}",
-                f"{m.wall_s:.1f}",
-            )
+            row = (case.layout, f"{case.events:,}", case.cells, case.days, f"{m.hats:,}", f"{m.wall_s:.1f}")
             row += (
                 f"{m.cpu_s:.1f}",
                 f"{case.events / m.cpu_s:,.0f}",

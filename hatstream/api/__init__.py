@@ -10,14 +10,7 @@ from hatstream.own_packages import loaded
 if TYPE_CHECKING:
     from hatstream.api.account import AccountReport, result_columns
     from hatstream.api.evaluation import count_days, release_days
-    from hatstream.api.inputs import (
-        open_input,
-        own_layouts,
-        read_batches,
-        read_positions,
-        read_tables,
-        write_rows,
-    )
+    from hatstream.api.inputs import open_input, own_layouts, read_batches, read_positions, read_tables, write_rows
     from hatstream.api.results import read_results
     from pipelines.commands.options import option, packed
     from pipelines.commands.terminal import asked_to_stop, console, note, progress_bars

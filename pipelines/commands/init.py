@@ -27,9 +27,7 @@ SHOWN_WINDOWS = 8
     help="Accept a region drafted from reports: they are older than the account, or public anyway.",
 )
 @click.option(
-    "--files-are-public",
-    is_flag=True,
-    help="Accept one file per vehicle: whether such a file exists is no secret.",
+    "--files-are-public", is_flag=True, help="Accept one file per vehicle: whether such a file exists is no secret."
 )
 @account_options
 @json_option

@@ -81,9 +81,7 @@ Example:
 @options.release_options
 @runner_options
 @click.option(
-    "--check-input",
-    is_flag=True,
-    help="Only describe the input's rows in the range, for the operator alone.",
+    "--check-input", is_flag=True, help="Only describe the input's rows in the range, for the operator alone."
 )
 @options.site_option
 @_with_early_decoder

@@ -238,8 +238,7 @@ class InputTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     time_zone: Annotated[str | None, about("of the clock of times without an offset")] = None
     delimiter: Annotated[str | None, about("of CSV; a comma if left out; any number of blanks", *DELIMITERS)] = None
     time_format: Annotated[
-        str | None,
-        about("texts other than ISO 8601, as in strptime: %d.%m.%Y %I:%M:%S %p; %s: seconds after midnight"),
+        str | None, about("texts other than ISO 8601, as in strptime: %d.%m.%Y %I:%M:%S %p; %s: seconds after midnight")
     ] = None
     decimal: Annotated[str | None, about("of numbers in texts; a point if left out", *get_args(DecimalMark))] = None
     derived_speed: DerivedSpeedTable | None = None

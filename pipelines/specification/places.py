@@ -152,8 +152,7 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     keys: Annotated[str | list[str] | None, about("of column: all that are released, or their file. Public")] = None
     within: Annotated[str | None, about("a second column, such as next_stop_id")] = None
     keys_within: Annotated[
-        str | list[str] | None,
-        about("its keys, all pairs are released; left out: keys are pairs, a|b"),
+        str | list[str] | None, about("its keys, all pairs are released; left out: keys are pairs, a|b")
     ] = None
 
 

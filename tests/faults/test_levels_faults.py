@@ -86,11 +86,7 @@ OTHERS = ("before-commit:2", "after-noise:1", "after-commit:2", "mid-file:3")
 
 
 @pytest.mark.parametrize(
-    "place",
-    [
-        "after-commit:1",
-        *(pytest.param(place, marks=pytest.mark.slow) for place in OTHERS),
-    ],
+    "place", ["after-commit:1", *(pytest.param(place, marks=pytest.mark.slow) for place in OTHERS)]
 )
 def test_a_kill_between_the_stages_loses_and_repeats_nothing(tmp_path: Path, place: str) -> None:
     kill_and_rerun(tmp_path, str(tmp_path / "ledger.sqlite"), place=place)

@@ -190,10 +190,7 @@ def test_a_writer_that_does_not_queue_is_met_by_the_unique_keys_and_a_retry(ledg
 @pytest.mark.usefixtures("impatient")
 def test_a_writer_waits_for_another_only_so_long(ledger, tmp_path):
     waiter = Ledger(ledger.url, tmp_path / "key.head")
-    with (
-        database_of(ledger.url).engine(read_only=False).begin(),
-        pytest.raises(LedgerError, match="lock timeout"),
-    ):
+    with database_of(ledger.url).engine(read_only=False).begin(), pytest.raises(LedgerError, match="lock timeout"):
         record(waiter, unit())
     assert record(waiter, unit()).new == 1
 

@@ -63,9 +63,5 @@ def _urns(coder, coders):
 
 def _of_pardo(step):
     payload = beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload)
-    has = {
-        "side inputs": payload.side_inputs,
-        "state": payload.state_specs,
-        "timers": payload.timer_family_specs,
-    }
+    has = {"side inputs": payload.side_inputs, "state": payload.state_specs, "timers": payload.timer_family_specs}
     return [f"{step.unique_name}: has {what}" for what, parts in has.items() if parts]

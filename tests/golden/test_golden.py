@@ -87,9 +87,7 @@ def test_an_old_plan_is_decoded_as_it_was_stored():
     )
     plan = Plan.from_public("array-average", msgspec.json.decode(stored))
     made = ArrayAverage().plan(
-        CountsKnown.all_of(np.array([3, 2, 2])),
-        Grid(step=Fraction(1, 100), upper_steps=6500),
-        Fraction(1),
+        CountsKnown.all_of(np.array([3, 2, 2])), Grid(step=Fraction(1, 100), upper_steps=6500), Fraction(1)
     )
     assert {**plan.public(), "bias_bound": 0} == {**made.public(), "bias_bound": 0}
     assert value_of([6_000_000], plan) == 20.0

@@ -64,8 +64,7 @@ def test_a_day_of_rows_is_added_up_by_the_window_of_their_day(town):
 
 
 @pytest.mark.parametrize(
-    ("spec", "columns"),
-    [(city.SPEC, ()), (city.SPEC, ("times", "counts")), (levels_city.SPEC, ("times",))],
+    ("spec", "columns"), [(city.SPEC, ()), (city.SPEC, ("times", "counts")), (levels_city.SPEC, ("times",))]
 )
 def test_typed_rows_have_a_schema_and_hold_what_dicts_hold(town, spec, columns):
     folder = town(spec, city.rows() if spec is city.SPEC else levels_city.rows())

@@ -169,10 +169,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
         for name in feeds.WRITERS
     },
 }  # fmt: skip
-STREAMED = (
-    ("minutes = 60", "minutes = 15\nallowed_lateness_s = 120"),
-    ("08:00-12:00", "08:00-09:00"),
-)
+STREAMED = (("minutes = 60", "minutes = 15\nallowed_lateness_s = 120"), ("08:00-12:00", "08:00-09:00"))
 LIVE = feeds.with_input(SECRET, "jsonl") + "[live]\nshare = 0.4\nday_lateness_s = 900\n"
 STREAM = feeds.with_input(OPEN, "jsonl")
 SPAN = "\nepsilon = 10\ndelta = 1e-6\nspan_days = 28"

@@ -74,10 +74,7 @@ def _(part_or_within: Any, *given: Any) -> Any:
 
 
 @mutant(
-    "places-beside-the-total",
-    "places",
-    "dpops.levels.parts:with_places",
-    "transforms.releases.periods.stages:_whole",
+    "places-beside-the-total", "places", "dpops.levels.parts:with_places", "transforms.releases.periods.stages:_whole"
 )
 def _(with_places_or_whole: Any, stages: Any, *given: Any) -> Any:
     """The look at places is on top of a day's other looks, which keep all of the total, and is not debited."""

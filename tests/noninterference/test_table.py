@@ -13,11 +13,7 @@ from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import FORMATS
 
 DEFAULTS = {"accounting": "zcdp"}
-KINDS = {
-    "layout": {*FIXED, *MAPPED},
-    "accounting": {*get_args(Accounting)},
-    "product": {*PRODUCTS},
-}
+KINDS = {"layout": {*FIXED, *MAPPED}, "accounting": {*get_args(Accounting)}, "product": {*PRODUCTS}}
 
 
 def in_table(key: str) -> set[str]:

@@ -6,16 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dpops.learning.classes import (
-    ClassDay,
-    ClassFit,
-    ClassSums,
-    OfCells,
-    Quantiles,
-    learn_classes,
-    quantiles,
-    tilted,
-)
+from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, Quantiles, learn_classes, quantiles, tilted
 from dpops.types import Float64s
 
 EDGES = np.array([0.0, 1, 10, 19, 28, 37, 46, 55, 65])

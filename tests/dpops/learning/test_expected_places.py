@@ -8,14 +8,7 @@ import pytest
 from dpops import fitted
 from dpops.claims import rho_within
 from dpops.learning.expected import speed_noise, weight_noise
-from dpops.learning.expected_places import (
-    CONCENTRATED,
-    LEAST_VEHICLES,
-    SPREAD,
-    Z90,
-    ExpectedMap,
-    expected_maps,
-)
+from dpops.learning.expected_places import CONCENTRATED, LEAST_VEHICLES, SPREAD, Z90, ExpectedMap, expected_maps
 from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_places, whole_weight
 from dpops.levels.defaults import RETAINED, Fleet, spread_of, weight_at_places
 from dpops.levels.parts import with_places
@@ -97,7 +90,4 @@ def learned(weights: Float64s, far: Float64s, days: int) -> PlaceFit:
         day = PlaceDay(weights + weight, weights * far + speed, 0 * far, sds[0] ** 2, sds[1] ** 2, 1.0)
         sums = sums.after(day)
     expected_weights = np.full(far.size, whole_weight(sums, weights.sum()) / far.size)
-    return learn_places(
-        sums,
-        Around(values=0 * far, expected=expected_weights),
-    )
+    return learn_places(sums, Around(values=0 * far, expected=expected_weights))

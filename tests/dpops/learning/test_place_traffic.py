@@ -45,10 +45,7 @@ def summed(weights: np.ndarray, means: np.ndarray, seed: int, days: int = 28) ->
 
 
 def around_cells(weights: np.ndarray) -> Around:
-    return Around(
-        values=np.full(PLACES, CELL_KMH),
-        expected=np.full(PLACES, weights.mean()),
-    )
+    return Around(values=np.full(PLACES, CELL_KMH), expected=np.full(PLACES, weights.mean()))
 
 
 def weight_of(traffic: Traffic, sums: PlaceSums) -> np.ndarray:

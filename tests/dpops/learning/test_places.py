@@ -49,10 +49,7 @@ def summed(days: int, *, noise: float = 1.0, seed: int = 1, day_weight: float = 
 
 def around_cells(sums: PlaceSums) -> Around:
     whole = whole_weight(sums, float(city()[0].sum()))
-    return Around(
-        values=np.full(PLACES, CELL_KMH),
-        expected=np.full(PLACES, whole / PLACES),
-    )
+    return Around(values=np.full(PLACES, CELL_KMH), expected=np.full(PLACES, whole / PLACES))
 
 
 def believed(sums: PlaceSums) -> PlaceFit:

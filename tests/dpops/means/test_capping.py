@@ -75,9 +75,7 @@ def cost(
 
 
 @both
-def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(
-    kind: type[Baseline] | type[BaselineVariance],
-) -> None:
+def test_a_cap_pays_where_one_user_is_far_busier_than_the_others(kind: type[Baseline] | type[BaselineVariance]) -> None:
     counts = np.array([60] + [10] * 30, np.int64)
     whole, capped = (kind(m_ub=rule).plan(CountsKnown(counts, 360), GRID, Fraction(1, 4)) for rule in ("none", "opt"))
     assert capped.facts["m_ub"] == 10

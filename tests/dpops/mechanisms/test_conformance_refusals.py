@@ -75,12 +75,7 @@ def test_totals_of_other_users_never_exceed_the_plans_sensitivity(mechanism: Mec
 @every_plain
 @pytest.mark.parametrize(
     ("counts", "upper_steps"),
-    [
-        ([1 << 23], 1 << 39),
-        ([1 << 20, 1], 1 << 44),
-        ([1] * (1 << 15), 1 << 49),
-        ([1] * (1 << 15), (1 << 49) // 1_000),
-    ],
+    [([1 << 23], 1 << 39), ([1 << 20, 1], 1 << 44), ([1] * (1 << 15), 1 << 49), ([1] * (1 << 15), (1 << 49) // 1_000)],
     ids=["long", "heavy", "many", "many-fine"],
 )
 def test_sums_that_would_overflow_are_refused_or_exact(

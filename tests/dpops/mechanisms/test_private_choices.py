@@ -292,9 +292,7 @@ def test_a_constant_of_an_old_plan_is_claimed_and_published_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [*CHOOSERS, Auto()], ids=repr)
-def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_choice(
-    mechanism: Mechanism,
-) -> None:
+def test_noise_beyond_bounds_is_refused_by_the_plan_and_never_after_a_private_choice(mechanism: Mechanism) -> None:
     """A draw that fails for some choices and is then repeated would tell which choices were thrown away."""
     grid = Grid(step=Fraction(65, 10**6), upper_steps=10**6)
     counts = np.array([900_000, 500_000], np.int64)

@@ -6,14 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpops.accountant import Accountant, DeltaLimit
-from pipelines.account.guarantee import (
-    SpanBound,
-    costs_at_places,
-    levels_sentence,
-    loss_of,
-    sentence,
-    span_bounds,
-)
+from pipelines.account.guarantee import SpanBound, costs_at_places, levels_sentence, loss_of, sentence, span_bounds
 from pipelines.specification import Specification, load
 from tests import city, levels_city
 

@@ -166,9 +166,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> tuple[Files, Files]:
     return first, again
 
 
-def test_coarser_products_have_a_row_for_each_place_and_time(
-    coarse: tuple[Files, Files],
-) -> None:
+def test_coarser_products_have_a_row_for_each_place_and_time(coarse: tuple[Files, Files]) -> None:
     parents = {h3.cell_to_parent(cell, 6) for cell in CELLS}
     wanted = {
         "days": (set(CELLS), {("08", "12")}),
@@ -184,9 +182,7 @@ def test_coarser_products_have_a_row_for_each_place_and_time(
         assert {row["product"] for row in rows} == {product}
 
 
-def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(
-    coarse: tuple[Files, Files],
-) -> None:
+def test_a_citys_hours_hold_its_mean_and_forecasts_say_what_they_are(coarse: tuple[Files, Files]) -> None:
     """Reports are spread evenly over the cells: their mean is that of the second cell."""
     city_rows = coarse_rows(coarse[0], "city-hour")
     last = [row for row in city_rows if row["slot_start"].startswith(DAYS[-1])]

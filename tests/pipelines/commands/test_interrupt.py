@@ -19,11 +19,7 @@ GENTLY, FOR_EVER = "stop.wait()", "threading.Event().wait()"
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    ("waits", "code", "told"),
-    [
-        (GENTLY, 0, "ended\n"),
-        (FOR_EVER, 4, "stopped while work was unfinished\n"),
-    ],
+    ("waits", "code", "told"), [(GENTLY, 0, "ended\n"), (FOR_EVER, 4, "stopped while work was unfinished\n")]
 )
 def test_who_is_asked_to_stop_ends_by_itself_or_is_ended(number, waits, code, told):
     command = [sys.executable, "-c", PROGRAM.format(within_s=0.2 if waits == FOR_EVER else 60, waits=waits)]

@@ -145,10 +145,7 @@ def test_an_avro_file_of_too_many_rows_is_refused_whatever_they_take(kind, monke
     monkeypatch.setattr(avro, "FILE_ROWS", 20_000)
     own = ",".join(f'{{"name":"{name}","type":{kind}}}' for name in FIELDS)
     data = b"" if kind == '"null"' else bytes(5 * 30_000)
-    for rows, rule in (
-        (20_000, None),
-        (10**12 if not data else 30_000, "more than 20,000 rows: write several files"),
-    ):
+    for rows, rule in ((20_000, None), (10**12 if not data else 30_000, "more than 20,000 rows: write several files")):
         file = avro_file(f'{{"type":"record","name":"r","fields":[{own}]}}'.encode(), [(rows, deflated(data))])
         (tmp_path / "a").write_bytes(file)
         if rule is None:

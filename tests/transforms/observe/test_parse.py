@@ -276,8 +276,7 @@ def columns_of_anything(rows):
 
 
 @given(
-    st.integers(1, 6).flatmap(lambda rows: st.tuples(*[columns_of_anything(rows)] * 5)),
-    st.sampled_from([KMH, SECONDS]),
+    st.integers(1, 6).flatmap(lambda rows: st.tuples(*[columns_of_anything(rows)] * 5)), st.sampled_from([KMH, SECONDS])
 )
 def test_rows_are_observations_or_refused_whatever_the_columns_hold(columns, units):
     batch = pa.RecordBatch.from_arrays(list(columns), ["vehicle", "time", "lat", "lon", "speed"])

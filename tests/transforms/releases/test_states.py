@@ -144,12 +144,7 @@ FORGERS = {
 
 @pytest.mark.parametrize(("forger", "arrays"), grid(list(FORGERS), ["others", "malformed"]))
 def test_arrays_that_were_not_signed_for_this_specification_change_nothing(
-    many: list[Sequenced],
-    plain: bytes,
-    full: StateFile,
-    caplog: pytest.LogCaptureFixture,
-    forger: str,
-    arrays: str,
+    many: list[Sequenced], plain: bytes, full: StateFile, caplog: pytest.LogCaptureFixture, forger: str, arrays: str
 ) -> None:
     how, kept = replace(HOW, cache_file=full), full.read()
     assert kept is not None

@@ -42,11 +42,7 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
 
 
 def day_estimates(
-    models: Learned,
-    policy: LevelsPolicy,
-    slots: Sequence[SlotFacts],
-    entries: Sequence[StageEntry],
-    days_back: int = 0,
+    models: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], entries: Sequence[StageEntry], days_back: int = 0
 ) -> HatEstimates:
     """Estimates a day, with parents' values for unknown HATs."""
     posterior = models.estimate(days_back)
