@@ -32,7 +32,7 @@ from transforms.observe.parse import FROM_US, TO_US, events_of
 from transforms.observe.vehicle_ids import Secret
 from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber
-from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
+from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.base import History, ReleaseKind
@@ -134,10 +134,10 @@ class _MemoryAccount(LedgerAccount):
         return cast("Ledger", self)
 
     def stages(self, _account: str, _spec_id: str) -> list[StageEntry]:
-        return [entry for entry in self.entries if entry.unit.stands_for_period]
+        return [entry for entry in self.entries if isinstance(entry.unit, StageUnit)]
 
     def live(self, _account: str, _spec_id: str, period: str) -> list[LiveEntry]:
-        of_slots = (entry for entry in self.entries if not entry.unit.stands_for_period)
+        of_slots = (entry for entry in self.entries if not isinstance(entry.unit, StageUnit))
         return [entry for entry in of_slots if entry.unit.period == period]
 
     def stop(self, *_unit: str) -> bool:

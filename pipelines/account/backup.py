@@ -19,6 +19,7 @@ from transforms.ledger.head import Head, LedgerError, RememberedHead
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.spending import Account, AccountRefusal
 from transforms.recorded.codec import LIVE_COLUMN, decode
+from transforms.recorded.units import StageUnit
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable
 
@@ -183,7 +184,9 @@ def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
     releases = [entry for entry in backup.entries if entry["kind"] == "release"]
     first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
     timetables = {  # of specifications that are released by periods; their slots do not matter
-        spec_id: zones[entry["account"]] for spec_id, entry in first.items() if decode(entry["body"]).stands_for_period
+        spec_id: zones[entry["account"]]
+        for spec_id, entry in first.items()
+        if isinstance(decode(entry["body"]), StageUnit)
     }
 
     def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:

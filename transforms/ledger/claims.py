@@ -28,7 +28,7 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     """
     groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for unit in units:
-        groups[unit.unit.group].add(unit)
+        groups[DebitGroup.of(unit.unit)].add(unit)
     for (spec_id, period, slot_s, _), claimed in groups.items():
         place = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))
@@ -58,8 +58,8 @@ class _Claimed:
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
         for kind_value, number in Counter(kind.values()).items():
             self.hats[kinds[kind_value]] += number
-        if unit.rate is not None:
-            self.rates.add(unit.rate)
+        if isinstance(unit, HatUnit):
+            self.rates.add(unit.per_hat.epsilon)
 
     @property
     def debited(self) -> Accountant:

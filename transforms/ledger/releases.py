@@ -11,7 +11,7 @@ from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.spending import AccountRefusal, PeriodClosed
 from transforms.recorded.codec import LIVE_COLUMN, Encoded, column_of, decode, key_of
-from transforms.recorded.units import Unit, UnitKey
+from transforms.recorded.units import DebitGroup, LiveUnit, Unit, UnitKey
 
 
 class Recorded(NamedTuple):
@@ -44,7 +44,7 @@ def record_missing(
     """Appends missing units, after debits cover all plans' claims."""
     units = [unit for unit, _ in encoded]
     slots = [unit.slot_s for unit in units]
-    is_whole = units[0].group.slot_s is None
+    is_whole = DebitGroup.of(units[0]).slot_s is None
     recorded = recorded_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
     if is_whole and recorded and recorded.keys() != {unit.key for unit in units}:
         raise AccountRefusal(
@@ -57,10 +57,10 @@ def record_missing(
     redrawn = [unit for unit, former in pairs if former and former != unit]
     of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
-    if any(unit.group.is_live for unit in missing) and db.execute(stage).first() is not None:
+    if any(isinstance(unit, LiveUnit) for unit in missing) and db.execute(stage).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
-    groups = {unit.group for unit in missing}
-    check_claims(map(claims_of, [*(unit for unit in recorded.values() if unit.group in groups), *missing]))
+    groups = set(map(DebitGroup.of, missing))
+    check_claims(map(claims_of, [*(unit for unit in recorded.values() if DebitGroup.of(unit) in groups), *missing]))
     new: list[Entry] = []
     specs = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
     if db.execute(specs.where(ENTRY.c.account == account)).first() is None:

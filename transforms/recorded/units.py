@@ -1,7 +1,6 @@
 """Units of the ledger: HATs, stages, or live slots."""
 
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -37,15 +36,6 @@ class UnitKey(NamedTuple):
     shard: int | None  # of HATs or of stages; None for a live slot
 
 
-class DebitGroup(NamedTuple):
-    """Key of the units that share a debit."""
-
-    spec_id: str
-    period: str
-    slot_s: int | None  # None where the period is debited at once
-    is_live: bool
-
-
 class _Unit(msgspec.Struct, frozen=True, kw_only=True):
     """Facts common to all units."""
 
@@ -58,7 +48,6 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # keyed digest of the input, for the operator alone
     debit: Claim
     total: Claim | None = None  # a vehicle's total in the period
-    stands_for_period: ClassVar[bool] = False  # recorded for all slots of the period
 
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
@@ -76,19 +65,9 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
         return UnitKey(self.spec_id, self.slot_s, self.shard)
 
     @property
-    def group(self) -> DebitGroup:
-        """Key of the units that share the debit."""
-        return DebitGroup(self.spec_id, self.period, None if self.is_of_whole_period else self.slot_s, False)
-
-    @property
     def scope(self) -> UnitScope:
         """Scope of the debit: a slot or period."""
         return "period" if self.is_of_whole_period else "slot"
-
-    @property
-    def rate(self) -> Fraction | None:
-        """The epsilon of each HAT."""
-        return self.per_hat.epsilon
 
 
 class _VectorUnit(_Unit, frozen=True, kw_only=True):
@@ -112,18 +91,12 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
         """The vector, as a HAT of no cell."""
         return [Released("", "mean", VECTOR, self.plan, self.integers)]
 
-    @property
-    def rate(self) -> Fraction | None:
-        """None, as a vector's HATs have no epsilon."""
-        return None
-
 
 class StageUnit(_VectorUnit, frozen=True, kw_only=True):
     """Stage of a period, in which vehicles participate once."""
 
     stage: int
     scope: ClassVar[UnitScope] = "stage"
-    stands_for_period: ClassVar[bool] = True
 
     @property
     def per_hat(self) -> Claim | None:
@@ -134,11 +107,6 @@ class StageUnit(_VectorUnit, frozen=True, kw_only=True):
     def key(self) -> UnitKey:
         """Key of the unit."""
         return UnitKey(self.spec_id, self.slot_s, self.stage)
-
-    @property
-    def group(self) -> DebitGroup:
-        """Key of the units that share the debit."""
-        return DebitGroup(self.spec_id, self.period, self.slot_s, False)
 
 
 class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
@@ -151,13 +119,25 @@ class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
         """Key of the unit."""
         return UnitKey(self.spec_id, self.slot_s, None)
 
-    @property
-    def group(self) -> DebitGroup:
-        """Key of the units that share the debit."""
-        return DebitGroup(self.spec_id, self.period, self.slot_s, True)
-
 
 Unit = HatUnit | StageUnit | LiveUnit
+
+
+class DebitGroup(NamedTuple):
+    """Key of the units that share a debit."""
+
+    spec_id: str
+    period: str
+    slot_s: int | None  # None where the period is debited at once
+    is_live: bool
+
+    @classmethod
+    def of(cls, unit: Unit) -> "DebitGroup":
+        """Makes the key of a unit's debit."""
+        is_whole = isinstance(unit, HatUnit) and unit.is_of_whole_period
+        return cls(unit.spec_id, unit.period, None if is_whole else unit.slot_s, isinstance(unit, LiveUnit))
+
+
 _OfKind = TypeVar("_OfKind", bound=Unit)
 _Kept = TypeVar("_Kept", bound=Unit, covariant=True)
 

@@ -7,7 +7,7 @@ import pytest
 
 from dpops.claims import ZCDP, PureDP
 from transforms.recorded.codec import column_of, decode, encode
-from transforms.recorded.units import HatUnit, LiveUnit, Released, StageUnit, UnitKey, all_of
+from transforms.recorded.units import DebitGroup, HatUnit, LiveUnit, Released, StageUnit, UnitKey, all_of
 
 FACTS = {
     "spec_id": "a",
@@ -83,7 +83,7 @@ def test_a_unit_is_written_as_old_ledgers_have_it_and_read_as_what_it_is(unit, t
 def test_a_live_slot_is_told_by_its_key_and_not_by_a_number():
     assert [unit.key.shard for unit in (OF_SLOT, STAGE, LIVE)] == [1, 1, None]
     assert column_of(UnitKey("a", 7200, None)) == -1
-    assert LIVE.group != STAGE.group
+    assert DebitGroup.of(LIVE) != DebitGroup.of(STAGE)
 
 
 @pytest.mark.parametrize(
