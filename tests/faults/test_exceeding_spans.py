@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,12 +21,10 @@ from dpops.claims import ZERO
 from pipelines.specification.levels import SpanTotal
 from tests.faults.wrong_span_ledgers import (
     Wrong,
-    begins_at_the_day,
     counts_by_hours,
     counts_by_month,
     counts_by_year,
     counts_each_specification_alone,
-    ends_at_the_day,
     forgets_its_head,
     forgets_leap_days,
     knows_days_alone,
@@ -140,31 +137,6 @@ def refused_afterwards(world: World, *numbers: int) -> None:
 def one_day_too_many(world: World) -> None:
     refused_afterwards(world, 0, 1, 2)
     world.spend(world.day(27))
-
-
-@way(begins_at_the_day)
-def from_the_last_day_to_the_first(world: World) -> None:
-    refused_afterwards(world, 27, 26, 25)
-    world.spend(world.day(0), 1)
-    world.spend(world.day(1), 1)
-
-
-@way(ends_at_the_day)
-def a_late_day_before_a_full_window(world: World) -> None:
-    refused_afterwards(world, 20, 25, 27)
-    world.spend(world.day(0))
-
-
-@way(begins_at_the_day)
-def a_late_day_after_a_full_window(world: World) -> None:
-    refused_afterwards(world, 0, 5, 9, 50)
-    world.spend(world.day(27))
-
-
-@way(partial(ends_at_the_day))
-def a_late_day_in_a_gap_between_days_that_lie_28_apart(world: World) -> None:
-    refused_afterwards(world, 0, 1, 26, 28)
-    world.spend(world.day(14))
 
 
 @way(counts_by_month)

@@ -24,14 +24,6 @@ def knows_days_alone(patch: pytest.MonkeyPatch) -> None:
     _with_windows(patch, lambda day, _: [day])
 
 
-def begins_at_the_day(patch: pytest.MonkeyPatch) -> None:
-    _with_windows(patch, lambda day, days: [day + timedelta(days=step) for step in range(days)])
-
-
-def ends_at_the_day(patch: pytest.MonkeyPatch) -> None:
-    _with_windows(patch, lambda day, days: [day - timedelta(days=step) for step in range(days)])
-
-
 def counts_by_month(patch: pytest.MonkeyPatch) -> None:
     _with_windows(
         patch, lambda day, _: [day.replace(day=index + 1) for index in range(monthrange(day.year, day.month)[1])]

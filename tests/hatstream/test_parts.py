@@ -34,6 +34,7 @@ def in_order(rows):
     return sorted(rows, key=lambda row: (row["slot_start"], row["cell"]))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", ["array-average", "worst-case-optimal", "baseline"])
 def test_the_numbers_are_those_of_the_command_on_the_same_draws(town, hatstream, same_draws, mechanism):
     one_slot = city.SPEC.replace("08:00-12:00", "08:00-09:00")  # several are drawn in the order in which they come

@@ -135,7 +135,7 @@ def test_a_scheduler_that_tries_again_releases_no_day_that_was_stopped(town, mon
     draws = np.random.default_rng(1)
     monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
     folder = town(SECRET.replace("vehicles = 50", "vehicles = 120"))
-    for _ in range(3):
+    for _ in range(2):
         with pytest.raises(Exception, match="far fewer vehicles"):
             released(folder, REPORTS, unattended=True)
     assert released(folder, REPORTS), "somebody's own run goes on"

@@ -74,6 +74,7 @@ MIXED = "limits = [{ days = 1, epsilon = 2.64 }, { days = 28, epsilon = 10, delt
 IN_MU = 'limit = { epsilon = 2.64, delta = 1e-6 }\naccounting = "gdp"'
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("limit", "delta", "why"),
     [(MIXED, "\ndelta = 1e-6", "has a limit without delta"), (IN_MU, "", "adds up Gaussian noise alone")],

@@ -50,9 +50,6 @@ def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_i
         assert {row["cell"] for row in rows} == set(CELLS)
         assert set(DISTRIBUTION) <= set(rows[0])
         assert {row["statistic"] for row in rows} == {"mean"}
-    before = entries(tmp_path)
-    released(tmp_path, hatstream, end=DAYS[1])
-    assert entries(tmp_path) == before, "a rerun draws nothing again"
 
 
 def test_what_was_released_of_classes_has_their_edges(tmp_path: Path, hatstream: Run) -> None:

@@ -49,15 +49,6 @@ def test_each_day_ends_with_a_look_at_places_and_is_debited_once_for_all(tmp_pat
 
 
 @pytest.mark.slow
-def test_a_rerun_changes_nothing_and_draws_no_look_again(tmp_path: Path, hatstream: Run) -> None:
-    opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
-    released(tmp_path, hatstream, end=DAYS[1])
-    before = entries(tmp_path)
-    released(tmp_path, hatstream, end=DAYS[1])
-    assert entries(tmp_path) == before
-
-
-@pytest.mark.slow
 def test_a_recorded_look_at_places_is_read_back_as_it_was_planned(tmp_path: Path, hatstream: Run) -> None:
     opened(tmp_path, hatstream, spec=SPEC + HEXAGONS)
     released(tmp_path, hatstream, end=DAYS[0])

@@ -70,6 +70,7 @@ def test_what_is_listed_is_what_the_release_job_fills(town, hatstream):
     assert ask(hatstream, town)["missing"] == []
 
 
+@pytest.mark.few(1)
 def test_another_specification_on_the_same_account_fills_nothing(town, hatstream):
     release(hatstream, town, FIRST, FIRST)
     city.write(town, spec=city.SPEC.replace("resolution = 7", "resolution = 8"))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.account import location
+from pipelines.cli import main
 from pipelines.inputs import range_of
 from pipelines.job import Outputs
 from pipelines.option_types import InputFiles
@@ -60,8 +61,8 @@ def test_every_slot_of_the_range_is_published_even_if_nothing_happened(town, hat
     city.write(town, lines=[])
     code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
     done = summary_of(out)
-    assert (code, done["rows"], len(done["files"])) == (0, 0, 32)
-    assert [period["sum_of_slot_maxima"] for period in done["periods"]] == [0, 0]
+    assert (code, done["rows"], done["slots_new"], len(done["files"])) == (0, 0, 8, 32)
+    assert [(period["sum_of_slot_maxima"], period["slots_with_data"]) for period in done["periods"]] == [(0, 0)] * 2
     assert rows_in(town / "out") == []
 
 
@@ -132,6 +133,12 @@ def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path,
     assert cells[0] == cells[1]
 
 
+@pytest.fixture(scope="module")
+def unused_town(tmp_path_factory):
+    """The small city with its account opened, of which nothing is ever released."""
+    return city.opened(tmp_path_factory.mktemp("unused"), lambda *line: (main([*map(str, line)]),))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -151,13 +158,13 @@ def test_many_release_shards_publish_the_same_cells_and_charge_the_cap(tmp_path,
         (["--from", "2022-01-01", "--to", "2022-01-01", "--spec", "nothing.toml"], 2, "nothing.toml"),
     ],
 )
-def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(town, hatstream, arguments, code, said):
-    base = city.release(town, *arguments)
+def test_wrong_use_has_its_exit_code_and_says_what_is_wrong(unused_town, hatstream, arguments, code, said):
+    base = city.release(unused_town, *arguments)
     cut = base.index("--from")
     exit_code, out, err = hatstream(*base[:cut], *base[cut + 4 :])
     assert (exit_code, out) == (code, "")
     assert said in err
-    assert not (town / "out").exists()
+    assert not (unused_town / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["init", "release"])

@@ -7,11 +7,9 @@ from fractions import Fraction
 import pytest
 
 from dpops.accountant import PureLimit
-from pipelines.account.location import read_key, signature_of
 from tests import city, levels_city
 from tests.pipelines.commands.releases import files_in, summary_of
 from tests.transforms.ledger.entries import unit
-from transforms.ledger.head import Head
 from transforms.ledger.ledger import Ledger
 
 
@@ -118,18 +116,6 @@ def test_a_copied_key_without_its_head_opens_no_account(town, hatstream):
     assert "copy.key.head" in err
     assert "backup" in err
     assert not (town / "fresh.sqlite").exists()
-
-
-def test_a_fresh_ledger_made_elsewhere_is_refused_beside_the_key(town, hatstream):
-    (town / "copy.key").write_bytes((town / "ledger.key").read_bytes())
-    (town / "copy.key").chmod(0o600)
-    Head(town / "copy.key.head", signature_of(read_key(town / "copy.key"))).create()
-    fresh = ["--spec", town / "spec.toml", "--ledger", town / "fresh.sqlite"]
-    assert hatstream("init", *fresh, "--key", town / "copy.key")[0] == 0
-    code, _, err = hatstream(*city.release(town, "--ledger", town / "fresh.sqlite", "--key", town / "ledger.key"))
-    assert code == 3
-    assert "another ledger" in err
-    assert not (town / "out").exists()
 
 
 def test_a_release_without_its_head_file_is_refused_and_names_it(town, hatstream):

@@ -1,7 +1,5 @@
 """A period is sealed for ever: one of which the input holds no row is refused, unless the operator says it is empty."""
 
-import json
-
 import pytest
 
 from tests import city, levels_city
@@ -61,12 +59,6 @@ def test_a_file_without_rows_is_refused_under_every_plan(tmp_path, hatstream, sp
     city.opened(tmp_path, hatstream, spec=spec, lines=city.rows() if "ffffff" in spec else [])
     code, _, err = hatstream(*city.release(tmp_path))
     assert (code, f"none is of {FIRST}, {LAST};" in err) == (4, True)
-
-
-def test_who_says_that_nothing_happened_seals_an_empty_day(town, hatstream):
-    code, out, _ = hatstream(*city.release(town, "--allow-empty", "--json"))
-    done = json.loads(out)
-    assert (code, done["slots_new"], [period["slots_with_data"] for period in done["periods"]]) == (0, 8, [0, 0])
 
 
 def test_a_period_of_which_a_slot_is_open_needs_rows(town, hatstream):

@@ -65,23 +65,6 @@ def test_events_stay_on_disk_whatever_threads_read_them(town, hatstream, monkeyp
     assert files_in(folder / "out") == first
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize(
-    ("spec", "lines", "code"),
-    [
-        (city.SPEC.replace("limit = 50", "limit = 2"), None, 3),
-        (city.SPEC, [], 4),
-        (city.SPEC, ["PLATE1,no time,21,72,3\n"], 4),
-    ],
-)
-def test_a_refusal_has_the_words_and_code_of_this_machine_and_records_nothing(town, hatstream, spec, lines, code):
-    folder = town(spec, lines)
-    arguments = city.release(folder, **ONE_DAY)
-    outcome = hatstream(*arguments, "--runner", "FnApiRunner")
-    assert outcome[0] == code
-    assert (outcome, files_in(folder / "out")) == (hatstream(*arguments), {})
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

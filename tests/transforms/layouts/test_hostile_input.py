@@ -229,11 +229,3 @@ def test_an_id_is_an_id_and_never_in_a_message(plate, tmp_path, caplog, capfd):
         assert "canary" not in shown
     assert caplog.text == ""
     assert capfd.readouterr() == ("", "")
-
-
-def test_no_array_of_observations_holds_an_id(tmp_path):
-    path = write_jsonl(tmp_path / "a", [json_line({**row(i), "vehicle": "canary"}) for i in range(100)])
-    for batch in mapped("jsonl").read(path):
-        observations, refused = parse(batch.table, rules())
-        assert b"canary" not in b"".join(part.tobytes() for part in observations)
-        assert "canary" not in repr((observations, refused))

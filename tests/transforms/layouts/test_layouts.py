@@ -95,40 +95,12 @@ def test_a_wrong_choice_names_field_rule_and_value(arguments, words):
 # --- real telemetry -----------------------------------------------------------------------------------------------
 
 
-def test_capmetro_files_are_read_whole(data):
-    by = rules(layout("capmetro", None, None, None).units, **WIDE)
-    parts = [run(FIXED["capmetro"].layout, str(path), by) for path in sorted((data / "capmetro").glob("*.csv"))]
-    assert sum(rows for _, _, rows in parts) == 115_088
-    assert sum(len(observed.value) for observed, _, _ in parts) == 115_088
-    assert sum(int(np.count_nonzero(observed.value == 0)) for observed, _, _ in parts) / 115_088 == pytest.approx(
-        0.42, abs=0.01
-    )
-    assert len({*parts[0][0].vehicle.tolist()}) > 100
-
-
 def test_the_surat_array_is_read_whole(data):
     observed, refused, rows = run(FIXED["iudx"].layout, str(data / "surat" / "suratITMS.json"), rules(**WIDE))
     assert (rows, refused) == (5_000, Counter())
     assert len(set(observed.vehicle.tolist())) == 208
     assert observed.lon_e7.min() > 720_000_000 > observed.lat_e7.max() > 200_000_000
     assert observed.event_us.min() >= 1_641_012_000_000_000  # 2022-01-01T10:10+05:30
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "speeds"), [("mbta", 449, 50), ("delhi_otd_2021", 89, 89), ("delhi_otd_2025", 1_715, 1_715)]
-)
-def test_gtfs_snapshots_are_read_whole(data, name, rows, speeds):
-    source = FIXED["gtfs-realtime"].layout
-    path = str(data / "gtfs_rt" / f"{name}.pb")
-    (batch,) = source.read(path)
-    assert batch.rows == batch.table.num_rows == rows
-    assert rows - batch.table.column("speed").null_count == speeds
-    _, refused, _ = run(source, path, rules(source.units, **WIDE))
-    assert refused.get("missing-speed", 0) == rows - speeds
-    if name == "delhi_otd_2025":
-        assert sum(batch.table.column("lat").to_numpy() == 0) == 7
-        years = batch.table.column("time").to_numpy().astype("datetime64[s]").astype("datetime64[Y]")
-        assert years.max() == np.datetime64("2080")
 
 
 # --- the same rows in every layout --------------------------------------------------------------------------------
