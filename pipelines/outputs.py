@@ -16,8 +16,7 @@ from pipelines.specification import Specification
 from transforms.atomic_files import locked
 from transforms.errors import reason_of
 from transforms.releases.periods.products import PRODUCTS
-from transforms.sinks.files import HATS, LIVE
-from transforms.sinks.published import DATES, published_slots
+from transforms.sinks.published import DATES, HATS, LIVE, published_slots
 from transforms.sinks.rows import Shape
 from transforms.value import NAME
 

@@ -24,8 +24,7 @@ from transforms.public import EntryNumber, Fact, Operator, Summary
 from transforms.recorded.codec import CountedPart
 from transforms.recorded.stage_plan import numbers_of, rests_on
 from transforms.recorded.units import counted
-from transforms.sinks.files import HATS
-from transforms.sinks.published import READERS
+from transforms.sinks.published import HATS, READERS
 
 if TYPE_CHECKING:
     from pipelines.runs.check_input import InputCheck

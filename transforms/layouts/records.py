@@ -154,18 +154,27 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
                 raise KeyError
             values = list(map(itemgetter(key), values))
         except (KeyError, IndexError):
-            values = [_careful_step(value, part) for value in values]
+            values = [step_into(value, part) for value in values]
     return values
 
 
-def _careful_step(value: Any, part: str) -> Any:
-    if value is None or value is _BAD:
-        return value
-    if type(value) is dict:
-        return value.get(part)
-    if type(value) is list and part.isdecimal():
+def step_into(value: Any, part: str) -> Any:
+    """Steps into an object or array; None if absent, a bad value where there are no parts."""
+    if value is None:
+        return None
+    if isinstance(value, list | tuple) and part.isdecimal():
         return value[int(part)] if int(part) < len(value) else None
-    return _BAD
+    inner = mapping_of(value)
+    return _BAD if inner is None else inner.get(part)
+
+
+def mapping_of(value: Any) -> Mapping[str, Any] | None:
+    """Reads a dict, NamedTuple or Beam Row as a mapping; None if impossible."""
+    if isinstance(value, Mapping):
+        return value
+    as_dict = getattr(value, "as_dict", None) or getattr(value, "_asdict", None)
+    fields = as_dict() if callable(as_dict) else None
+    return fields if isinstance(fields, Mapping) else None
 
 
 def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:

@@ -141,7 +141,7 @@ class Pieces:
         coarse = _finer_than(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
-        cell = _number_in(cells, ancestors(fine[order], coarse))
+        cell = number_in(cells, ancestors(fine[order], coarse))
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
         row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
         lies_in = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
@@ -171,7 +171,7 @@ class Pieces:
         is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
         pieces = np.full(cells.size, NOWHERE, np.int64)
         pieces[is_cut] = self.piece[number[is_cut]]
-        pieces[~is_cut] = _number_in(self.region, ancestors(cells[~is_cut], self.coarse))
+        pieces[~is_cut] = number_in(self.region, ancestors(cells[~is_cut], self.coarse))
         if self.is_directed and heading is not None:
             rows = np.flatnonzero(is_cut & (heading >= 0))
             turn = self.turn[number[rows]]
@@ -231,7 +231,7 @@ def _finer_than(region: Sequence[int], resolution: int) -> int:
     return coarse
 
 
-def _number_in(ascending: Int64s, cells: Int64s) -> Int64s:
+def number_in(ascending: Int64s, cells: Int64s) -> Int64s:
     """Finds each cell's index in a list, or NOWHERE."""
     number = np.minimum(np.searchsorted(ascending, cells), ascending.size - 1)
     return np.where(ascending[number] == cells, number, NOWHERE)

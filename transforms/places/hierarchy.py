@@ -5,12 +5,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import h3
-import h3.api.basic_int as h3_int
 import numpy as np
 
 from dpops.levels.stages import PublicHats
 from dpops.types import Int64s
-from transforms.places.ground import Keys, Places
+from transforms.places.ground import Keys, Places, ancestors
 from transforms.places.hexagons import cell_text
 
 if TYPE_CHECKING:
@@ -47,10 +46,12 @@ def _clock_hours(hours: Sequence[int]) -> tuple[int, ...]:
 @lru_cache(maxsize=4)  # a release asks for the same ones at each of its steps
 def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
     """Numbers each cell's coarser cell, by ascending index."""
-    resolution = max(h3.get_resolution(h3.int_to_str(region[0])) - above, 0)
-    coarser = [h3_int.cell_to_parent(cell, resolution) for cell in region]
-    number = {cell: position for position, cell in enumerate(sorted(set(coarser)))}
-    return tuple(number[cell] for cell in coarser)
+    return tuple(np.unique(_coarser(region, above), return_inverse=True)[1].tolist())
+
+
+def _coarser(region: Sequence[int], above: int) -> Int64s:
+    """Computes each cell's ancestor so many resolutions above, if there are as many."""
+    return ancestors(np.array(region, np.int64), max(h3.get_resolution(cell_text(region[0])) - above, 0))
 
 
 def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[str]:
@@ -64,8 +65,7 @@ def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
     """Names each cell's ancestor, or each key's group."""
     if isinstance(region, Keys):
         return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
-    cells = [cell_text(cell) for cell in region]
-    return [str(h3.cell_to_parent(cell, max(h3.get_resolution(cell) - above, 0))) for cell in cells]
+    return texts_of(region, _coarser(region, above))
 
 
 def design_of(region: Sequence[int]) -> "Design":

@@ -8,7 +8,7 @@ import h3
 import numpy as np
 
 from dpops.types import Int64s
-from transforms.places.ground import NOWHERE, Pieces, Places, ancestors
+from transforms.places.ground import NOWHERE, Pieces, Places, ancestors, number_in
 from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_looks, room_of
 from transforms.places.near import FINE, Report, Shapes, Shared, cells_by_place, ignore, near, pairs_of, shared
 
@@ -89,9 +89,7 @@ def _parts(
     check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     names, fine_cells = _names(features), shared(near(shapes, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
-    number = np.minimum(np.searchsorted(np.array(region, np.int64), above), len(region) - 1)
-    inside = np.array(region, np.int64)[number] == above
-    cell, place, count = cells_by_place(fine_cells, np.where(inside, number, NOWHERE))
+    cell, place, count = cells_by_place(fine_cells, number_in(np.array(region, np.int64), above))
     place, cell, size = pairs_of(place, cell, count)
     order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
     main = np.full(len(names), NOWHERE, np.int64)

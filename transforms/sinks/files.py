@@ -18,7 +18,7 @@ from transforms.errors import StepError, reason_of, recorded_but
 from transforms.failpoints import failpoint
 from transforms.places.hexagons import hexagon_of
 from transforms.records import SlotEstimates
-from transforms.sinks.published import OtherValues, refuse_other_values
+from transforms.sinks.published import HATS, LIVE, OtherValues, refuse_other_values
 from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, noted, rows_in, schema_of
 
 
@@ -100,9 +100,6 @@ FORMATS: Mapping[str, Callable[[Columns, pa.Schema, str], bytes]] = {
     "jsonl": _jsonl,
     "geojson": _geojson,
 }
-
-
-HATS, LIVE = "hats", "live"
 
 
 def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, prefix: str = HATS) -> Path:

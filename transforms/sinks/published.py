@@ -16,7 +16,7 @@ SAME = 2e-6  # values are published with six digits after the point
 
 DATES = "date=*"  # the folders that a dataset has, as a pattern
 
-_NAME, _LIVE_NAME = "hats-{}-", "live-{}-"
+HATS, LIVE = "hats", "live"  # begin names of files
 
 Values = dict[tuple[str, str, str], float | None]  # what was published, by cell, statistic and start
 _KEYS = ("cell", "statistic", "slot_start")
@@ -38,7 +38,7 @@ class OtherValues(Exception):
 def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dict[int, Path]:
     """Maps slot starts, seconds since 1970, to published files."""
     slots = {}
-    prefix = (_LIVE_NAME if is_live else _NAME).format(spec_id)
+    prefix = f"{LIVE if is_live else HATS}-{spec_id}-"
     for path in (*folder.glob(f"{prefix}*"), *folder.glob(f"{DATES}/{prefix}*")):
         try:
             start = datetime.strptime(path.name.removeprefix(prefix).partition(".")[0], "%Y%m%dT%H%M%S%z")
@@ -50,12 +50,8 @@ def published_slots(folder: Path, spec_id: str, *, is_live: bool = False) -> dic
 
 def published_specifications(folder: Path) -> set[str]:
     """Lists the spec_ids of a folder's files of slots."""
-    specifications = set()
-    for name in (_NAME, _LIVE_NAME):
-        head, tail = name.split("{}")
-        for path in (*folder.glob(f"{head}*"), *folder.glob(f"{DATES}/{head}*")):
-            specifications.add(path.name.removeprefix(head).partition(tail)[0])
-    return specifications
+    names = (f"{folders}{prefix}-*" for folders in ("", f"{DATES}/") for prefix in (HATS, LIVE))
+    return {path.name.split("-")[1] for name in names for path in folder.glob(name)}
 
 
 def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from transforms import counters
 from transforms.errors import StepError
 from transforms.layouts.base import BATCH_ROWS, FIELDS, RawBatch, Units, raw_batch
+from transforms.layouts.records import mapping_of, step_into
 from transforms.records import REFUSED
 from transforms.steps.metrics import Parting, Refusal, count, dead_letters
 
 OWN_TIME: Final = "own-time"
-_NOWHERE = object()  # what a step finds in a value that has no parts: of a type that no field has
 _END = GlobalWindow().max_timestamp()
 END_OF_TIME: Final = (
     "an element's Beam timestamp is the end of time, as beam.BatchElements and groupings in the global window give it: "
@@ -113,7 +113,7 @@ def _batches(
     elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
 ) -> Iterator[RawBatch | Refusal]:
     """Batches rows of equal kinds, read independently."""
-    rows = [row for element in elements if (row := _mapping(element)) is not None]
+    rows = [row for element in elements if (row := mapping_of(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
     columns = [[classify(value) for value in _values(rows, name)] for name in names]
@@ -128,7 +128,7 @@ def _batches(
 
 def value_in(element: Any, name: str) -> Any:
     """Reads an element's value by name; None if absent."""
-    row = _mapping(element)
+    row = mapping_of(element)
     return None if row is None else next(iter(_values([row], name)))
 
 
@@ -137,17 +137,7 @@ def _values(rows: Sequence[Mapping[str, Any]], name: str) -> Iterator[Any]:
     if "." not in name:
         return (row.get(name) for row in rows)
     path = name.split(".")
-    return (row[name] if name in row else reduce(_step, path, row) for row in rows)
-
-
-def _step(value: Any, part: str) -> Any:
-    """Steps into an object or array; None if absent."""
-    if value is None:
-        return None
-    if isinstance(value, list | tuple) and part.isdecimal():
-        return value[int(part)] if int(part) < len(value) else None
-    held = _mapping(value)
-    return _NOWHERE if held is None else held.get(part)
+    return (row[name] if name in row else reduce(step_into, path, row) for row in rows)
 
 
 def _stamp(time: Timestamp, batch: RawBatch | Refusal) -> Any:
@@ -155,15 +145,6 @@ def _stamp(time: Timestamp, batch: RawBatch | Refusal) -> Any:
     if isinstance(batch, TaggedOutput):
         return TaggedOutput(batch.tag, WindowedValue(batch.value, time, (GlobalWindow(),)))
     return WindowedValue(batch, time, (GlobalWindow(),))
-
-
-def _mapping(element: Any) -> Mapping[str, Any] | None:
-    """Reads an element as a mapping; None if impossible."""
-    if isinstance(element, Mapping):
-        return element
-    as_dict = getattr(element, "as_dict", None) or getattr(element, "_asdict", None)
-    fields = as_dict() if callable(as_dict) else None
-    return fields if isinstance(fields, Mapping) else None
 
 
 _NO_REPORTS = (
