@@ -2,9 +2,10 @@
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+from xml.sax.saxutils import escape
 
 import fastavro
 import pyarrow as pa
@@ -80,24 +81,31 @@ def gtfs(rows: Sequence[Row]) -> bytes:
 
 
 def siri(rows: Sequence[Row]) -> bytes:
-    """Writes a VehicleMonitoringDelivery. A row may have operator, monitoring; a speed in metres per second."""
-    texts = []
-    for row in map(plain, rows):
-        inner = "".join(
-            f"<{tag}>{row[name]}</{tag}>"
-            for tag, name in (("OperatorRef", "operator"), ("VehicleRef", "vehicle"), ("Velocity", "speed"))
-            if row.get(name) is not None
-        )
-        place = (
-            f"<VehicleLocation><Longitude>{row['lon']}</Longitude><Latitude>{row['lat']}</Latitude></VehicleLocation>"
-        )
-        outer = f"<RecordedAtTime>{row['time']}</RecordedAtTime>" if row.get("time") else ""
-        outer += f"<VehicleMonitoringRef>{row['monitoring']}</VehicleMonitoringRef>" if "monitoring" in row else ""
-        journey = f"<MonitoredVehicleJourney>{inner}{place}</MonitoredVehicleJourney>"
-        texts.append(f"<VehicleActivity>{outer}{journey}</VehicleActivity>")
-    head = '<?xml version="1.0"?><Siri xmlns="http://www.siri.org.uk/siri"><ServiceDelivery>'
-    head += f"<ResponseTimestamp>{BEGIN.isoformat()}</ResponseTimestamp><VehicleMonitoringDelivery>"
-    return f"{head}{''.join(texts)}</VehicleMonitoringDelivery></ServiceDelivery></Siri>".encode()
+    return siri_document([siri_activity(plain(row)) for row in rows])
+
+
+def siri_activity(row: Row, *, prefix: str = "", extra: str = "") -> str:
+    """Writes a VehicleActivity of what is not None, operator and monitoring too; a speed in metres per second."""
+
+    def element(name: str, inner: Any) -> str:
+        return "" if inner is None else f"<{prefix}{name}>{inner}</{prefix}{name}>"
+
+    place = element("Longitude", row.get("lon")) + element("Latitude", row.get("lat"))
+    vehicle = None if row.get("vehicle") is None else escape(str(row["vehicle"]))
+    names = {"OperatorRef": "operator", "Bearing": "heading", "Velocity": "speed"}
+    journey = "".join(element(tag, row.get(name)) for tag, name in names.items())
+    journey += element("LineRef", "4") + element("VehicleLocation", place) + element("VehicleRef", vehicle)
+    outer = element("RecordedAtTime", row.get("time")) + element("VehicleMonitoringRef", row.get("monitoring"))
+    return element("VehicleActivity", outer + element("MonitoredVehicleJourney", journey) + extra)
+
+
+def siri_document(activities: Iterable[str], *, prefix: str = "", head: str = '<?xml version="1.0"?>') -> bytes:
+    """Writes a VehicleMonitoringDelivery; `prefix` stands before each name."""
+    name = f"xmlns:{prefix[:-1]}" if prefix else "xmlns"
+    at = f"<{prefix}ResponseTimestamp>{BEGIN.isoformat()}</{prefix}ResponseTimestamp>"
+    inner = f"<{prefix}VehicleMonitoringDelivery>{''.join(activities)}</{prefix}VehicleMonitoringDelivery>"
+    inner = f"<{prefix}ServiceDelivery>{at}{inner}</{prefix}ServiceDelivery>"
+    return f'{head}<{prefix}Siri {name}="http://www.siri.org.uk/siri" version="2.0">{inner}</{prefix}Siri>'.encode()
 
 
 WRITERS: Mapping[str, tuple[str, Callable[[Sequence[Row]], bytes]]] = {

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from google.transit import gtfs_realtime_pb2
 
+from tests.kit.feed_layouts import siri_activity, siri_document
 from tests.noninterference.world import Feed, Report, in_csv
-from tests.transforms.layouts.siri_documents import activity, document
 
 Writer = Callable[[Sequence[Report], Path], None]
 NAMES = ("bus", "ts", "lat", "lon", "v")
@@ -88,7 +88,7 @@ def _siri(feed: Sequence[Report], path: Path) -> None:
     escaped = (
         {name: text and escape(text) for name, text in row.items()} | {"vehicle": row["vehicle"]} for row in rows
     )
-    path.write_bytes(document([activity(row) for row in escaped]))
+    path.write_bytes(siri_document([siri_activity(row) for row in escaped]))
 
 
 def _sayable(value: Any) -> str | None:

@@ -13,9 +13,9 @@ import pytest
 
 from tests.hostile.mutations import mutated_bytes
 from tests.kit import feed_layouts
+from tests.kit.feed_layouts import siri_activity, siri_document
 from tests.transforms.inputs import FIELDS, csv_line, good_row, iudx_element, json_line, mapped, write_parquet
 from tests.transforms.layouts.hostile_files import avro_file, avro_schema, deflated, varint, write_coded, write_long
-from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, UnreadableFile, layout
 from transforms.layouts.decoder_process import read_apart
 
@@ -50,8 +50,8 @@ def good_files(folder):
         "iudx.json": (FIXED["iudx"].layout, b"[" + b",".join(map(iudx_element, ROWS)) + b"]"),
         "mds.json": (FIXED["mds"].layout, json.dumps({"telemetry": mds}).encode()),
         "feed.pb": (FIXED["gtfs-realtime"].layout, feed_layouts.gtfs([row | {"time": 1_700_000_000} for row in ROWS])),
-        "siri.xml": (FIXED["siri-vm"].layout, document(map(activity, ROWS))),
-        "siri.xml.gz": (FIXED["siri-vm"].layout, gzip.compress(document(map(activity, ROWS)))),
+        "siri.xml": (FIXED["siri-vm"].layout, siri_document(map(siri_activity, ROWS))),
+        "siri.xml.gz": (FIXED["siri-vm"].layout, gzip.compress(siri_document(map(siri_activity, ROWS)))),
     }
     zipped(CSV, folder / "a")
     files["a.csv.zip"] = mapped("csv"), (folder / "a").read_bytes()

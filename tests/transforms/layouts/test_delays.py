@@ -14,8 +14,8 @@ from google.transit import gtfs_realtime_pb2
 from dpops.types import Grid
 from pipelines.specification.places import PlacesTable, read_keys
 from tests.kit import feed_layouts
+from tests.kit.feed_layouts import siri_document
 from tests.transforms.inputs import NOON, NOON_US, rules, run, write_parquet
-from tests.transforms.layouts.siri_documents import document
 from transforms.layouts import FIXED, MAPPED, layout
 from transforms.layouts.base import with_keys
 from transforms.observe.parse import parse
@@ -172,7 +172,7 @@ def of_siri(*journeys, **columns):
     named = {"key": "LineRef", "speed": "delay"} | columns
     source = layout("siri-vm", named, fields=with_keys(len(named) - 1), unit="min")
     names = ["007", "AG:12 é"] if len(named) == 2 else ["s0|s1", "s1|s2"]
-    (batch,) = source.from_messages([document(activities)])
+    (batch,) = source.from_messages([siri_document(activities)])
     of = by(source, keys=Keys.of(names))
     observed, refused = parse(batch.table, of)
     values = [

@@ -1,4 +1,4 @@
-"""Feeds as agencies have them: other delimiters, no header, JSON arrays and pretty print, compressed files."""
+"""Feeds as agencies have them: delimiters, no header, JSON in any print, compressed, in UTF-16, a file a vehicle."""
 
 import gzip
 import json
@@ -7,8 +7,10 @@ import zipfile
 import pyarrow as pa
 import pytest
 
-from tests.transforms.inputs import FIELDS, csv_line, good_row, rows_and_refused
-from transforms.layouts import UnreadableFile, layout
+from tests.kit import feed_layouts
+from tests.transforms.inputs import csv_line, good_row, mapped, rows_and_refused, rules, run
+from transforms.layouts import UnreadableFile, layout, message_layout
+from transforms.layouts.base import FIELDS
 from transforms.layouts.decoder_process import read_apart
 
 ROWS = [good_row(i) for i in range(50)]
@@ -116,3 +118,41 @@ def test_options_that_do_not_fit_are_refused(name, options, message):
 def test_a_time_zone_goes_with_texts_only():
     with pytest.raises(ValueError, match="goes with time_unit 'iso'"):
         layout("csv", BY_NAME, "s", None, time_zone="UTC")
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+@pytest.mark.parametrize("kind", feed_layouts.TEXTS)
+def test_utf16_is_refused_as_a_file(kind, encoding, ending, tmp_path):
+    path = tmp_path / f"a{ending}"
+    text = feed_layouts.WRITERS[kind][1]([good_row(i) for i in range(3)]).decode()
+    data = (text if encoding == "utf-16" else "\ufeff" + text).encode(encoding)
+    path.write_bytes(gzip.compress(data) if ending else data)
+    with pytest.raises(UnreadableFile, match="the text is UTF-16: save it as UTF-8"):
+        list(mapped(kind).read(str(path)))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+@pytest.mark.parametrize("kind", ["jsonl", "json"])
+def test_a_file_that_is_too_short_for_any_mark_is_read(kind, size, tmp_path):
+    (tmp_path / "a").write_bytes(b"\xff"[:size])
+    assert sum(batch.table.num_rows for batch in mapped(kind).read(str(tmp_path / "a"))) == 0
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "avro"])
+def test_a_file_of_one_vehicle_may_name_it(name, tmp_path):
+    """The rows are those of a file with a column of that vehicle."""
+    rows = [row | {"vehicle": "366"} for row in map(good_row, range(300))]
+    paths = [tmp_path / folder / f"366.{name}" for folder in ("one", "other")]
+    for path in paths:
+        path.parent.mkdir()
+        path.write_bytes(feed_layouts.WRITERS[name][1](rows))
+    expected, _, count = run(layout(name, BY_NAME, None, None), str(paths[0]), rules())
+    named = layout(name, BY_NAME | {"vehicle": "{file}"}, None, None)
+    for path in paths:
+        observed, _, read = run(named, str(path), rules())
+        assert read == count
+        assert observed.vehicle.tolist() == expected.vehicle.tolist()
+        assert observed.lat_e7.tolist() == expected.lat_e7.tolist()
+    with pytest.raises(ValueError, match="layout: messages must be one of"):
+        message_layout(name, named)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kit import feed_layouts
+from tests.kit.feed_layouts import siri_activity, siri_document
 from tests.transforms.inputs import NOON_US, good_row, iudx_element, json_line, mapped, rows_and_refused
-from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import FIXED, MessageLayout, layout, message_layout
 
 ROWS = [good_row(i) for i in range(50)]
@@ -28,7 +28,7 @@ def payloads_of(name):
     if name == "iudx":
         return FIXED["iudx"].layout, [iudx_element(row) for row in ROWS]
     if name == "siri-vm":
-        return FIXED["siri-vm"].layout, [document([activity(row)]) for row in ROWS]
+        return FIXED["siri-vm"].layout, [siri_document([siri_activity(row)]) for row in ROWS]
     return FIXED["gtfs-realtime"].layout, [feed_layouts.gtfs([row | {"time": NOON_US // 10**6}]) for row in ROWS]
 
 

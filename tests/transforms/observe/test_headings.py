@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.kit import feed_layouts
+from tests.kit.feed_layouts import siri_activity, siri_document
 from tests.transforms.inputs import KMH, NOON, NOON_US, good_row, rules, run
-from tests.transforms.layouts.siri_documents import activity, document
 from transforms.layouts import layout
 from transforms.layouts.base import FIELDS, RawBatch, with_heading
 from transforms.observe.parse import parse
@@ -76,7 +76,7 @@ FORMS = {
     "avro": (avro_of, [*NUMBERS, ("x", NO_HEADING)]),
     "parquet": (parquet_of, NUMBERS),
     "gtfs-realtime": (gtfs_of, NUMBERS[:9] + NUMBERS[10:]),
-    "siri-vm": (lambda rows: document(map(activity, rows)), TEXTS),
+    "siri-vm": (lambda rows: siri_document(map(siri_activity, rows)), TEXTS),
     "mds": (mds_of, [*NUMBERS[:7], (None, NO_HEADING)]),
     "tides": (tides_of, TEXTS),
 }

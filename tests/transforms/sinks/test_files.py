@@ -1,13 +1,16 @@
-"""Published rows and files: values in [0, U], the four formats alike, the same bytes twice."""
+"""Published rows and files: values in [0, U] as Python rounds them, formats alike, the same bytes twice."""
 
 import csv
 import io
 import json
+import math
 
 import fastavro
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpops import statistics
 from dpops.estimate import Estimates
@@ -16,7 +19,7 @@ from tests.transforms.sinks.units import slot_of, unit
 from transforms.records import HatColumns
 from transforms.sinks.files import FORMATS, publish_slot
 from transforms.sinks.published import READERS
-from transforms.sinks.rows import SCHEMA, rows_of, schema_of
+from transforms.sinks.rows import SCHEMA, rounded, rows_of, schema_of
 
 
 def test_a_row_has_the_promised_columns_and_nothing_else():
@@ -121,3 +124,22 @@ def test_a_statistic_of_several_outputs_adds_columns_and_shows_the_first_as_its_
     assert list(fastavro.reader(io.BytesIO(read[".avro"]))) == rows
     assert [json.loads(line) for line in read[".jsonl"].splitlines()] == rows
     assert [row["cdf"] for row in csv.DictReader(io.StringIO(read[".csv"].decode()))] == ["", "[0.25,0.75]", ""]
+
+
+near_halves = st.integers(-(10**9), 10**9).map(lambda n: (n + 0.5) / 1e6)
+numbers = st.one_of(
+    st.none(),
+    st.floats(-2000, 2000),
+    st.floats(allow_nan=False, allow_infinity=False),
+    near_halves,
+    near_halves.map(lambda x: math.nextafter(x, math.inf)),
+    near_halves.map(lambda x: math.nextafter(x, -math.inf)),
+    st.sampled_from([0.0, -0.0, -1e-9, 1e-7, 1e300]),
+)
+
+
+@given(st.lists(numbers, max_size=30))
+def test_numbers_are_rounded_as_python_rounds_each(values):
+    expected = [None if value is None else round(value, 6) for value in values]
+    given = np.array(values, np.float64)  # nan for None
+    assert [repr(value) for value in rounded(given)] == [repr(value) for value in expected]

@@ -1,13 +1,16 @@
-"""What becomes of an element is a matter of its own values, of whatever types those of others are."""
+"""An element's values decide alone what becomes of it, and its type tells whether it may be a report."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
 
+import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 import pytest
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from hypothesis import example, given
@@ -17,7 +20,7 @@ from tests.transforms.inputs import rules
 from transforms.layouts import Units
 from transforms.layouts.base import FIELDS, RawBatch
 from transforms.observe.parse import parse
-from transforms.sources.elements import TEXT_BYTES, _batches, classify
+from transforms.sources.elements import TEXT_BYTES, _batches, classify, why_no_reports
 
 ISO, CHICAGO, SECONDS = (
     Units("iso", Fraction(1)),
@@ -180,3 +183,50 @@ def test_a_speed_is_its_number_in_whatever_type_and_held_at_the_largest_float() 
 def test_a_text_that_would_not_fit_beside_many_others_is_bad() -> None:
     assert classify("x" * TEXT_BYTES) == ("text", b"x" * TEXT_BYTES)
     assert classify("x" * (TEXT_BYTES + 1)) == classify(object()) == ("bad", True)
+
+
+class Report(NamedTuple):
+    bus: str
+    speed: float
+
+
+class Typed(TypedDict):
+    bus: str
+
+
+@dataclass
+class Plain:
+    bus: str
+    speed: float
+
+
+REPORTS = [{"bus": "b", "speed": 1.0}, OrderedDict(bus="b"), Report("b", 1.0), beam.Row(bus="b", speed=1.0)]
+OTHERS = [7, "b", b"b", None, ("b", {"bus": "b"}), [{"bus": "b"}], Plain("b", 1.0), pa.table({"bus": ["b"]})]
+
+
+def type_of(elements):
+    return (beam.Pipeline() | beam.Create(elements)).element_type
+
+
+@pytest.mark.parametrize("element", REPORTS, ids=repr)
+def test_reports_are_taken_by_their_type(element):
+    assert why_no_reports(type_of([element]), ["bus", "speed"]) is None
+
+
+@pytest.mark.parametrize("element", OTHERS, ids=lambda element: type(element).__name__)
+def test_what_is_no_report_is_known_by_its_type(element):
+    assert "are of type" in why_no_reports(type_of([element]), ["bus", "speed"])
+
+
+@pytest.mark.parametrize("element", [Report("b", 1.0), beam.Row(bus="b", speed=1.0)], ids=repr)
+def test_a_field_that_is_not_there_is_named_with_those_that_are(element):
+    told = why_no_reports(type_of([element]), ["bus", "time"])
+    assert told == "have no field 'time'; they have bus, speed"
+
+
+@pytest.mark.parametrize(
+    "hint", [Any, object, dict, Mapping[str, Any], Typed, Report | None, Report | str, Iterable[dict]], ids=repr
+)
+def test_a_type_that_leaves_it_open_refuses_nothing(hint):
+    given = beam.Pipeline() | beam.Create([1]) | beam.Map(lambda one: one).with_output_types(hint)
+    assert why_no_reports(given.element_type, ["bus", "speed"]) is None
