@@ -159,7 +159,7 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
 
 
 def step_into(value: Any, part: str) -> Any:
-    """Steps into an object or array; None if absent, bad where it has no parts."""
+    """Steps into an object or array; None if absent, bad without parts."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and part.isdecimal():
