@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,32 +22,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.processes import python_of
 from hatstream.api import console, progress_bars, release_days
 from hatstream_lab.evaluation.days import DELTA, HAT_KEYS, Days, read_days
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Row, Table
 from hatstream_lab.evaluation.released import constant_rows, joined_with_truth
 
 EPSILON, RUNS = "2.64", 3
-ENVIRONMENT = Path("build/pipelinedp")
 PACKAGES = ("pipeline-dp==0.3.1", "python-dp==1.1.5", "numpy==2.4.6", "scipy==1.17.1", "dill==0.4.1", "pyarrow>=18")
 CLASSES = {"all hexagons and hours": (1, np.inf), "10 to 29 vehicles": (10, 30), "30 and more": (30, np.inf)}
-
-
-def python_of(folder: Path) -> Path:
-    """An environment with PipelineDP, made if it is not there."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        click.echo(f"making an environment for PipelineDP in {folder} ...", err=True)
-        venv.create(folder, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-        subprocess.run(install, check=True)
-    return python
 
 
 def answers(lower: float, upper: float, paths: Sequence[Path]) -> dict[str, list[list[float]]]:
     """Asks PipelineDP: by each of its bounds that are tried, the values of all keys on each day, a file each."""
     side = Path(__file__).with_name("compare_side.py")
-    command = [str(python_of(ENVIRONMENT)), str(side), EPSILON, str(lower), str(upper), *map(str, paths)]
+    command = [str(python_of("pipelinedp", *PACKAGES)), str(side), EPSILON, str(lower), str(upper), *map(str, paths)]
     results: dict[str, list[list[float]]] = json.loads(
         subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     )

@@ -12,29 +12,17 @@ import subprocess
 import sys
 import tempfile
 import time
-import venv
 from pathlib import Path
 
 import click
 from rich.table import Table
 
+from benchmarks.processes import python_of
 from benchmarks.throughput import SPEC, Case, generate
 from pipelines.commands.options import console
 
-ENVIRONMENT = Path("build/polars")
 PACKAGES = ("polars", "polars-h3")
 DAY = "2026-05-13"
-
-
-def python_of(folder):
-    """An environment with polars, made if it is not there."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        click.echo(f"making an environment for polars in {folder} ...", err=True)
-        venv.create(folder, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-        subprocess.run(install, check=True)
-    return python
 
 
 def taken(command):
@@ -47,7 +35,7 @@ def taken(command):
 
 def by_polars(feed, folder):
     side = Path(__file__).with_name("group_by_side.py")
-    return taken([python_of(ENVIRONMENT), side, feed, folder / "means.parquet"])
+    return taken([python_of("polars", *PACKAGES), side, feed, folder / "means.parquet"])
 
 
 def by_hatstream(feed, folder):
@@ -74,7 +62,7 @@ def benchmark(millions, cells, rounds):
     """Print a table: CPU and wall seconds of both, and the ratio of their CPU seconds."""
     titles = "events", "cells", "polars CPU s", "release CPU s", "ratio", "polars wall s", "release wall s"
     table = Table(*titles, title="The same means, without privacy by polars and with it by hatstream")
-    python_of(ENVIRONMENT)
+    python_of("polars", *PACKAGES)
     for size, cell in ((size, cell) for size in millions for cell in cells):
         with tempfile.TemporaryDirectory() as place:
             folder, feed = Path(place), Path(place, "feed.parquet")

@@ -1,8 +1,12 @@
-"""What a process and all that it starts take: processor time and memory, as /proc tells while they run."""
+"""What a process and all that it starts take, as /proc tells while they run; and environments of other packages."""
 
 import os
+import subprocess
 import threading
+import venv
 from pathlib import Path
+
+import click
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -69,3 +73,14 @@ def _family(pid):
             except OSError:
                 continue
     return family
+
+
+def python_of(name, *packages):
+    """The Python of an environment in build/, made with these packages if it is not there."""
+    python = Path("build", name, "bin", "python")
+    if not python.exists():
+        click.echo(f"making an environment for {', '.join(packages)} in {python.parents[1]} ...", err=True)
+        venv.create(python.parents[1], with_pip=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+        subprocess.run(install, check=True)
+    return python
