@@ -24,6 +24,7 @@ from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops.reference import unlike
+from tests.dpops.trees import examples as trees
 from tests.kit.grids import grid
 from tests.statistical.audit import Release
 
@@ -85,6 +86,7 @@ PLAIN = [
     if not (mechanism.chooses or (isinstance(mechanism, Auto) and mechanism.prior and mechanism.statistic == "mean"))
 ]
 every_example = pytest.mark.parametrize("mechanism", EXAMPLES, ids=repr)
+every_kind = pytest.mark.parametrize("mechanism", [*EXAMPLES, *trees.EXAMPLES], ids=repr)
 # Those that choose nothing privately, so that the plan alone settles the noise; the others: test_private_choices.py.
 every_plain = pytest.mark.parametrize("mechanism", PLAIN, ids=repr)
 first_plain, first_example = (

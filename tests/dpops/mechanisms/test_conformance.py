@@ -35,6 +35,7 @@ from tests.dpops.mechanisms.conformance import (
     count_vectors,
     enumerated_sensitivity,
     every_example,
+    every_kind,
     every_plain,
     few_counts,
     first_plain,
@@ -51,6 +52,7 @@ from tests.dpops.mechanisms.conformance import (
     worst_neighbours,
 )
 from tests.dpops.reference import alike, unlike
+from tests.dpops.trees import examples as trees
 from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import laplace_fit, seeded
 
@@ -153,7 +155,7 @@ def test_a_hat_is_released_alike_alone_and_among_others(mechanism: Mechanism, da
     assert together == [noiseless_of(mechanism, plan, [hat])[0] for plan, hat in zip(plans, totals, strict=True)]
 
 
-@every_example
+@every_kind
 def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
     class Watching(Noise):
         def laplace(self, scales: Sequence[Fraction]) -> Int64s:
@@ -163,7 +165,11 @@ def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
             return drawn
 
     plans = [plan_for(mechanism, counts) for counts in COUNTS]
-    released = mechanism.release([alike(counts, counts * 7) for counts in COUNTS], plans, Watching())
+    hats = [
+        trees.spread(counts, plan.facts["bins"]) if mechanism in trees.EXAMPLES else alike(counts, counts * 7)
+        for counts, plan in zip(COUNTS, plans, strict=True)
+    ]
+    released = mechanism.release(hats, plans, Watching())
     assert {type(integer) for integers in released for integer in integers} == {int}
     for plan in plans:
         assert {type(value) for value in (plan.epsilon, plan.step, plan.scale, plan.upper)} == {Fraction}

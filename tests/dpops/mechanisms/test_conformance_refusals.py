@@ -13,6 +13,7 @@ from tests.dpops.mechanisms.conformance import (
     EPSILON,
     GRID,
     every_example,
+    every_kind,
     every_plain,
     heaviest_totals,
     noiseless_of,
@@ -30,7 +31,7 @@ def test_an_epsilon_that_is_not_positive_is_refused(mechanism: Mechanism, epsilo
         mechanism.plan(CountsKnown(COUNTS[3], 9), GRID, epsilon)
 
 
-@every_example
+@every_kind
 @pytest.mark.parametrize(
     ("counts", "reported"), [([], 0), ([0], 0), ([3, 0], 3), ([3, -1], 2), ([3, 2], 4), ([1], 1 << 31)]
 )

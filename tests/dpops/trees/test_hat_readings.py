@@ -121,15 +121,6 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
 
 
 @examples.every_example
-@pytest.mark.parametrize(
-    ("counts", "reported"), [([], 0), ([0], 0), ([3, 0], 3), ([3, -1], 2), ([3, 2], 4), ([1], 1 << 31)]
-)
-def test_counts_that_make_no_hat_are_refused(mechanism: Mechanism, counts: list[int], reported: int) -> None:
-    with pytest.raises(ValueError, match="sample"):
-        mechanism.plan(CountsKnown(np.array(counts, np.int64), reported), examples.GRID, examples.EPSILON)
-
-
-@examples.every_example
 def test_counts_whose_products_leave_64_bits_are_refused_and_those_below_are_exact(mechanism: Mechanism) -> None:
     with pytest.raises(PlanError, match="checked integer bounds"):
         examples.plan(mechanism, np.array([1 << 26], np.int64))

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -131,24 +130,6 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
             assert laplace_fit(drawn.ravel(), plan.sensitivity / (examples.EPSILON * share)) > 1e-8
             signs = np.corrcoef(np.sign(drawn[:, :4]).T) - np.eye(4)
             assert np.abs(signs).max() < 6.5 / repeats**0.5
-
-
-@examples.every_example
-def test_no_float_reaches_the_noise(mechanism: Mechanism) -> None:
-    class Watching(Noise):
-        def laplace(self, scales: Sequence[Fraction]) -> Int64s:
-            assert {type(scale) for scale in scales} == {Fraction}
-            drawn = super().laplace(scales)
-            assert drawn.dtype == np.int64
-            return drawn
-
-    plans = [examples.plan(mechanism, counts) for counts in examples.COUNTS]
-    hats = [examples.spread(counts, plans[0].facts["bins"]) for counts in examples.COUNTS]
-    released = mechanism.release(hats, plans, Watching())
-    assert {type(integer) for integers in released for integer in integers} == {int}
-    for plan in plans:
-        assert {type(value) for value in (plan.epsilon, plan.step, plan.scale, plan.upper)} == {Fraction}
-        assert {type(fact) for fact in plan.facts.values()} == {int}
 
 
 @examples.every_example
