@@ -1,10 +1,8 @@
 """The statistic `distribution` from specification to files, forecasts and evaluation."""
 
-import csv
 import json
 from pathlib import Path
 
-import fastavro
 import h3
 import numpy as np
 import pyarrow.parquet as pq
@@ -84,26 +82,6 @@ def test_with_much_epsilon_the_outputs_are_those_of_the_samples(folder: Path) ->
             true = np.quantile(samples, level, method="inverted_cdf")
             missed += not row[f"{name}_lower95"] <= true <= row[f"{name}_upper95"]
     assert missed <= 14
-
-
-def test_all_formats_hold_the_same_lists(folder: Path) -> None:
-    for path in sorted((folder / "out").glob("*.parquet")):
-        table = pq.read_table(path).to_pylist()
-        with path.with_suffix(".avro").open("rb") as avro:
-            assert list(fastavro.reader(avro)) == table
-        assert [json.loads(line) for line in path.with_suffix(".jsonl").read_text().splitlines()] == table
-        texts = [row["cdf"] for row in csv.DictReader(path.with_suffix(".csv").read_text().splitlines())]
-        assert [json.loads(text) if text else None for text in texts] == [row["cdf"] for row in table]
-
-
-def test_a_second_run_draws_nothing_and_a_mean_beside_it_has_no_list(folder: Path) -> None:
-    before = {path.name: path.read_bytes() for path in (folder / "out").iterdir()}
-    assert main(city.release(folder)) == 0
-    assert {path.name: path.read_bytes() for path in (folder / "out").iterdir()} == before
-    means = [row for path in (folder / "out").glob("*.parquet") for row in pq.read_table(path).to_pylist()]
-    means = [row for row in means if row["statistic"] == "mean"]
-    assert means
-    assert {(row["cdf"], row["p50"], row["mean"]) for row in means} == {(None, None, None)}
 
 
 # specification
