@@ -369,10 +369,4 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "speed": _speeds,
     "vehicle": _vehicles,
 }
-_GUESSES: Mapping[str, Callable[[Any], bool]] = {
-    "time": is_time,
-    "lat": _fraction_degrees,
-    "lon": _fraction_degrees,
-    "speed": _small_numbers,
-    "vehicle": _repeated,
-}
+_GUESSES = {"time": is_time, "lat": _fraction_degrees, "lon": _fraction_degrees, "speed": _small_numbers}

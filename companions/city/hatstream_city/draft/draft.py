@@ -92,7 +92,8 @@ def draft(
     origins = [file.name for file in (timetable, path) if file is not None]
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     keyed = value == "delay"
-    toml = _toml(name, origins, stem or name, feed, town, secret=adds_and_removes, streets=streets, keyed=keyed)
+    wishes = {"name": name, "origins": origins, "stem": stem or name, "secret": adds_and_removes}
+    toml = _toml(feed, town, {**wishes, "streets": streets, "keyed": keyed})
     files = {} if town is None else town.lists(stem or name) if keyed else town.files(stem or name)
     ways = "; both directions of a street are one, for want of headings"
     if heading is not None:
@@ -107,18 +108,9 @@ def draft(
     return Draft(toml, findings, warnings, files, feed is not None and is_open(feed))
 
 
-def _toml(
-    name: str,
-    origins: Sequence[str],
-    stem: str,
-    feed: DraftedFeed | None,
-    town: Town | None,
-    *,
-    secret: bool,
-    streets: bool,
-    keyed: bool,
-) -> str:
-    """Fills in the template of a specification."""
+def _toml(feed: DraftedFeed | None, town: Town | None, wishes: Mapping[str, Any]) -> str:
+    """Fills in a specification's template; wishes: texts and choices."""
+    secret, streets, keyed = (wishes[name] for name in ("secret", "streets", "keyed"))
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"
@@ -126,14 +118,9 @@ def _toml(
     profiles = {} if town is None else {name: _inline(profile) for name, profile in town.service.by_key.items()}
     fill = partial(
         _TEMPLATES.get_template("specification.toml").render,
-        name=name,
-        origins=origins,
-        stem=stem,
+        **wishes,
         feed=feed,
         town=town,
-        secret=secret,
-        streets=streets,
-        keyed=keyed,
         zone=zone,
         follows_hours=follows_hours(zone),
         zone_is="of the timetable's agency" if town else f"the zone where the sample lies{others}: check",
@@ -270,7 +257,12 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
         )
     warnings += [] if town is None else _disagreements(feed, town)
     if secret and town is None:
-        warnings += _of_sample(feed)
+        warnings.append(
+            "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
+            "from reports that are to be protected: replace them, unless the sample is older than the account."
+        )
+        if feed.is_cut:
+            warnings.append("Not all rows of the sample were looked at: what comes later is in neither.")
     if feed.with_speed < 0.9 and "speed" in feed.columns.names:
         hint = f"; or derive all speeds from positions: {feed.derived}" if secret else ""
         warnings.append(f"Only {feed.with_speed:.0%} of the rows carry a speed; the others are refused{hint}.")
@@ -294,17 +286,6 @@ def _warnings(feed: DraftedFeed | None, town: Town | None, secret: bool) -> tupl
     if "speed" not in feed.columns.names and others and feed.sample.layout not in own_layouts():
         warnings.append(f"If one of these columns holds speeds, name it in input.columns: {', '.join(others[:20])}.")
     return tuple(warnings)
-
-
-def _of_sample(feed: DraftedFeed) -> list[str]:
-    """Words the limits of a sample's public facts."""
-    warnings = [
-        "The region and the fleet were made from the sample. Under add-remove they must be public facts, not made "
-        "from reports that are to be protected: replace them, unless the sample is older than the account."
-    ]
-    if feed.is_cut:
-        warnings.append("Not all rows of the sample were looked at: what comes later is in neither.")
-    return warnings
 
 
 def _disagreements(feed: DraftedFeed, town: Town) -> list[str]:

@@ -104,7 +104,10 @@ def _check_letters(path: str, data: bytes) -> None:
 def _sample(path: str, data: bytes) -> Sample:
     if data.startswith((b"PAR1", b"Obj\x01")):
         with _from_any_place(path, data) as file:
-            return _of_records(file) if data.startswith(b"Obj\x01") else _of_columns(file)
+            if data.startswith(b"PAR1"):
+                return _of_columns(file)
+            records: Iterator[Any] = islice(fastavro.reader(file), ROWS)
+            return Sample("avro", _columns([_flat(record) for record in records]))
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
@@ -148,25 +151,14 @@ def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
         yield io.BytesIO(stream.read())
 
 
-def _of_records(file: Any) -> Sample:
-    records: Iterator[Any] = islice(fastavro.reader(file), ROWS)
-    return Sample("avro", _columns([_flat(record) for record in records]))
-
-
 def _of_columns(file: Any) -> Sample:
     parquet = pq.ParquetFile(file)
     rows = next(parquet.iter_batches(ROWS), parquet.schema_arrow.empty_table())
-    nested = [field.name for field in rows.schema if _may_be_nested(field)]
+    may_be_nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
+    nested = [field.name for field in rows.schema if any(holds(field.type) for holds in may_be_nested)]
     plain = {name: rows.column(name).to_pylist() for name in rows.schema.names if name not in nested}
     inside = _columns([_flat(record) for record in rows.select(nested).to_pylist()]) if nested else {}
     return Sample("parquet", plain | inside)
-
-
-def _may_be_nested(field: Any) -> bool:
-    """Checks for a column of structs, lists or bytes."""
-    return bool(
-        pa.types.is_nested(field.type) or pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
-    )
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:

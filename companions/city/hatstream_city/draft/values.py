@@ -221,15 +221,7 @@ def in_century(instants: Any) -> Any:
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d")
 _SHORT_DATES = ("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%m-%y", "%m-%d-%y")
 _NAMED_DATES = (
-    "%d %b %Y",
-    "%b %d %Y",
-    "%b %d, %Y",
-    "%d-%b-%Y",
-    "%d-%b-%y",
-    "%d%b%Y",
-    "%Y-%b-%d",
-    "%d %b %y",
-    "%d. %b %Y",
+    *("%d %b %Y", "%b %d %Y", "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%d%b%Y", "%Y-%b-%d", "%d %b %y", "%d. %b %Y"),
 )
 _CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H.%M.%S", "%H%M%S", "%H%M")
 _HALF_CLOCKS = tuple(

@@ -50,16 +50,9 @@ _NEEDED = {
 }
 """Tables, and columns of theirs, that every feed has."""
 _DAMAGE = (
-    OSError,
-    EOFError,
-    csv.Error,
-    lzma.LZMAError,
-    pa.ArrowException,
+    *(OSError, EOFError, csv.Error, lzma.LZMAError, pa.ArrowException, StopIteration, UnicodeDecodeError),
+    *(zipfile.BadZipFile, zlib.error),
     RuntimeError,  # of an encrypted zip; NotImplementedError, of a method that nobody knows, is one too
-    StopIteration,
-    UnicodeDecodeError,
-    zipfile.BadZipFile,
-    zlib.error,
 )
 """What reading a damaged feed raises."""
 

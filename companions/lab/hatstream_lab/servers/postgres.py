@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -93,21 +94,11 @@ class Postgres:
     def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
         # Popen's own `user` would fork where vfork does, and handlers of gRPC's threads can end a forked child
         drop = ("setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups", "--")
+        command = [*(drop if self._user else ()), str(self._programs / program), "-D", str(self._folder / "data")]
         with (self._folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                [
-                    *(drop if self._user else ()),
-                    str(self._programs / program),
-                    "-D",
-                    str(self._folder / "data"),
-                    *arguments,
-                ],
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # a terminal's Ctrl-C is for us
-            )
+            streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+            # a terminal's Ctrl-C is for us: the server has a session of its own
+            return subprocess.Popen([*command, *arguments], cwd=self._folder, start_new_session=True, **streams)
 
 
 def _children(pid: int) -> list[int]:

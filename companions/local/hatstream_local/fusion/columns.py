@@ -25,18 +25,8 @@ NEEDED = ("user", "service", "epsilon", "mechanism")
 """Fields of a row of reports; then come `time` and `cell`, if asked for, and last `report`."""
 
 REASONS = (
-    "missing-user",
-    "bad-user",
-    "unknown-service",
-    "other-mechanism",
-    "other-epsilon",
-    "missing-time",
-    "bad-time",
-    "implausible-time",
-    "bad-cell",
-    "missing-report",
-    "bad-report",
-    "outside-range",
+    *("missing-user", "bad-user", "unknown-service", "other-mechanism", "other-epsilon"),
+    *("missing-time", "bad-time", "implausible-time", "bad-cell", "missing-report", "bad-report", "outside-range"),
 )
 """In the order of the checks: the first that fails is the row's reason."""
 

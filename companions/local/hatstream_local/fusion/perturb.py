@@ -34,18 +34,10 @@ def perturb(
     rows: list[Row] = []
     for service in services:
         reports = service.mechanism.sample(means, noise)
-        for time, instant, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
-            rows.append(
-                {
-                    "user": f"{user:016x}",
-                    "service": service.name,
-                    "epsilon": service.mechanism.epsilon,
-                    "mechanism": service.mechanism.name,
-                    "time": time,
-                    "cell": f"{instant:x}" if instant else "",
-                    "report": report,
-                }
-            )
+        spent = {"service": service.name, "epsilon": service.mechanism.epsilon, "mechanism": service.mechanism.name}
+        for time, cell_id, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
+            place = {"user": f"{user:016x}", "time": time, "cell": f"{cell_id:x}" if cell_id else ""}
+            rows.append(place | spent | {"report": report})
     return rows
 
 

@@ -163,14 +163,6 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
             half = half[~np.isnan(half)]
             sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
             quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
-            classes.append(
-                {
-                    "statistic": name,
-                    "status": status,
-                    "rows": subset.num_rows,
-                    "reliable": sure,
-                    "half": quantiles,
-                    "unit": subset["unit"][0].as_py(),
-                }
-            )
+            row = {"statistic": name, "status": status, "rows": subset.num_rows, "unit": subset["unit"][0].as_py()}
+            classes.append(row | {"reliable": sure, "half": quantiles})
     return classes
