@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -23,18 +23,6 @@ MOST_ROWS, MOST_FILES = 2_000_000, 60
 _DAY_US = 86_400_000_000
 
 
-class WholeFile(NamedTuple):
-    """Counts over complete files, a_day on the busiest day.
-
-    ids: vehicles with a position, by their spellings. cells: of positions, sorted. is_cut: rows remain uncounted.
-    """
-
-    ids: MergedIds
-    a_day: int
-    cells: Int64s
-    is_cut: bool
-
-
 def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
     """Computes the usable share of first rows. Raises InputError."""
     source = layout(sample.layout, **layout_options(sample, columns))
@@ -44,10 +32,11 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
 
 def counted(
     paths: Sequence[str], sample: Sample, columns: DraftedColumns, resolution: int, zone: str
-) -> WholeFile | None:
+) -> tuple[MergedIds, int, Int64s, bool] | None:
     """Counts vehicles and cells in files, up to MOST_ROWS.
 
-    Returns None if no file can be read. zone: of days, on each of which a vehicle counts once.
+    Returns vehicles with a position by their spellings, those of the busiest day, sorted cells of positions, and
+    whether rows remain uncounted; None if no file can be read. zone: of days, on each of which a vehicle counts once.
     """
     days, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0
     source = layout(sample.layout, **layout_options(sample, columns))
@@ -68,9 +57,8 @@ def counted(
             if len(paths) == 1:
                 return None
     a_day = max(map(len, days.values()), default=0)
-    return WholeFile(
-        merged(set[bytes]().union(*days.values())), a_day, cells, rows >= MOST_ROWS or len(subset) < len(paths)
-    )
+    is_cut = rows >= MOST_ROWS or len(subset) < len(paths)
+    return merged(set[bytes]().union(*days.values())), a_day, cells, is_cut
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:

@@ -41,15 +41,10 @@ class Segment(NamedTuple):
         return float(_along_m(self.xy)[-1])
 
 
-class Segments(NamedTuple):
-    """GeoJSON lines with names, and vehicles a day."""
-
-    document: dict[str, Any]
-    visits: dict[str, float]
-
-
-def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool) -> Segments:
-    """Cuts the segments that lie in a region's cells.
+def read_segments(
+    feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """Cuts a region's segments: GeoJSON with names, and vehicles a day.
 
     directed: a segment for each direction. runs: of a day, by stops. Raises InputError for none, or for lines that are
     too long or too detailed.
@@ -77,7 +72,7 @@ def read_segments(feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], 
     numbered = zip(names, vehicles.values(), strict=True)
     visits = {name: round(number, 1) for name, number in numbered if name not in left_out}
     document["features"] = [feature for feature in features if feature["properties"]["name"] in visits]
-    return Segments(document, visits)
+    return document, visits
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
@@ -99,23 +94,12 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
             metres = math.radians(1) * EARTH_M
             scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
             xy = np.column_stack([lon, lat]) * scale
-            along_m = _along_m(xy)
-            steps_m = np.linspace(0, along_m[-1], min(int(along_m[-1] / STEP_M) + 2, MOST_STEPS))
-            track = _Track(xy, along_m, scale, steps_m, _at(xy, along_m, steps_m))
-            work += stops.size * track.steps_m.size
+            length_m = _along_m(xy)[-1]
+            steps_m = np.linspace(0, length_m, min(int(length_m / STEP_M) + 2, MOST_STEPS))
+            work += stops.size * steps_m.size
             if work > MOST_WORK:
                 raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
-            yield from _cut(track, stops, feed, pairs)
-
-
-class _Track(NamedTuple):
-    """Line on a plane, with candidate positions of stops."""
-
-    xy: Floats
-    along_m: Floats
-    scale: Floats
-    steps_m: Floats
-    steps_xy: Floats
+            yield from _cut(feed, stops, xy, scale, steps_m, pairs)
 
 
 def _along_m(xy: Floats) -> Floats:
@@ -127,24 +111,31 @@ def _at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
     return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
 
 
-def _cut(track: _Track, stops: Int64s, feed: Gtfs, pairs: set[tuple[int, int]]) -> Iterator[Segment]:
-    """Cuts segments between consecutive stops except known pairs, and adds these pairs."""
+def _cut(
+    feed: Gtfs, stops: Int64s, xy: Floats, scale: Floats, steps_m: Floats, pairs: set[tuple[int, int]]
+) -> Iterator[Segment]:
+    """Cuts a line at consecutive stops except known pairs, and adds these.
+
+    xy: the line on a plane. steps_m: distances along it where stops may be.
+    """
     lat, lon = feed.stop_positions
+    along_m = _along_m(xy)
+    steps_xy = _at(xy, along_m, steps_m)
     stops = stops[~np.isnan(lat[stops])]
-    rounds = np.rint((track.xy[0, 0] / track.scale[0] - lon[stops]) / 360)
-    stop_xy = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * track.scale
-    step = _passed(track.steps_xy, stop_xy)
-    off_m = np.hypot(*(track.steps_xy[step] - stop_xy).T)
+    rounds = np.rint((xy[0, 0] / scale[0] - lon[stops]) / 360)
+    stop_xy = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * scale
+    step = _passed(steps_xy, stop_xy)
+    off_m = np.hypot(*(steps_xy[step] - stop_xy).T)
     for number in range(stops.size - 1):
         pair = int(stops[number]), int(stops[number + 1])
-        start_m, end_m = track.steps_m[step[number]], track.steps_m[step[number + 1]]
+        start_m, end_m = steps_m[step[number]], steps_m[step[number + 1]]
         if pair in pairs or max(off_m[number], off_m[number + 1]) > OFF_M or end_m <= start_m:
             continue
         pairs.add(pair)
-        inside = (track.along_m > start_m) & (track.along_m < end_m)
-        m = np.concatenate([[start_m], track.along_m[inside], [end_m]])
-        for xy in _on_earth(_at(track.xy, track.along_m, m), track.scale):
-            yield Segment(pair, xy, track.scale)
+        inside = (along_m > start_m) & (along_m < end_m)
+        m = np.concatenate([[start_m], along_m[inside], [end_m]])
+        for part in _on_earth(_at(xy, along_m, m), scale):
+            yield Segment(pair, part, scale)
 
 
 def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:

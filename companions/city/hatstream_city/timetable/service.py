@@ -56,15 +56,6 @@ class ServiceDay:
     runs: Mapping[tuple[int, int], int]
 
 
-class _Visits(NamedTuple):
-    """Stops of the day's runs, in seconds since midnight."""
-
-    run: Int64s
-    trip: Int64s
-    stop: Int64s
-    s: Int64s
-
-
 class ServiceCalendar(NamedTuple):
     """Services by day, from the first one on; of_trip: each trip's service."""
 
@@ -129,23 +120,22 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest, days = int(per_date.argmax()), [calendar.date_of(day) for day in np.flatnonzero(per_date).tolist()]
     runs_then = np.array([calendar.runs(number)[busiest] for number in range(services.size)])
-    visits, block = _visits(feed, np.flatnonzero(runs_then[calendar.of_trip]), calendar.date_of(busiest))
-    if not visits.s.size:
+    run, trip, stop, s, block = _visits(feed, np.flatnonzero(runs_then[calendar.of_trip]), calendar.date_of(busiest))
+    if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
-    vehicle, blocks = _vehicles(visits, block)
-    per_hour = np.bincount((visits.s % _DAY_S) // _HOUR_S, minlength=24) / visits.s.size
+    vehicle, blocks = _vehicles(run, s, block)
+    per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
     busy = per_hour >= LEAST_SHARE
     starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
     pauses = [np.flatnonzero(~np.roll(busy, -start)).tolist() for start in starts]
     hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
     outside = float(per_hour[~busy].sum())
-    there = ~np.isnan(feed.stop_positions[0][visits.stop])
-    run, stop = visits.run[there], visits.stop[there]
-    goes_on = run[1:] == run[:-1]
-    stops = 1 + int(stop.max(initial=0))
-    hour, route = visits.s // _HOUR_S, feed.rows_of("trips", "route_id", "routes")
-    keys = {"route_id": route[visits.trip], "stop_id": visits.stop, "trip_id": visits.trip}
-    pairs, count = np.unique(stop[:-1][goes_on] * stops + stop[1:][goes_on], return_counts=True)
+    placed = ~np.isnan(feed.stop_positions[0][stop])
+    goes_on, placed_stop = run[placed][1:] == run[placed][:-1], stop[placed]
+    stops = 1 + int(placed_stop.max(initial=0))
+    hour, route = s // _HOUR_S, feed.rows_of("trips", "route_id", "routes")
+    keys = {"route_id": route[trip], "stop_id": stop, "trip_id": trip}
+    pairs, count = np.unique(placed_stop[:-1][goes_on] * stops + placed_stop[1:][goes_on], return_counts=True)
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],
@@ -155,7 +145,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
         outside=outside,
         vehicles=int(vehicle.max()) + 1,
         blocks=blocks,
-        profile=_profile(vehicle, stop_cells[visits.stop], hour, _coarser),
+        profile=_profile(vehicle, stop_cells[stop], hour, _coarser),
         by_key={column: _profile(vehicle, 1 + rows, hour, _group) for column, rows in keys.items()},
         runs=dict(zip(map(divmod, pairs.tolist(), repeat(stops)), count.tolist(), strict=False)),
     )
@@ -164,8 +154,8 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
 # --- the day's runs -----------------------------------------------------------------------------------------------
 
 
-def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
-    """Lists the day's stops by run, with blocks.
+def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
+    """Lists the day's stops: run, trip, stop, seconds; last, each run's block.
 
     A frequency gives a run for each departure. Raises InputError above MOST_VISITS.
     """
@@ -184,7 +174,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[_Visits, Int64s]:
     blocks = feed.tables["trips"]["block_id"].dictionary_encode().combine_chunks()
     block = pc.fill_null(blocks.indices, -1).to_numpy().astype(np.int64)[of_run]
     block[np.isin(of_run, [*departures])] = -1
-    return _Visits(run, of_run[run], times.stop[row], times.s[row] + shift[run]), block
+    return run, of_run[run], times.stop[row], times.s[row] + shift[run], block
 
 
 def departures_of(feed: Gtfs) -> dict[int, list[range]]:
@@ -217,17 +207,17 @@ def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
     return owner, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)
 
 
-def _vehicles(visits: _Visits, block: Int64s) -> tuple[Int64s, int]:
+def _vehicles(run: Int64s, s: Int64s, block: Int64s) -> tuple[Int64s, int]:
     """Assigns visits to the fewest vehicles, and counts duties.
 
     A duty is a block, or a trip without one.
     """
     is_own = block < 0
     duty_of_run = np.where(is_own, block.max(initial=-1) + 1 + np.arange(block.size), block)
-    duties, duty = np.unique(duty_of_run[visits.run], return_inverse=True)
+    duties, duty = np.unique(duty_of_run[run], return_inverse=True)
     start, end = np.full(duties.size, np.iinfo(np.int64).max), np.full(duties.size, -1)
-    np.minimum.at(start, duty, visits.s)
-    np.maximum.at(end, duty, visits.s)
+    np.minimum.at(start, duty, s)
+    np.maximum.at(end, duty, s)
     vehicle, free = np.empty(duties.size, np.int64), list[tuple[int, int]]()
     vehicles = 0
     for trip in np.argsort(start, kind="stable").tolist():

@@ -134,12 +134,11 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         PLACES: places_document(feed, cells, of_line, resolution),
         GROUND: ground_document(feed),
     }
-    calendar, visits = calendar_of(feed), {}
+    calendar, visits = calendar_of(feed), dict[str, float]()
     service = service_of(feed, calendar, stop_cells)
     if directed is not None:
-        segments = read_segments(feed, cells.tolist(), service.runs, directed=directed)
-        documents[SEGMENTS] = segments.document
-        visits = segments.visits if any(segments.visits.values()) else {}
+        documents[SEGMENTS], visits = read_segments(feed, cells.tolist(), service.runs, directed=directed)
+        visits = visits if any(visits.values()) else {}
     texts = frozenset(map(h3.int_to_str, cells.tolist()))
     trips, times = np.unique(feed.stop_times.trip), feed.stop_times
     goes_on = times.trip[1:] == times.trip[:-1]

@@ -17,6 +17,8 @@ from hatstream.api import UsageError
 from hatstream_lab.evaluation.days import Days, around, rough_fleet
 from hatstream_lab.evaluation.experiment import Float64s, Int64s
 
+Rng = np.random.Generator
+
 STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)
 
@@ -184,7 +186,7 @@ def _tables(city: MadeUp) -> dict[str, Any]:
 
 def _day(
     city: MadeUp,
-    rng: np.random.Generator,
+    rng: Rng,
     cells: Int64s,
     at_km: Float64s,
     popular: Float64s,
@@ -228,13 +230,7 @@ def _day(
 
 
 def _visited(
-    city: MadeUp,
-    rng: np.random.Generator,
-    vehicle: Int64s,
-    slot: Int64s,
-    at_km: Float64s,
-    popular: Float64s,
-    routes: Sequence[Int64s],
+    city: MadeUp, rng: Rng, vehicle: Int64s, slot: Int64s, at_km: Float64s, popular: Float64s, routes: Sequence[Int64s]
 ) -> Int64s:
     """Cells of each vehicle's hour, (vehicle-hours, visits)."""
     if city.kind == "lines":
@@ -307,7 +303,7 @@ def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
     )
 
 
-def _between(rng: np.random.Generator, minimum: float, maximum: float) -> float:
+def _between(rng: Rng, minimum: float, maximum: float) -> float:
     """Draws a number, uniform in its logarithm."""
     return float(np.exp(rng.uniform(np.log(minimum), np.log(maximum))))
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hatstream.api import InputError, UsageError, note, write_whole
 
 if TYPE_CHECKING:
@@ -82,16 +84,12 @@ def wishes_path(folder: Path) -> Path:
 
 def write_wishes(folder: Path, wishes: Mapping[str, Any]) -> None:
     """Stores a site's options privately, since they hold paths. Raises OSError."""
-    import msgspec
-
     folder.parent.mkdir(parents=True, exist_ok=True)
     write_whole(wishes_path(folder), msgspec.json.encode(wishes, enc_hook=str), mode=0o600)
 
 
 def read_wishes(folder: Path) -> dict[str, Any]:
     """Reads `publish`'s options. Raises UsageError for other folders."""
-    import msgspec
-
     try:
         return msgspec.json.decode(wishes_path(folder).read_bytes(), type=dict[str, Any])
     except FileNotFoundError:

@@ -165,21 +165,10 @@ class Edition:
 
     def provenance(self) -> Mapping[str, Any]:
         """Encodes the values' provenance for programs."""
-        return {
-            "software": "hatstream",
-            "version": self.origin.version,
-            "specification": self.spec.name,
-            "spec_id": self.spec.spec_id,
-            "ledger": {
-                "newest_release": self.origin.entry,
-                "whole": True,
-                "signatures_compared": self.origin.is_signed,
-            },
-            "slots": {
-                "first": self.covers.first,
-                "end": self.covers.last,
-                "number": self.covers.slots,
-                "missing": list(self.covers.missing),
-            },
-            "created": self.origin.created.isoformat(timespec="seconds"),
-        }
+        origin, covers = self.origin, self.covers
+        software = {"software": "hatstream", "version": origin.version}
+        ledger = {"newest_release": origin.entry, "whole": True, "signatures_compared": origin.is_signed}
+        slots = {"first": covers.first, "end": covers.last, "number": covers.slots, "missing": list(covers.missing)}
+        specification = {"specification": self.spec.name, "spec_id": self.spec.spec_id}
+        created = origin.created.isoformat(timespec="seconds")
+        return {**software, **specification, "ledger": ledger, "slots": slots, "created": created}

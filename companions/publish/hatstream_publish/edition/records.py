@@ -31,6 +31,7 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
     """Describes the folder. Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/."""
     wishes = edition.wishes
     licence = {"name": wishes.licence.name, "title": wishes.licence.title}
+    email = {"email": wishes.contact} if "@" in wishes.contact else {}
     return {
         "profile": "data-package",
         "name": re.sub(r"[^a-z0-9._-]+", "-", edition.spec.name.lower()).strip("-") or "dataset",
@@ -40,13 +41,7 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
         "created": edition.origin.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "keywords": list(KEYWORDS),
         "licenses": [licence | ({"path": wishes.licence.url} if wishes.licence.url else {})],
-        "contributors": [
-            {
-                "title": wishes.publisher,
-                "role": "publisher",
-                **({"email": wishes.contact} if "@" in wishes.contact else {}),
-            }
-        ],
+        "contributors": [{"title": wishes.publisher, "role": "publisher", **email}],
         "temporal": {"start": edition.covers.first, "end": edition.covers.last},
         "bbox": list(edition.covers.bbox),
         "privacy": edition.privacy(),
@@ -135,6 +130,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
     """Describes the folder as JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, as DCAT-AP 3 asks for."""
     wishes, (west, south, east, north) = edition.wishes, edition.covers.bbox
     east += 360 if east < west else 0  # a ring across the antimeridian goes on beyond 180
+    licence = {"@id": wishes.licence.url} if wishes.licence.url else wishes.licence.title
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
     return {
         "@context": _CONTEXT,
@@ -146,7 +142,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         "dct:publisher": {"@type": "foaf:Agent", "foaf:name": wishes.publisher},
         "dcat:contactPoint": _contact(wishes.contact, wishes.publisher),
         "dct:modified": _typed(edition.origin.created.isoformat(timespec="seconds"), "dateTime"),
-        "dct:license": _licence(edition),
+        "dct:license": licence,
         "dct:accessRights": {"@id": f"{_EU}/access-right/PUBLIC"},
         "dcat:keyword": list(KEYWORDS),
         "dcat:theme": {"@id": f"{_EU}/data-theme/TRAN"},
@@ -163,7 +159,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
             "dcat:bbox": {"@type": "geosparql:wktLiteral", "@value": f"POLYGON(({ring}))"},
         },
         "dct:provenance": {"@type": "dct:ProvenanceStatement", "dct:description": edition.account.guarantee},
-        "dcat:distribution": [_distribution(edition, part) for part in parts],
+        "dcat:distribution": [_distribution(wishes.url, licence, part) for part in parts],
     }
 
 
@@ -176,24 +172,18 @@ def _contact(contact: str, publisher: str) -> dict[str, Any]:
     return {"@type": "vcard:Organization", "vcard:fn": publisher, **(address if contact else {})}
 
 
-def _licence(edition: Edition) -> Any:
-    licence = edition.wishes.licence
-    return {"@id": licence.url} if licence.url else licence.title
-
-
-def _distribution(edition: Edition, part: PublishedFile) -> dict[str, Any]:
-    base = edition.wishes.url.rstrip("/")
-    address = f"{base}/{part.path}" if base else part.path
+def _distribution(url: str, licence: Any, part: PublishedFile) -> dict[str, Any]:
+    address = f"{url.rstrip('/')}/{part.path}" if url else part.path
     kind = _FORMATS.get(part.path.rpartition(".")[2])
     return {
         "@type": "dcat:Distribution",
         "dct:title": part.title,
-        "dcat:accessURL": {"@id": edition.wishes.url or address},
+        "dcat:accessURL": {"@id": url or address},
         "dcat:downloadURL": {"@id": address},
         "dcat:mediaType": {"@id": f"{_MEDIA}{part.mediatype}"},
         **({"dct:format": {"@id": f"{_EU}/file-type/{kind}"}} if kind else {}),
         "dcat:byteSize": _typed(str(part.size), "nonNegativeInteger"),
-        "dct:license": _licence(edition),
+        "dct:license": licence,
         "spdx:checksum": {
             "@type": "spdx:Checksum",
             "spdx:algorithm": {"@id": "spdx:checksumAlgorithm_sha256"},
