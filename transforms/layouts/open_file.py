@@ -10,13 +10,13 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from itertools import islice
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -51,7 +51,7 @@ def files_in(path: str) -> list[str]:
         return [path]
     with _without_damage(path):
         archive = _archive_of(path)
-    return [path] if archive is None else [f"{path}{INSIDE}{name}" for name in archive.names]
+    return [path] if archive is None else [f"{path}{INSIDE}{name}" for name in archive[0]]
 
 
 @contextmanager
@@ -103,27 +103,14 @@ def _open(path: str, stack: ExitStack) -> BinaryIO:
     if archive is None:
         file: BinaryIO = stack.enter_context(open(outer, "rb"))  # noqa: SIM115 - the stack closes it
     else:
-        file = stack.enter_context(archive.open(name or archive.names[0]))  # whoever reads all asks for each
+        names, open_file = archive
+        file = stack.enter_context(open_file(name or names[0]))  # whoever reads all asks for each
     codec = _codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]
     return file if codec is None else cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
 
 
-class _Archive(NamedTuple):
-    """Archive with its sorted files except those of `is_skipped`."""
-
-    path: str
-    names: Sequence[str]
-    zipped: zipfile.ZipFile | None
-    content: pa.NativeFile  # of a tar
-    places: Mapping[str, tuple[int, int]]  # offset and size by name, in a tar
-
-    def open(self, name: str) -> BinaryIO:
-        """Opens a file by name. Raises UnreadableFile if encrypted."""
-        if self.zipped is None:
-            return io.BufferedReader(cast(io.RawIOBase, self.content.get_stream(*self.places[name])))
-        if self.zipped.getinfo(name).flag_bits & 1:
-            raise UnreadableFile(self.path, "the archive is encrypted")
-        return cast(BinaryIO, self.zipped.open(name))
+_Archive = tuple[Sequence[str], Callable[[str], BinaryIO]]
+"""Sorted names of an archive's files except those of `is_skipped`, and what opens one of them."""
 
 
 def _archive_of(path: str) -> _Archive | None:
@@ -145,9 +132,13 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     """Reads an archive's index; codec: None means zip."""
     if codec is None:
         zipped = zipfile.ZipFile(path)
-        return _Archive(
-            path, _checked(path, [name for name in zipped.namelist() if name[-1:] != "/"]), zipped, None, {}
-        )
+
+        def open_zipped(name: str) -> BinaryIO:
+            if zipped.getinfo(name).flag_bits & 1:
+                raise UnreadableFile(path, "the archive is encrypted")
+            return cast(BinaryIO, zipped.open(name))
+
+        return _checked(path, (name for name in zipped.namelist() if name[-1:] != "/")), open_zipped
     content = pa.OSFile(path)
     if codec:
         with pa.CompressedInputStream(content, codec) as packed:
@@ -155,7 +146,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     with tarfile.open(fileobj=content, mode="r:") as tar:
         files = [member for member in islice(tar, MEMBERS + 1) if member.isreg() and not member.issparse()]
     places = {member.name: (member.offset_data, member.size) for member in files}
-    return _Archive(path, _checked(path, places), None, content, places)
+    return _checked(path, places), lambda name: io.BufferedReader(content.get_stream(*places[name]))
 
 
 def _checked(path: str, names: Iterable[str]) -> Sequence[str]:

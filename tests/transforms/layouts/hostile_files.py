@@ -1,6 +1,7 @@
 """Damaged rows of each layout, and files made by hand that its writers would never write."""
 
 import io
+import pickle
 import zlib
 
 import fastavro
@@ -107,8 +108,12 @@ def damage(name):
 
 
 def unreadable(source, path):
+    """The rule by which a file is refused, whose error names its path alone and travels."""
     with pytest.raises(UnreadableFile) as caught:
         list(source.read(str(path)))
+    assert str(path) in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     return caught.value.rule
 
 

@@ -27,7 +27,8 @@ from tests.transforms.inputs import (
     write_jsonl,
     write_parquet,
 )
-from transforms.layouts import FIXED, MAPPED, Units, UnreadableFile, layout
+from tests.transforms.layouts.hostile_files import unreadable
+from transforms.layouts import FIXED, MAPPED, Units, layout
 from transforms.layouts.base import FIELDS
 from transforms.value import PER_UNIT
 
@@ -190,15 +191,6 @@ def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
 
 
 # --- files that cannot be read ------------------------------------------------------------------------------------
-
-
-def unreadable(source, path):
-    with pytest.raises(UnreadableFile) as caught:
-        list(source.read(str(path)))
-    assert str(path) in str(caught.value)
-    assert caught.value.__cause__ is None
-    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
-    return caught.value.rule
 
 
 @pytest.mark.parametrize("name", ["csv", "parquet-text", "avro"])
