@@ -18,9 +18,8 @@ from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import Secret
 from transforms.places.ground import Ground
 from transforms.recorded.units import Transaction
-from transforms.releases import SlotFacts
+from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import ReleaseKind, Request
-from transforms.releases.registry import KINDS
 from transforms.sinks.rows import PLAIN, Shape
 from transforms.sources.topic import Topic
 from transforms.time.calendar import Calendar, CalendarError, Locator

@@ -34,11 +34,10 @@ from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, StageUnit, Unit
 from transforms.records import RecordedSlot, SlotEstimates
-from transforms.releases import SlotFacts
+from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import History, ReleaseKind
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
-from transforms.releases.registry import KINDS
 from transforms.sinks.rows import Shape, columns_of, noted, schema_of
 from transforms.time.calendar import Calendar
 

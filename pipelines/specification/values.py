@@ -26,8 +26,8 @@ from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import VehicleForm
 from transforms.places.ground import Ground, Hexagons, Keys
 from transforms.places.hierarchy import texts_of
+from transforms.releases import KINDS
 from transforms.releases.periods.products import Product
-from transforms.releases.registry import KINDS
 from transforms.time.calendar import Locator, Timetable, Unit
 from transforms.time.trips import Trips
 from transforms.value import NAME, Value
@@ -155,7 +155,7 @@ class Specification:
 
     @property
     def kind(self) -> str:
-        """Kind of release, by its name in `transforms.releases.registry`."""
+        """Kind of release, by its name in `transforms.releases`."""
         if self.levels is None:
             return "hats"
         return "levels" if self.levels.counted is None else "counts"

@@ -70,7 +70,9 @@ def test_each_number_says_where_it_comes_from() -> None:
 
 
 def test_each_number_is_used() -> None:
-    plans = (DPOPS.parent / "pipelines" / "plan").glob("*.py")
-    rooms = "".join(path.read_text() for path in (*ROOMS, *plans))
+    folders = (DPOPS.parent / folder for folder in ("pipelines/plan", "transforms/releases/periods"))
+    rooms = "".join(
+        path.read_text() for path in (*ROOMS, *(path for folder in folders for path in folder.glob("*.py")))
+    )
     for name in vars(fitted):
         assert not name.isupper() or f"fitted.{name}" in rooms, name

@@ -103,10 +103,10 @@ def _(rows_by_class: Any, tally: Any, where: Any, column: Any) -> Any:
     return rows_by_class(replace(tally, sums={**tally.sums, column.name: moved}), where, column)
 
 
-@mutant("places-shared-by-vehicles", "places", "transforms.releases.periods.stages:rows_of_pieces")
-def _(rows_of_pieces: Any, tally: Any, of_piece: Any, slots: Any) -> Any:
+@mutant("places-shared-by-vehicles", "places", "transforms.releases.periods.stages:rows_of")
+def _(rows_of: Any, tally: Any, cell: Any, slots: Any) -> Any:
     """Which place a piece is in does not follow from public geometry alone: the number of reports moves it."""
-    return rows_of_pieces(tally, np.roll(of_piece, int(tally.kept.sum()) % 5), slots)
+    return rows_of(tally, np.roll(cell, int(tally.kept.sum()) % 5), slots)
 
 
 @mutant("heading-of-another", "places-by-heading", "transforms.observe.parse:_headings")

@@ -135,7 +135,8 @@ def seen(batches: Iterable[Any], road: Road) -> Seen:
     if not tallies:
         return Seen(np.zeros(2 * road.stage.groups, np.int64), +refused)
     whole = wire.unpack_tally((wire.pack_tally(tally) for tally in tallies), COLUMNS)
-    return Seen(np.concatenate(sum_up(rows_of(whole, road.region, road.slots), road.stage)), +refused)
+    rows = rows_of(whole, np.searchsorted(road.region, whole.cell), road.slots)
+    return Seen(np.concatenate(sum_up(rows, road.stage)), +refused)
 
 
 def _tallies(events: dict[int, list[bytes]]) -> Iterator[wire.Tally]:

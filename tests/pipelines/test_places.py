@@ -14,7 +14,7 @@ from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms.places.ground import NOWHERE, hexagon_pieces
 from transforms.recorded.stage_plan import as_stored, part_of, stage_of
-from transforms.releases.periods.stages import rows_of_pieces
+from transforms.releases.periods import stages
 from transforms.wire import Tally
 
 HEXAGONS = "[places]\nresolution = 9\n"
@@ -182,11 +182,11 @@ def test_what_a_vehicle_did_in_pieces_of_one_cell_is_added_up() -> None:
     number, slots = of_cell.size, (0, 3_600)
     columns = [np.zeros(number, np.int64), np.full(number, 5), of_cell, np.arange(1, number + 1), np.zeros(number)]
     tally = Tally(*(column.astype(np.int64) for column in columns), sums={"sums": 100 * np.arange(1, number + 1)})
-    rows = rows_of_pieces(tally, pieces.cell, slots)
+    rows = stages.rows_of(tally, pieces.cell[of_cell], slots)
     assert [column.tolist() for column in rows] == [[5], [1], [0], [28], [2_800]]
-    by_place = rows_of_pieces(tally, pieces.place, slots)
+    by_place = stages.rows_of(tally, pieces.place[of_cell], slots)
     assert by_place.reports.tolist() == list(range(1, number + 1))
-    nowhere = rows_of_pieces(tally, np.full(pieces.cell.size, NOWHERE), slots)
+    nowhere = stages.rows_of(tally, np.full(number, NOWHERE), slots)
     assert all(column.size == 0 for column in nowhere)
 
 

@@ -27,8 +27,7 @@ from transforms.ledger.spending import AccountRefusal
 from transforms.observe.parse import FROM_US, TO_US
 from transforms.observe.vehicle_ids import Secret
 from transforms.public import Summary
-from transforms.releases import SlotFacts
-from transforms.releases.registry import KINDS
+from transforms.releases import KINDS, SlotFacts
 from transforms.sources.heartbeat import Heartbeat
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import ReadGrowing

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpops.learning import state as state_module
 from dpops.learning.state import RECENT
 from dpops.levels.bounded import sum_up
 from dpops.levels.parts import count_stage, counted_first
@@ -188,7 +187,7 @@ def test_a_file_of_another_version_is_made_anew(
 ) -> None:
     how = replace(HOW, cache_file=file)
     with monkeypatch.context() as patch:
-        patch.setattr(state_module, "VERSION", 0)
+        patch.setattr(states, "VERSION", 0)
         estimated(many, how)
     before = file.path.read_bytes()
     assert estimated(many, how) == plain

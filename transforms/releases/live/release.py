@@ -132,7 +132,7 @@ def live_estimates(
     be repeated.
     """
     entry = live[-1]
-    estimates = estimates_of_slot(learned_live(stages, live, policy), 0, facts, policy)
+    estimates = estimates_of_slot(learned_live(stages, live, policy), -1, facts, policy)
     # Of Gaussian noise, what it comes to at the specification's delta.
     spent = str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)

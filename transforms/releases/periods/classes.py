@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpops import fitted
 from dpops.learning import Field, Groups, Learned, coarser, published
 from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.field import STATUS_NAMES, rounded
@@ -21,8 +22,6 @@ from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 
 LEVELS = 0.15, 0.5, 0.85
-MOST_HALF_WIDTH_KMH = 12.0
-"""A distribution is `ok` where the interval of its 85th percentile is narrower to either side."""
 _CLASSES_OF_A_VEHICLE = 3.0
 """How many classes the reports of a vehicle in a cell lie in, roughly."""
 
@@ -92,7 +91,7 @@ def notes_of(
     percentiles = [rounded(np.clip(part, 0, bound)) for part in result]
     _, lower, upper = percentiles
     vehicles = published(groups, bound).vehicles
-    is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * MOST_HALF_WIDTH_KMH)
+    is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * fitted.PERCENTILE_WIDTH_KMH)
     held, best = status == held_back, np.where(status == forecast, forecast, ok)
     columns = [np.where(held, np.nan, part) for of_level in zip(*percentiles, strict=True) for part in of_level]
     statuses = np.where(held, held_back, np.where(is_known, best, unreliable))

@@ -5,6 +5,7 @@ A function of recorded entries in ledger order and of the policy; no data is rea
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
@@ -89,17 +90,12 @@ def product_estimates(
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
-    """Estimates the last live slot from forecast and slots."""
-    released = [read_unit(entry.unit, policy.region) for entry in live]
-    units = [entry.unit for entry in live]
-    values = [
-        recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours)
-        for unit, read in zip(units, released, strict=True)
-    ]
-    hours = np.array([hour for (hour,) in values], np.int64)
-    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, read in enumerate(released)}
-    live_field = today(learned_from(stages, policy), hours, slots)
-    return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans)).slot(-1)
+    """Estimates a period's live slots from the forecast and all of them."""
+    units = [(entry.unit, read_unit(entry.unit, policy.region)) for entry in live]
+    slots = {index: stage_values(read, policy.fleet, is_live=True) for index, (_, read) in enumerate(units)}
+    hours = [recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours) for unit, read in units]
+    live_field = today(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
+    return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans))
 
 
 def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = False) -> HatEstimates:
@@ -109,13 +105,6 @@ def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = Fa
 
 def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
     has_value = numbers.status != Status.HELD_BACK
-    columns = (
-        numbers.values,
-        numbers.lower95,
-        numbers.upper95,
-        numbers.sd,
-        numbers.traffic_lower95,
-        numbers.traffic_upper95,
-    )
+    columns = attrgetter("values", "lower95", "upper95", "sd", "traffic_lower95", "traffic_upper95")(numbers)
     value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status], (traffic[0], traffic[1]))

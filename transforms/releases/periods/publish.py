@@ -41,13 +41,6 @@ class HatEstimates(NamedTuple):
     notes: Mapping[str, NDArray[Any]] | None = None  # further columns
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
-    def slot(self, number: int) -> "HatEstimates":
-        """Selects the estimates of one slot, (cells, 1)."""
-        leans = None if self.leans is None else self.leans[:, [number]]
-        value, lower, upper, sd = (column[:, [number]] for column in self[:4])
-        traffic = None if self.traffic is None else (self.traffic[0][:, [number]], self.traffic[1][:, [number]])
-        return HatEstimates(value, lower, upper, sd, self.status[:, [number]], traffic, leans)
-
     def shown(self, value: Value) -> "HatEstimates":
         """Converts from the standard scale."""
         if value.scale == 1 and not value.lower:

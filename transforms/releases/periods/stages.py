@@ -137,17 +137,12 @@ def first_centres(cells: int, slots: int) -> Int64s:
     return np.full((cells, slots), FIRST_CENTRE, np.int64)
 
 
-def rows_of(tally: Tally, region: Sequence[int], slots: Sequence[int]) -> Rows:
-    """Lists vehicles' reports by cell and slot, in order."""
-    order = np.lexsort((tally.slot_s, tally.cell, tally.vehicle))
-    cell = np.searchsorted(np.array(region, np.int64), tally.cell[order])
-    slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s[order])
-    return Rows(tally.vehicle[order], cell, slot, tally.kept[order], tally.sums["sums"][order])
+def rows_of(tally: Tally, cell: Int64s, slots: Sequence[int]) -> Rows:
+    """Sums rows by vehicle, cell or place, and slot, dropping NOWHERE.
 
-
-def rows_of_pieces(tally: Tally, of_piece: Int64s, slots: Sequence[int]) -> Rows:
-    """Sums rows by pieces' cell or place, dropping NOWHERE."""
-    cell, slot = of_piece[tally.cell], np.searchsorted(np.array(slots, np.int64), tally.slot_s)
+    cell: each row's index of its cell or place.
+    """
+    slot = np.searchsorted(np.array(slots, np.int64), tally.slot_s)
     order = np.lexsort((slot, cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
     keys = [column[order] for column in (tally.vehicle, cell, slot)]
@@ -167,16 +162,14 @@ def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
     """Sums vehicles' vectors; no vehicle lies in two tallies."""
-    pieces = policy.places
+    pieces, region = policy.places, np.array(policy.region, np.int64)
 
     def rows(tally: Tally) -> Rows:
-        if stage.classes:
-            region = np.array(policy.region, np.int64)
-            cell = np.searchsorted(region, tally.cell) if pieces is None else pieces.cell[tally.cell]
-            return rows_by_class(tally, cell, Classes(stage.classes))
         if pieces is None:
-            return rows_of(tally, policy.region, slots)
-        return rows_of_pieces(tally, pieces.place if stage.is_of_places else pieces.cell, slots)
+            cell = np.searchsorted(region, tally.cell)
+        else:
+            cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]
+        return rows_by_class(tally, cell, Classes(stage.classes)) if stage.classes else rows_of(tally, cell, slots)
 
     parts = (sum_up(rows(tally), stage) for tally in tallies)
     return reduce(lambda first, second: Sums(first.weights + second.weights, first.speeds + second.speeds), parts)

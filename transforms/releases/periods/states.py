@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.learning import DayValues, Facts, Groups, Learned, LevelValues, StageValues, State, add_day, learned
-from dpops.learning.state import RECENT, arrays_of, restore_state
+from dpops.learning.state import RECENT, VERSION, arrays_of, restore_state
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import Fleet, standing, vehicle_weight, weight_gain
 from dpops.levels.parts import is_too_few, slot_weight
@@ -103,8 +103,6 @@ class StateFile:
         """Writes the file atomically; warns if that fails."""
         if self.key is None or not self.path.parent.is_dir():
             return
-        from dpops.learning.state import VERSION  # who learns nothing begins sooner without it
-
         content = io.BytesIO()
         names: Mapping[str, NDArray[Any]] = {
             " version": np.array(VERSION),
@@ -121,8 +119,6 @@ class StateFile:
 
 
 def _kept(data: bytes) -> StoredState | None:
-    from dpops.learning.state import VERSION
-
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         if int(stored[" version"]) != VERSION:
             return None
