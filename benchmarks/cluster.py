@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.processes import cpu_s
-from benchmarks.throughput import SPEC, Case, generate
+from benchmarks.throughput import SPEC, Case, generate, numbers
 from hatstream_lab.servers.flink import SHORT_LIVED, JobServer, WorkerPool
 from pipelines.account import location
 from pipelines.cli import main
@@ -91,12 +91,8 @@ def kill_one(cluster: Standalone, events: int) -> None:
     cluster.start_task_manager()
 
 
-def _numbers(_context, _parameter, value):
-    return [int(part) for part in value.split(",")]
-
-
 @click.command()
-@click.option("--millions", default="16", callback=_numbers, help="Millions of events.")
+@click.option("--millions", default="16", callback=numbers, help="Millions of events.")
 @click.option("--cells", default=40)
 def benchmark(millions, cells):
     """Release days here and on a cluster, the last of them once more with one of two task managers killed."""

@@ -18,7 +18,7 @@ import click
 from rich.table import Table
 
 from benchmarks.processes import python_of
-from benchmarks.throughput import SPEC, Case, generate
+from benchmarks.throughput import SPEC, Case, generate, numbers
 from pipelines.commands.options import console
 
 PACKAGES = ("polars", "polars-h3")
@@ -50,13 +50,9 @@ def by_hatstream(feed, folder):
         return taken([*hatstream, "release", *account, *range_, "--json"])
 
 
-def _numbers(_context, _parameter, value):
-    return [int(part) for part in value.split(",")]
-
-
 @click.command()
-@click.option("--millions", default="16", callback=_numbers, help="Millions of events.")
-@click.option("--cells", default="40,4000", callback=_numbers)
+@click.option("--millions", default="16", callback=numbers, help="Millions of events.")
+@click.option("--cells", default="40,4000", callback=numbers)
 @click.option("--rounds", default=2, show_default=True)
 def benchmark(millions, cells, rounds):
     """Print a table: CPU and wall seconds of both, and the ratio of their CPU seconds."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks.throughput import Case, generate, measure
+from benchmarks.throughput import Case, generate, measure, numbers
 
 RUNS = 3
 
@@ -39,13 +39,9 @@ def compare(python, millions):
         click.echo(f"  {name}: {cpu_s:,.1f} CPU s, {1e6 * cpu_s / case.events:.2f} us an event, {peak_mb:,.0f} MB")
 
 
-def _numbers(_context, _parameter, value):
-    return [int(part) for part in value.split(",")]
-
-
 @click.command()
 @click.option("--python", required=True, help="Of the environment with pipeline-dp.")
-@click.option("--millions", default="1,4", callback=_numbers, help="Millions of events.")
+@click.option("--millions", default="1,4", callback=numbers, help="Millions of events.")
 def benchmark(python, millions):
     """Measure both at several sizes."""
     for size in millions:

@@ -164,14 +164,15 @@ def bare_h3(events: int = 1_000_000) -> float:
     return events / (time.process_time() - started)
 
 
-def _numbers(_context, _parameter, value):
+def numbers(_context, _parameter, value):
+    """An option's whole numbers, between commas."""
     return [int(part) for part in value.split(",")]
 
 
 @click.command()
-@click.option("--millions", default="1,4,16", callback=_numbers, help="Millions of events.")
-@click.option("--cells", default="40,4000", callback=_numbers)
-@click.option("--days", default="1", callback=_numbers)
+@click.option("--millions", default="1,4,16", callback=numbers, help="Millions of events.")
+@click.option("--cells", default="40,4000", callback=numbers)
+@click.option("--days", default="1", callback=numbers)
 @click.option("--hour", is_flag=True, help="All events in one slot of an hour.")
 @click.option("--vehicles", default=2_000)
 @click.option("--layouts", default="parquet", help="Of parquet, csv, jsonl.")
