@@ -132,23 +132,6 @@ def test_a_file_that_was_cut_off_is_refused(town, refused, kept):
     refused()
 
 
-def test_an_older_copy_put_back_is_refused(town, refused, hatstream):
-    older = settled(town).read_bytes()
-    assert hatstream(*city.release(town))[0] == 0
-    settled(town).write_bytes(older)
-    for file in (town / "out").iterdir():
-        file.unlink()
-    assert "rolled back" in refused()
-
-
-def test_a_chain_without_its_tail_is_refused(town, refused, hatstream):
-    assert hatstream(*city.release(town))[0] == 0
-    changed(town, "delete from entry where seq > 8")
-    for file in (town / "out").iterdir():
-        file.unlink()
-    assert "entry 12, seen before, is not in it" in refused()
-
-
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("statement", "said"),

@@ -65,13 +65,6 @@ def test_names_with_markup_are_shown_as_they_are(tmp_path, hatstream):
     assert "[bold]" in hatstream("ledger", "show", "--ledger", tmp_path / "ledger.sqlite")[1]
 
 
-@pytest.mark.parametrize("text", ["[]", '{"a":1}', '{"a":{"sequence":"x","hash":1,"accounts":[]}}', "{" * 5])
-def test_a_head_file_that_is_none_is_said(town, hatstream, text):
-    (town / "ledger.key.head").write_text(text)
-    code, _, err = hatstream(*city.release(town))
-    assert (code, "head file" in err) == (4, True)
-
-
 def into(monkeypatch, stream, arguments):
     """The exit code of the console script with that standard output."""
     with monkeypatch.context() as patch:

@@ -141,12 +141,6 @@ def test_a_changed_ledger_is_refused_by_release_and_init(town, hatstream, change
     assert not list(town.glob("new.key*"))
 
 
-def test_a_lost_key_is_not_replaced_by_a_new_one(town, hatstream):
-    (town / "ledger.key").unlink()
-    assert hatstream(*city.init(town))[0] == 4
-    assert not (town / "ledger.key").exists()
-
-
 def test_a_refused_init_leaves_no_new_key_behind(town, hatstream):
     code, _, err = hatstream(*city.init(town), "--key", town / "new.key")
     assert code == 3
