@@ -12,7 +12,7 @@ import numpy as np
 
 from dpops.estimate import Estimates
 from dpops.types import Int64s
-from transforms.recorded.units import Unit
+from transforms.recorded.units import Unit, UnitKey
 
 if TYPE_CHECKING:
     EventBytes = NewType("EventBytes", bytes)
@@ -46,7 +46,10 @@ KeyedUnit = tuple[str, UnitBytes]  # an encoded `Unit` by what the ledger record
 
 SPENDING, EXPOSURE = 0, 1  # kinds of demand: a unit's spending, and its vehicles' exposure
 KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
-"""By period: (slot, SPENDING or EXPOSURE) and the encoded Spending or packed Exposure."""
+"""By period: (slot, SPENDING or EXPOSURE) and the encoded UnitSpending or packed Exposure."""
+
+UnitSpending = tuple[str, UnitKey, str]
+"""A unit's epsilon per HAT, its key and its debit; claims as text."""
 
 
 class Messages(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dpops.claims import Claim, PureDP, claim_of
-from transforms.recorded.units import VECTOR, Debit, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
+from transforms.recorded.units import VECTOR, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
 
 LIVE_COLUMN = -1  # stands in the ledger's column of shards where a slot is released live
 _ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")
@@ -33,38 +33,6 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     scope: UnitScope = "slot"
     debit: str | None = None  # null where it is epsilon_slot
     epsilon_total: str | None = None
-
-
-class Spending(msgspec.Struct, frozen=True):
-    """Spending of a stored unit of HATs."""
-
-    spec_id: str
-    slot_s: int
-    shard: int
-    epsilon_hat: str
-    epsilon_slot: str
-    debit: str | None = None
-
-    @classmethod
-    def of(cls, unit: Unit) -> "Spending":
-        """Reads a unit's spending."""
-        return cls(
-            unit.key.spec_id, unit.slot_s, column_of(unit.key), str(unit.per_hat), str(unit.spent), _debit_text(unit)
-        )
-
-    def encoded(self) -> bytes:
-        """Encodes the spending as JSON."""
-        return msgspec.json.encode(self)
-
-    @property
-    def rate(self) -> Fraction:
-        """The epsilon of a HAT."""
-        return Fraction(self.epsilon_hat)
-
-    @property
-    def asked(self) -> Debit:
-        """Debit of the account."""
-        return Debit(key_of(self.spec_id, self.slot_s, self.shard), _debit_of(self))
 
 
 class _SpentOn(msgspec.Struct, frozen=True, gc=False):
@@ -195,7 +163,7 @@ def _debit_text(unit: Unit) -> str | None:
     return None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit)
 
 
-def _debit_of(stored: Stored | Spending) -> Claim:
+def _debit_of(stored: Stored) -> Claim:
     return claim_of(stored.epsilon_slot if stored.debit is None else stored.debit)
 
 

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 import apache_beam as beam
+import msgspec
 from apache_beam import coders
 from apache_beam.coders.typecoders import registry
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
@@ -17,7 +18,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from transforms import counters, records, tasks, wire
 from transforms.errors import StepError
 from transforms.ledger.recording import LedgerAccount, decoded
-from transforms.recorded.codec import Spending, encode
+from transforms.recorded.codec import encode
 from transforms.recorded.units import Transaction
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases.base import History, ReleaseKind
@@ -83,13 +84,12 @@ class Draw(beam.DoFn):
         packed = {key: filter(None, parts) for key, parts in groups.items()}
         for unit, exposure in tasks.draw_units(packed, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
-            yield TaggedOutput(
-                records.DEMAND, (unit.period, ((unit.slot_s, records.SPENDING), Spending.of(unit).encoded()))
-            )
+            spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)
+            demand = (unit.slot_s, records.SPENDING), msgspec.json.encode(spending)
+            yield TaggedOutput(records.DEMAND, (unit.period, demand))
             if exposure is not None:
-                yield TaggedOutput(
-                    records.DEMAND, (unit.period, ((unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)))
-                )
+                demand = (unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)
+                yield TaggedOutput(records.DEMAND, (unit.period, demand))
             text = encode(unit)
             key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
             yield key, records.UnitBytes(text if shelf is None else shelf.put(text))

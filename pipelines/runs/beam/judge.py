@@ -19,9 +19,8 @@ from dpops.claims import claim_of
 from pipelines.outcome import Outcome, Spend, count_in
 from transforms import counters
 from transforms.ledger.recording import LedgerAccount
-from transforms.recorded.codec import Spending
 from transforms.recorded.units import Debit, UnitKey, debits_by_slot
-from transforms.records import CONSENT, SPENDING, KeyedUnit, SlotShard
+from transforms.records import CONSENT, SPENDING, KeyedUnit, SlotShard, UnitSpending
 from transforms.wire import unpack_exposure
 
 VERDICT = "verdict"
@@ -109,14 +108,15 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
-    units, exposures = list[Spending](), dict[int, list[bytes]]()
+    rates, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
     for (slot_s, kind), data in group[1]:
         if kind == SPENDING:
-            units.append(msgspec.json.decode(data, type=Spending))
+            rate, unit, debit = msgspec.json.decode(data, type=UnitSpending)
+            rates[slot_s] = Fraction(rate)
+            wanted.append((*unit, debit))
         else:
             exposures.setdefault(slot_s, []).append(data)
-    spent = _spend_of({unit.slot_s: unit.rate for unit in units}, exposures, shares)
-    wanted = [(*unit.asked.unit, str(unit.asked.claim)) for unit in units]
+    spent = _spend_of(rates, exposures, shares)
     return 0, msgspec.json.encode(DemandFact(group[0], wanted, tuple(map(str, spent))))
 
 
