@@ -43,7 +43,7 @@ test: lint compiled
 	@$(MAKE) --no-print-directory --jobs=2 types fast-tests
 
 fast-tests: install
-	@$(TESTING) $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20 -m "not slow and not engines"
+	@$(TESTING) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=20 -m "not slow and not engines"
 
 # The stream on Kafka and Flink: about three minutes, most of them the servers' own.
 test-engines: compiled
