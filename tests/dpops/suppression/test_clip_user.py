@@ -158,7 +158,7 @@ def test_wrong_readings_are_caught() -> None:
     broken: set[str] = set()
     reset: set[str] = set()
     others = 0
-    for case in cases(300, seed=4):
+    for case in cases(150, seed=4):
         broken.update(broken_promises(case, case.by_reference(may_empty=True)))
         broken.update(broken_promises(case, case.by_reference(undo=False)))
         reset.update(broken_promises(case, case.by_reference(reset=True)))
@@ -168,7 +168,7 @@ def test_wrong_readings_are_caught() -> None:
         )
     assert broken >= {"a HAT is empty", "a vehicle that was not at the top lost a HAT"}
     assert "an error above the threshold" in reset
-    assert others > 30
+    assert others > 15
 
 
 def test_the_order_of_rows_changes_nothing() -> None:
