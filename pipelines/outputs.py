@@ -104,8 +104,7 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
 
 def value_meaning(spec: Specification) -> str:
     """Describes the mean in the column `value`."""
-    meaning: str = of_kind(spec, "value")(spec)
-    return meaning
+    return str(of_kind(spec, "value")(spec))
 
 
 def meaning_of_levels(spec: Specification) -> str:

@@ -130,8 +130,7 @@ def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
 
 def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
     """Returns a release's promise. hat: largest epsilon of a HAT. spent: largest period's."""
-    said_of_kind: str = of_kind(spec, "promise")(spec, bounds, hat, spent)
-    return said_of_kind
+    return str(of_kind(spec, "promise")(spec, bounds, hat, spent))
 
 
 def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:

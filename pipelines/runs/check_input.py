@@ -15,7 +15,7 @@ from pipelines.option_types import InputFiles
 from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.bounded import Bounded, Group, bounded_here, report_steps
-from pipelines.runs.beam.reading import NO_SLOT, SPELLINGS, estimate_rows
+from pipelines.runs.beam.reading import NO_SLOT, estimate_rows
 from pipelines.runs.beam.runners.in_process import InProcess
 from pipelines.runs.spool import Spool
 from pipelines.specification import Specification
@@ -69,7 +69,7 @@ def check_input(
         look = _Look(replace(bounded_here(job, paths, None, spool), spells=True))
         with report_steps(job, estimate_rows(paths), progress):
             counts = InProcess("local").run(look.build, f"hatstream-check-{spec.name}", lambda _: None).counts
-        ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in spool.read(SPELLINGS)])
+        ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in spool.read_appended()])
     outcome = Outcome()
     count_in(outcome, counts)
     periods = []

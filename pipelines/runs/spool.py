@@ -5,8 +5,7 @@ import os
 import tempfile
 import threading
 import weakref
-from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -21,14 +20,13 @@ ByteRange = tuple[int, int]
 
 
 class Spool:
-    """Byte strings by key in one file, for all threads of this process."""
+    """Byte strings in one file, for all threads of this process."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="hatstream-")  # noqa: SIM115 - see __exit__
         self._lock = threading.Lock()
         self._end = 0
-        self._ranges: dict[Hashable, list[ByteRange]] = {}
-        self._rows = Counter[Hashable]()
+        self._appended: list[ByteRange] = []
         self._number = next(_NUMBERS)
         _OPEN[self._number] = self
 
@@ -38,31 +36,26 @@ class Spool:
     def __exit__(self, *_error: object) -> None:
         self._file.close()
 
-    def append(self, key: Hashable, data: bytes, rows: int = 1) -> None:
-        """Appends data and rows under a key."""
+    def append(self, data: bytes) -> None:
+        """Appends data for `read_appended`."""
         with self._lock:
-            self._ranges.setdefault(key, []).append(self._append(data))
-            self._rows[key] += rows
+            self._appended.append(self._write(data))
 
     def put(self, data: bytes) -> bytes:
         """Appends data; returns a reference for the shuffle."""
         with self._lock:
-            return msgspec.msgpack.encode(self._append(data))
+            return msgspec.msgpack.encode(self._write(data))
 
     def get(self, put: bytes) -> bytes:
         """Reads the data of a reference returned by `put`."""
         return self._read(msgspec.msgpack.decode(put, type=ByteRange))
 
-    def read(self, key: Hashable) -> Iterator[bytes]:
-        """Yields the data of a key."""
-        return map(self._read, self._ranges.get(key, ()))
+    def read_appended(self) -> Iterator[bytes]:
+        """Yields all data that `append` was given."""
+        return map(self._read, self._appended)
 
-    def rows(self, key: Hashable) -> int:
-        """Counts the rows of a key."""
-        return self._rows[key]
-
-    def _append(self, data: bytes) -> ByteRange:
-        """Appends data to the file. Raises StepError if the disk is full or fails."""
+    def _write(self, data: bytes) -> ByteRange:
+        """Writes data at the file's end. Raises StepError if the disk is full or fails."""
         try:
             written = os.pwrite(self._file.fileno(), data, self._end)
         except OSError as error:

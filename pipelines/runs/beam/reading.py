@@ -28,7 +28,6 @@ from transforms.steps.metrics import count, passed
 NO_SLOT: Final = -1
 """Stands in the place of a slot where facts go to the verdict by the group-by of events: a second output of the step
 that reads would have Flink write and read all of the first one once more."""
-SPELLINGS: Final = "spellings"
 READERS = 4
 """Most pieces that are read at once by one worker: a batch takes four times as long on the road as in its decoder."""
 
@@ -48,7 +47,7 @@ class Piece(NamedTuple):
 class Observe(beam.DoFn):
     """DoFn from file pieces to keyed events and counts.
 
-    It reports unreadable files for the verdict instead of raising. spelled: receives vehicle ids' hashes by SPELLINGS.
+    It reports unreadable files for the verdict instead of raising. spelled: receives vehicle ids' hashes.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Observe(beam.DoFn):
                 job, packing = self._job, wire.DENSE if self._dense else wire.FAST
                 if self._spelled is not None:
                     ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
-                    self._spelled.append(SPELLINGS, ids.tobytes())
+                    self._spelled.append(ids.tobytes())
                     self._counts.update(counts_of(batch.table, job.rules))
                 observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
                 count(counters.ROWS, batch.rows)
