@@ -54,7 +54,7 @@ Group = tuple[records.PaneShard, Iterable[tuple[int, records.EventBytes]]]
 class Bounded:
     """Parts of a bounded job. needed: see `verdict_on`. pane_s: length of counted panes.
 
-    spool: file of grouped events where all steps run locally. spells: whether it holds spellings of ids.
+    spool: file of grouped events where all steps run locally. spells: whether it also takes spellings of ids.
     """
 
     job: Job
@@ -84,9 +84,7 @@ class Bounded:
         listed = p | beam.Impulse() | "pieces" >> beam.FlatMap(lambda _: bundles).with_output_types(Sequence[Piece])
         if len(bundles) > 1:
             listed = listed | "spread" >> beam.Reshuffle()
-        spelled = self.spool if self.spells else None
-        observe = Observe(self.job, self.pane_s, self.keyed, dense=self.spool is None, spelled=spelled)
-        return listed | "observe" >> beam.ParDo(observe) | "group" >> beam.GroupByKey()
+        return listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
 
     def keyed(self, part: wire.WirePart) -> KeyedPart:
         """Keys packed events by pane, slot or whole period."""

@@ -6,16 +6,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
 
-from pipelines.job import Job
 from pipelines.runs.beam import judge
-from pipelines.runs.spool import Spool
 from transforms import counters, tasks, wire
 from transforms.errors import StepError
 from transforms.layouts.base import Layout, RawBatch, Share, SplitLayout, UnreadableFile
@@ -24,6 +22,9 @@ from transforms.observe.speed_shares import counts_of
 from transforms.observe.vehicle_ids import spellings
 from transforms.records import EventBytes, PaneShard
 from transforms.steps.metrics import count, passed
+
+if TYPE_CHECKING:
+    from pipelines.runs.beam.bounded import Bounded
 
 NO_SLOT: Final = -1
 """Stands in the place of a slot where facts go to the verdict by the group-by of events: a second output of the step
@@ -45,42 +46,31 @@ class Piece(NamedTuple):
 
 
 class Observe(beam.DoFn):
-    """DoFn from file pieces to keyed events and counts.
+    """DoFn from file pieces to keyed events and counts; unreadable files are for the verdict."""
 
-    It reports unreadable files for the verdict instead of raising. spelled: receives vehicle ids' hashes.
-    """
-
-    def __init__(
-        self,
-        job: Job,
-        pane_s: int,
-        keyed: Callable[[wire.WirePart], KeyedPart],
-        *,
-        dense: bool,
-        spelled: Spool | None = None,
-    ) -> None:
-        self._job, self._pane_s, self._keyed, self._dense, self._spelled = job, pane_s, keyed, dense, spelled
-        self._counts = Counter[str]()
+    def __init__(self, bounded: "Bounded") -> None:
+        self._bounded, self._job, self._counts = bounded, bounded.job, Counter[str]()
 
     def start_bundle(self) -> None:
         self._counts = Counter[str]()
 
     def process(self, pieces: Sequence[Piece]) -> Iterator[KeyedPart]:
+        bounded, job, spool = self._bounded, self._job, self._bounded.spool
         for batch in read_pieces(pieces, self._read):
             if isinstance(batch, RawBatch):
-                job, packing = self._job, wire.DENSE if self._dense else wire.FAST
-                if self._spelled is not None:
+                packing = wire.DENSE if spool is None else wire.FAST
+                if bounded.spells and spool is not None:
                     ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
-                    self._spelled.append(ids.tobytes())
+                    spool.append(ids.tobytes())
                     self._counts.update(counts_of(batch.table, job.rules))
                 observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
                 count(counters.ROWS, batch.rows)
                 passed("read", batch.rows)
                 self._counts.update({counters.ROWS: batch.rows} | refused)
-                for part in wire.split(observations, cell, job.vehicle_shards, self._pane_s, packing):
+                for part in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):
                     self._counts[judge.OF_PERIOD + job.slots[part.slot_s].period] += part.rows
-                    yield self._keyed(part)
-            elif self._job.skips_unreadable and isinstance(batch, UnreadableFile):
+                    yield bounded.keyed(part)
+            elif job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)
                 letter = counters.refused("read", counters.UNREADABLE_FILE)
                 self._counts.update({counters.ROWS: 1, letter: 1, f"{counters.LEFT_OUT}{batch}": 1})
