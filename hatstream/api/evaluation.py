@@ -7,11 +7,9 @@ plans, noise, learning and rows are those of `hatstream release`.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, cast
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -264,8 +262,7 @@ def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
                 first, last = min(first, int(us.min())), max(last, int(us.max()))
     if first > last:
         raise InputError("no row of the input has a plausible time")
-    zone = ZoneInfo(spec.timetable.zone)
-    ends = (datetime.fromtimestamp(us // 1_000_000, zone).date().isoformat() for us in (first, last))
+    ends = (spec.timetable.day_of(us // 1_000_000).isoformat() for us in (first, last))
     return range_of(spec.timetable, *ends)
 
 

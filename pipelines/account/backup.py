@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -192,8 +191,7 @@ def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
     def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:
         if is_live or spec_id not in timetables:
             return spec_id, is_live, slot_s
-        day = datetime.fromtimestamp(slot_s, ZoneInfo(timetables[spec_id].zone)).date()
-        return spec_id, is_live, timetables[spec_id].period_of(day)
+        return spec_id, is_live, timetables[spec_id].period_of(timetables[spec_id].day_of(slot_s))
 
     recorded = {unit(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}
     published = [

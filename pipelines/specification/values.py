@@ -3,11 +3,10 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 from dpops.accountant import Limit
 from dpops.allocation import Allocation
@@ -282,6 +281,5 @@ class Specification:
         """Lists a period's slots; empty if nothing needs them."""
         if not self.privacy.allocation.needs_period:
             return ()
-        day = datetime.fromtimestamp(start_s, ZoneInfo(self.timetable.zone)).date()
-        days = self.timetable.period_days(day, self.account.since, self.account.until)
+        days = self.timetable.period_days(self.timetable.day_of(start_s), self.account.since, self.account.until)
         return tuple(slot_s for day in days for slot_s in self.timetable.day_slots(day))

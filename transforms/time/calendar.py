@@ -196,6 +196,10 @@ class Timetable:
             raise CalendarError("the period of vehicle-ever has no length without its first and last day")
         return [since + timedelta(days=i) for i in range((until - since).days)]
 
+    def day_of(self, at_s: int) -> date:
+        """Finds the local day of a second since 1970."""
+        return datetime.fromtimestamp(at_s, ZoneInfo(self.zone)).date()
+
     def text(self, at_s: int) -> str:
         """Writes an instant as ISO 8601 with zone offset."""
         return datetime.fromtimestamp(at_s, ZoneInfo(self.zone)).isoformat()
@@ -299,7 +303,7 @@ def _day_slots(timetable: Timetable, day: date) -> tuple[int, ...]:
 
 def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
     """Yields starts of service slots in [from_s, to_s), ascending."""
-    day = datetime.fromtimestamp(from_s, ZoneInfo(timetable.zone)).date()
+    day = timetable.day_of(from_s)
     while timetable.midnight(day).timestamp() < to_s:
         yield from (day_slot for day_slot in _day_slots(timetable, day) if from_s <= day_slot < to_s)
         day += timedelta(days=1)

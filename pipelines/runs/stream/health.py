@@ -8,9 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from dpops.levels.parts import is_too_few
 from pipelines.account.guarantee import is_due
@@ -157,7 +155,7 @@ class _Watch:
             return []
         stages = self._ledger.stages(spec.account.name, spec.spec_id)
         for slot_s in sorted(new):
-            period = spec.timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(spec.timetable.zone)).date())
+            period = spec.timetable.period_of(spec.timetable.day_of(slot_s))
             is_whole, first = is_complete(stages, period), read_unit(of_period(stages, period)[0].unit, region)
             if is_whole or is_too_few(first, levels.fleet.vehicles):
                 self._ended.add(slot_s)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import apache_beam as beam
 
@@ -69,7 +68,7 @@ class StreamFacts(Mapping[int, SlotFacts]):
 
     def __getitem__(self, slot_s: int) -> SlotFacts:
         timetable = self.spec.timetable
-        period = timetable.period_of(datetime.fromtimestamp(slot_s, ZoneInfo(timetable.zone)).date())
+        period = timetable.period_of(timetable.day_of(slot_s))
         if period not in self._slots_of:
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
@@ -224,7 +223,7 @@ def check(spec: Specification, start_s: int) -> None:
     with raise_as(SpecificationError, CalendarError):
         spec.slots_of_period(start_s)  # some of them may lie before the stream
     timetable, to_s = spec.timetable, life_of(spec)[1]
-    first = datetime.fromtimestamp(start_s, ZoneInfo(timetable.zone)).date()
+    first = timetable.day_of(start_s)
     for day in (first + timedelta(days=number) for number in range(CHECKED_DAYS)):
         midnight_s = timetable.midnight(day).timestamp()
         if midnight_s >= to_s:
