@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from pipelines.commands import options
-from pipelines.errors import DONE, UsageError, raise_as
+from pipelines.errors import UsageError, raise_as
 from pipelines.option_types import PRODUCTS
 
 MOST_DAYS = 366
@@ -90,7 +89,7 @@ def estimate(
     outputs_for: options.OutputsFor,
     place: AccountLocation,
     as_json: bool,
-) -> int:
+) -> None:
     """Writes estimates of released periods again."""
     from pipelines.inputs import range_of
     from pipelines.runs import estimates
@@ -107,10 +106,6 @@ def estimate(
             except ValueError:
                 raise UsageError(f"--forecast needs --to as a date, {end!r} is none") from None
             written += estimates.forecast(recorded, next_day, forecast, outputs)
-    if as_json:
-        click.echo(msgspec.json.encode({"files": list(map(str, written)), "not_released": missing}).decode())
-        return DONE
-    for period in missing:
-        click.echo(f"{period} is not released: no estimate")
-    click.echo(f"{len(written):,} files in {outputs.folder}")
-    return DONE
+    lines = (f"{period} is not released: no estimate" for period in missing)
+    document = {"files": list(map(str, written)), "not_released": missing}
+    options.answer(as_json, document, *lines, f"{len(written):,} files in {outputs.folder}")
