@@ -55,7 +55,7 @@ class _Commands(click.Group):
     """Command group that imports its commands lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        return [*COMMANDS, *(name for name in _companion_commands() if " " not in name)]
+        return [*COMMANDS, *_companion_commands()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
         if name in COMMANDS:
@@ -75,22 +75,16 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
-        installed = entries(COMMANDS_GROUP)
+        installed, lines = entries(COMMANDS_GROUP), _companion_commands().items()
         with formatter.section("Commands of companions"):
-            formatter.write_dl(
-                [
-                    (name, line if name in installed else f"{line} (not installed)")
-                    for name, line in _companion_commands().items()
-                    if " " not in name
-                ]
-            )
+            formatter.write_dl([(name, line + " (not installed)" * (name not in installed)) for name, line in lines])
 
 
 def _companion_commands() -> dict[str, str]:
-    """Returns one-line help texts of companion commands."""
+    """Returns one-line help texts of companions' commands, those of groups aside."""
     lines = {name: line for name, (_, line) in COMPANION_COMMANDS.items()}
-    others = entries(COMMANDS_GROUP).items()
-    return lines | {name: f"Of {entry.module.partition('.')[0]}." for name, entry in others if name not in lines}
+    others = {name: f"Of {entry.module.partition('.')[0]}." for name, entry in entries(COMMANDS_GROUP).items()}
+    return {name: line for name, line in (lines | others | lines).items() if " " not in name}  # own words win
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
