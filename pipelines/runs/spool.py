@@ -55,7 +55,7 @@ class Spool:
         return map(self._read, self._appended)
 
     def _write(self, data: bytes) -> ByteRange:
-        """Writes data at the file's end. Raises StepError if the disk is full or fails."""
+        """Writes at the file's end. Raises StepError if the disk is full or fails."""
         try:
             written = os.pwrite(self._file.fileno(), data, self._end)
         except OSError as error:

@@ -46,7 +46,7 @@ class Piece(NamedTuple):
 
 
 class Observe(beam.DoFn):
-    """DoFn from file pieces to keyed events and counts; unreadable files are for the verdict."""
+    """DoFn from file pieces to keyed events; reports unreadable files to the verdict."""
 
     def __init__(self, bounded: "Bounded") -> None:
         self._bounded, self._job, self._counts = bounded, bounded.job, Counter[str]()
