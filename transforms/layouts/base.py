@@ -13,17 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import (
-    DecimalMark,
-    Instants,
-    Numbers,
-    TimeUnit,
-    are_parts,
-    instants,
-    is_text,
-    longitudes,
-    numbers,
-)
+from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, are_parts, instants, is_text, numbers
 from transforms.value import NAME
 
 Path = tuple[str, ...]
@@ -157,8 +147,14 @@ class Units:
         return Numbers(np.where(valid, seconds, 0.0), valid, time.missing | scheduled.missing)
 
     def longitudes(self, column: pa.Array) -> Numbers:
-        """Reads longitudes from -180 to 180, or to 360."""
-        return longitudes(column, self.decimal)
+        """Reads degrees east, converting (180, 360] to west.
+
+        >>> Units("iso", Fraction(1)).longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
+        [-157.75, 180.0, 0.0, 361.0]
+        """
+        degrees = self.numbers(column)
+        is_western = (degrees.values > 180) & (degrees.values <= 360)
+        return degrees._replace(values=np.where(is_western, degrees.values - 360, degrees.values))
 
 
 def with_keys(columns: int) -> tuple[str, ...]:

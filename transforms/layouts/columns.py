@@ -77,17 +77,6 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
     return Numbers(values if valid.all() else np.where(valid, values, 0.0), valid, missing)
 
 
-def longitudes(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
-    """Reads degrees east, converting (180, 360] to west.
-
-    >>> longitudes(pa.array([202.25, 180, 360, 361])).values.tolist()
-    [-157.75, 180.0, 0.0, 361.0]
-    """
-    degrees = numbers(column, decimal)
-    is_western = (degrees.values > 180) & (degrees.values <= 360)
-    return degrees._replace(values=np.where(is_western, degrees.values - 360, degrees.values))
-
-
 def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
     """Signs degrees by hemisphere letters; others are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
