@@ -122,11 +122,6 @@ class Statistic:
     weighs_as: Literal["mean", "variance"] = "mean"
     takes_caps: bool = True
 
-    def __post_init__(self) -> None:
-        names = [output.name for output in self.outputs]
-        if not names or self.outputs[0].is_list or len(set(names)) != len(names):
-            raise ValueError(f"{self.name}: its outputs have names of their own, and the first of them is a number")
-
     @property
     def unit(self) -> str:
         """Unit of the statistic; `{}` stands for the value's."""

@@ -25,7 +25,7 @@ from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
 from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
-from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of, debit
+from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of
 
 Found = TypeVar("Found")
 _Kind = TypeVar("_Kind", bound=Unit)
@@ -163,7 +163,8 @@ class Ledger:
         def write(db: sa.Connection) -> Recorded:
             if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
-            if spending.periods_over(db, account, limit, {period: list(map(debit, units))}):
+            debits = [Debit(unit.key, unit.debit) for unit in units]
+            if spending.periods_over(db, account, limit, {period: debits}):
                 in_force = spending.limit_in_force(db, account, limit)
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
             recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)

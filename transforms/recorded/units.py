@@ -178,11 +178,6 @@ class Debit(NamedTuple):
     claim: Claim
 
 
-def debit(unit: Unit) -> Debit:
-    """Pairs a unit's key with its debit."""
-    return Debit(unit.key, unit.debit)
-
-
 SpecSlot = tuple[str, int, bool]
 """A specification's id, the start of a slot, and whether it is the slot's live release: that has a debit of its own."""
 
