@@ -1,4 +1,4 @@
-"""The ledger on both databases: accounts, write-once slots, limits, its chain and its head."""
+"""The ledger: accounts, write-once slots, limits, its chain and its head; on both databases where that may matter."""
 
 import sqlite3
 from contextlib import closing
@@ -35,11 +35,11 @@ def test_other_input_is_an_audit_event_once_and_never_a_second_release(ledger):
     assert ledger.audit("city") == (1, 3)
 
 
-def test_what_is_recorded_comes_with_the_place_of_its_entry_in_the_chain(ledger):
-    first = record(ledger, unit(3600), unit(0))
-    again = record(ledger, unit(0), unit(3600), unit(7200))
+def test_what_is_recorded_comes_with_the_place_of_its_entry_in_the_chain(in_file):
+    first = record(in_file, unit(3600), unit(0))
+    again = record(in_file, unit(0), unit(3600), unit(7200))
     assert again.sequences == [*reversed(first.sequences), max(again.sequences)]
-    kept = {entry["seq"]: entry["slot_s"] for entry in ledger.entries() if entry["kind"] == "release"}
+    kept = {entry["seq"]: entry["slot_s"] for entry in in_file.entries() if entry["kind"] == "release"}
     assert [kept[sequence] for sequence in again.sequences] == [0, 3600, 7200]
 
 
@@ -53,30 +53,30 @@ def test_every_draw_that_lost_is_counted_and_the_same_one_offered_again_is_none(
     assert "8" not in "".join(entry["body"] for entry in ledger.entries() if entry["kind"] == "redrawn")
 
 
-def test_another_plan_for_the_same_input_is_an_audit_event_too(ledger):
-    record(ledger, unit())
-    assert record(ledger, unit(plan={**PLAN, "scale": "1"})).changed == 1
-    assert record(ledger, unit(plan={name: PLAN[name] for name in PLAN if name != "scale"})).changed == 1
+def test_another_plan_for_the_same_input_is_an_audit_event_too(in_file):
+    record(in_file, unit())
+    assert record(in_file, unit(plan={**PLAN, "scale": "1"})).changed == 1
+    assert record(in_file, unit(plan={name: PLAN[name] for name in PLAN if name != "scale"})).changed == 1
 
 
-def test_a_period_over_the_limit_is_refused_whole(ledger):
-    record(ledger, unit(0, epsilon="2"))
+def test_a_period_over_the_limit_is_refused_whole(in_file):
+    record(in_file, unit(0, epsilon="2"))
     with pytest.raises(AccountRefusal):
-        record(ledger, unit(3600, epsilon="1"), unit(7200, epsilon="1/1000"))
-    assert [spent.epsilon for spent in ledger.spent("city")] == [2]
-    assert record(ledger, unit(3600, epsilon="1")).new == 1
+        record(in_file, unit(3600, epsilon="1"), unit(7200, epsilon="1/1000"))
+    assert [spent.epsilon for spent in in_file.spent("city")] == [2]
+    assert record(in_file, unit(3600, epsilon="1")).new == 1
 
 
-def test_what_is_recorded_already_is_returned_even_when_nothing_is_left(ledger):
-    record(ledger, unit(epsilon="3"))
-    assert record(ledger, unit(epsilon="3")).new == 0
+def test_what_is_recorded_already_is_returned_even_when_nothing_is_left(in_file):
+    record(in_file, unit(epsilon="3"))
+    assert record(in_file, unit(epsilon="3")).new == 0
 
 
-def test_specifications_on_one_account_share_its_limit_and_periods_do_not(ledger):
-    record(ledger, unit(epsilon="3"))
+def test_specifications_on_one_account_share_its_limit_and_periods_do_not(in_file):
+    record(in_file, unit(epsilon="3"))
     with pytest.raises(AccountRefusal):
-        record(ledger, unit(spec_id="b", epsilon="1"))
-    assert record(ledger, unit(86_400, period="day 2", epsilon="3")).new == 1
+        record(in_file, unit(spec_id="b", epsilon="1"))
+    assert record(in_file, unit(86_400, period="day 2", epsilon="3")).new == 1
 
 
 def test_the_shards_of_a_slot_share_one_debit(ledger):
@@ -84,26 +84,26 @@ def test_the_shards_of_a_slot_share_one_debit(ledger):
     assert [spent.epsilon for spent in ledger.spent("city")] == [3]
 
 
-def test_a_period_planned_as_a_whole_has_one_debit(ledger):
-    record(ledger, *whole(0, 3600, 7200))
-    assert [spent.epsilon for spent in ledger.spent("city")] == [2]
+def test_a_period_planned_as_a_whole_has_one_debit(in_file):
+    record(in_file, *whole(0, 3600, 7200))
+    assert [spent.epsilon for spent in in_file.spent("city")] == [2]
 
 
 @pytest.mark.parametrize("later", [(0, 3600), (0, 3600, 7200, 10800), (10800,)])
-def test_a_period_planned_as_a_whole_takes_no_other_slots_and_no_part_is_released_again(ledger, later):
-    record(ledger, *whole(0, 3600, 7200))
+def test_a_period_planned_as_a_whole_takes_no_other_slots_and_no_part_is_released_again(in_file, later):
+    record(in_file, *whole(0, 3600, 7200))
     with pytest.raises(AccountRefusal, match="planned and sealed as a whole with 3 slots"):
-        record(ledger, *whole(*later, epsilon="0"))
-    assert record(ledger, *whole(0, 3600, 7200)).new == 0
+        record(in_file, *whole(*later, epsilon="0"))
+    assert record(in_file, *whole(0, 3600, 7200)).new == 0
 
 
-def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(ledger):
+def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(in_file):
     halves = [unit(slot_s, epsilon="1/2", plan={**PLAN, "epsilon": "1/2"}) for slot_s in (0, 3600, 7200)]
     parts = [structs.replace(half, per_hat=PureDP(Fraction(1, 2)), total=PureDP(Fraction(1))) for half in halves]
-    record(ledger, *parts[:2])
+    record(in_file, *parts[:2])
     with pytest.raises(LedgerError, match="more than the total that the plan divides"):
-        record(ledger, parts[2])
-    assert [spent.epsilon for spent in ledger.spent("city")] == [1]
+        record(in_file, parts[2])
+    assert [spent.epsilon for spent in in_file.spent("city")] == [1]
 
 
 @pytest.mark.parametrize(
@@ -116,19 +116,19 @@ def test_slots_of_a_plan_that_divides_a_total_never_debit_more_than_that(ledger)
         ("key_check", "11"),
     ],
 )
-def test_an_account_keeps_what_it_was_opened_with(ledger, field, value):
+def test_an_account_keeps_what_it_was_opened_with(in_file, field, value):
     asked = replace(ACCOUNT, **{field: value})
-    for attempt in (ledger.open_account, ledger.check_account):
+    for attempt in (in_file.open_account, in_file.check_account):
         with pytest.raises(AccountRefusal, match="city"):
             attempt(asked)
 
 
-def test_a_second_shard_that_debits_more_than_the_first_is_held_to_the_limit(ledger):
-    record(ledger, unit(epsilon="0", plan=None))
+def test_a_second_shard_that_debits_more_than_the_first_is_held_to_the_limit(in_file):
+    record(in_file, unit(epsilon="0", plan=None))
     with pytest.raises(AccountRefusal, match="limit 3 "):
-        record(ledger, structs.replace(unit(epsilon="500"), shard=1))
-    record(ledger, structs.replace(unit(epsilon="3"), shard=1))
-    assert [spent.epsilon for spent in ledger.spent("city")] == [3]
+        record(in_file, structs.replace(unit(epsilon="500"), shard=1))
+    record(in_file, structs.replace(unit(epsilon="3"), shard=1))
+    assert [spent.epsilon for spent in in_file.spent("city")] == [3]
 
 
 def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
@@ -139,19 +139,19 @@ def test_a_limit_may_be_lowered_and_then_stays_low(ledger):
         ledger.open_account(ACCOUNT)
 
 
-def test_a_limit_that_is_lowered_during_a_release_holds_for_it(ledger):
-    ledger.open_account(replace(ACCOUNT, limit="1"))
-    assert ledger.excess(
+def test_a_limit_that_is_lowered_during_a_release_holds_for_it(in_file):
+    in_file.open_account(replace(ACCOUNT, limit="1"))
+    assert in_file.excess(
         "city", PureLimit(Fraction(3)), {"day 1": [Debit(UnitKey("a", 0, 0), PureDP(Fraction(2)))]}
     ) == ["day 1"]
     with pytest.raises(AccountRefusal, match="limit 1 "):
-        record(ledger, unit(epsilon="2"), limit=3)
-    assert ledger.spent("city") == []
+        record(in_file, unit(epsilon="2"), limit=3)
+    assert in_file.spent("city") == []
 
 
-def test_an_account_that_was_never_opened_has_no_budget(ledger):
+def test_an_account_that_was_never_opened_has_no_budget(in_file):
     with pytest.raises(AccountRefusal, match="init"):
-        ledger.check_account(replace(ACCOUNT, name="other"))
+        in_file.check_account(replace(ACCOUNT, name="other"))
 
 
 def test_a_tampered_entry_is_found_by_its_number(ledger):
@@ -209,12 +209,12 @@ def test_an_older_copy_of_a_server_s_database_is_found_at_the_start(postgres, tm
         ledger.check_head()
 
 
-def test_a_head_that_lags_behind_is_fine_because_a_kill_may_come_between(ledger, tmp_path):
+def test_a_head_that_lags_behind_is_fine_because_a_kill_may_come_between(in_file, tmp_path):
     head = (tmp_path / "key.head").read_bytes()
-    record(ledger, unit())
+    record(in_file, unit())
     (tmp_path / "key.head").write_bytes(head)
-    ledger.check_head()
-    assert record(ledger, unit()).new == 0
+    in_file.check_head()
+    assert record(in_file, unit()).new == 0
 
 
 @pytest.mark.usefixtures("ledger")
@@ -256,19 +256,19 @@ def test_an_account_is_opened_in_one_of_two_ledgers_even_at_the_same_time(tmp_pa
         head.advance("two", 1, "h", "city")
 
 
-def test_without_its_head_file_a_ledger_is_not_used(ledger, tmp_path):
+def test_without_its_head_file_a_ledger_is_not_used(in_file, tmp_path):
     (tmp_path / "key.head").unlink()
-    for attempt in (ledger.check_head, ledger.verify, lambda: ledger.open_account(ACCOUNT)):
+    for attempt in (in_file.check_head, in_file.verify, lambda: in_file.open_account(ACCOUNT)):
         with pytest.raises(LedgerError, match="missing"):
             attempt()
 
 
-def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(ledger, tmp_path):
+def test_an_init_that_was_killed_before_the_head_knew_of_it_is_run_again(in_file, tmp_path):
     Head(tmp_path / "key.head").create()
     with pytest.raises(AccountRefusal, match="init"):
-        ledger.check_account(ACCOUNT)
-    assert ledger.open_account(ACCOUNT) == "unchanged"
-    ledger.check_account(ACCOUNT)
+        in_file.check_account(ACCOUNT)
+    assert in_file.open_account(ACCOUNT) == "unchanged"
+    in_file.check_account(ACCOUNT)
 
 
 def test_a_ledger_in_a_file_is_for_its_owner_alone(in_file, tmp_path):
@@ -283,8 +283,8 @@ def test_a_folder_that_a_stranger_keeps_locked_is_said_after_a_while(tmp_path, m
         pass
 
 
-def test_the_ledger_keeps_the_text_that_was_encoded_where_a_unit_was_drawn(ledger):
+def test_the_ledger_keeps_the_text_that_was_encoded_where_a_unit_was_drawn(in_file):
     text = encode(unit(0))
-    record(ledger, Encoded.read(text), unit(3600))
-    bodies = [entry["body"].encode() for entry in ledger.entries() if entry["kind"] == "release"]
+    record(in_file, Encoded.read(text), unit(3600))
+    bodies = [entry["body"].encode() for entry in in_file.entries() if entry["kind"] == "release"]
     assert bodies == [text, encode(unit(3600))]
