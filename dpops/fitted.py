@@ -8,16 +8,18 @@ a number (tests/dpops/test_fitted.py).
 """
 
 # The latent Gaussian fields (docs/released.md). Strengths are precisions, each learned by Fellner-Schall steps.
-PRIOR_WORTH, TOTAL_WORTH = 6.0, 2.0
+PRIOR_WORTH = 6.0
 """Guessed: number of effects that a strength's prior counts as; 2 in its place changes little. And degrees of freedom
 of the Student law of a day's log weight around its vehicles': clips may take nearly all weight of one day, and a fleet
-be declared many times too small. With 6 such fleets are missed by more."""
+be declared many times too small."""
 CITY_SD_KMH = 5.0
 """Guessed for any city: prior standard deviation of its mean speed around 20 km/h."""
 PLACES_KMH, HOURS_KMH, BUSIER = 7.0, 2.0, 1.0
 """Guessed for any city: standard deviations of places around their city, a third of the variance each of grandparents,
 parents and cells; of hours, as of a parent's part of the day; and of cells' log busyness, to which reports are
 proportional. Prior deviations of the fields' effects too: strengths are learned, and half or twice changes nothing."""
+RING_RIDGE = 0.5
+"""Guessed: precision of an hour's effect by itself, where that of its difference from each neighbour is 1."""
 NORM_KMH = 6.5
 """Real: norm of a vehicle's residual speeds, which tells the weight that a bound leaves: .68 (a fit to sixteen made-up
 cities: .66). Learned."""
@@ -39,9 +41,6 @@ FLEETS_DIFFER = 4.0
 few lines less. The ends of a plan's range, and of 95 % of priors of a fleet (`dpops.spread.FLEET_SD`)."""
 FLOOR_VARIANCE = 1.0
 """Real: variance of the mean of very many vehicles, likewise."""
-CAUTION = 2.0
-"""Real and made-up, even seeds: factor of both variances in intervals. Releases are clipped and sum many HATs, so
-they show less than HATs vary. No value depends on them."""
 DESIGN_EFFECT = 1.3
 """Kish's design effect: vehicles report unevenly, which multiplies the variance of the mean of reports over that of
 equal weights, as in a release; 1.1 in Austin, 1.4 to 3.5 in made-up cities."""
@@ -50,14 +49,6 @@ equal weights, as in a release; 1.1 in Austin, 1.4 to 3.5 in made-up cities."""
 MAX_RATIO = 0.55
 """Real and made-up, even seeds: a day is held back above this ratio of expected squared errors, of its map to those of
 the city's true mean."""
-MAX_MOVED_KMH, FIRST_DAYS = 4.0, 3
-"""Real and made-up, even seeds: a day is held back where its mean lies this far from the centres of its last stage, and
-so many first ones of an account where it lies half of CITY_SD_KMH from them. Without that a quiet first day was shown
-at 1.04 of the constant (120 cabs)."""
-
-HAT_SPREAD = 2.0
-"""Guessed, judged on eleven made-up cities: variance of the logarithm of vehicles in a region's HATs, of which some may
-have no trip, for plans. Where trips are known, it is that of BUSIER."""
 
 # Groups of HATs (measurements/estimates.md, "Coarser products").
 STANDS_KMH = 6.0
@@ -77,17 +68,5 @@ NORM_TIMES, NORM_NOISE_KMH = 3, (0.04, 0.4)
 """Real: ninetieth percentile of vehicle-days' norms over their median (1.2 in Austin, 3.5 for taxis, 6 for buses): up
 to it weights follow reports, where noise of a mean cell after a week is below the first bound. Above the second, equal
 weights are better: of 61 buses they take a tenth off the error. In a dense city they make half of reports' bias."""
-# Places inside cells (measurements/streets.md).
-PLACE_WIDTH_KMH = 8.0
-"""Chosen: a place is `ok` where half its interval is narrower, and by 95 % of what is believed more than one vehicle
-comes on a day."""
-
-# Distributions of cells (measurements/distributions.md).
-CLASS_TILT = 2.0
-"""Real and made-up: standard deviation, of cells around the city, of the multiple of the speed in log shares, where the
-upper bound is 1. With half of it medians are missed by a tenth more."""
-CLASS_VISITS = 0.5
-"""Three made-up cities (seeds 210, 222, 228): part of the variance that a share below a speed would have if all reports
-of a visit were alike. They are not."""
-PERCENTILE_WIDTH_KMH = 12.0
-"""Chosen: a distribution is `ok` where half the interval of its 85th percentile is narrower."""
+CLASSES_OF_A_VEHICLE = 3.0
+"""Guessed: in how many classes of speeds the reports of a vehicle in a cell lie, for the weight of all classes."""

@@ -12,6 +12,10 @@ Z95 = 1.96
 """A normal law exceeds its mean by more standard deviations, on either side, with a probability of 5 %."""
 FLEET_SD = math.log(fitted.FLEETS_DIFFER) / Z95
 """Prior standard deviation of logarithms of what differs by fleet: its variance, and its number of one digit."""
+CAUTION = math.exp(FLEET_SD)
+"""Factor of residual variances in intervals: one of these deviations, as releases show less than HATs vary."""
+INFORMATIVE_KMH = Z95 * fitted.PLACES_KMH * math.sqrt(fitted.MAX_RATIO)
+"""Half width of an interval that tells of a place as much as a day that is shown must tell of its city's pattern."""
 TYPICAL_KMH = 20.0
 """Prior mean of a HAT, and first centre of releases."""
 LEAST_VEHICLES = 4.0

@@ -1,7 +1,6 @@
 """Effect blocks of a city's fields: log weights, speeds."""
 
 import math
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -9,49 +8,27 @@ import scipy.sparse as sparse
 
 from dpops import fitted
 from dpops.learning.effects import Block, EffectLayout
-from dpops.learning.releases import BLOCK_H, BLOCKS, HOURS, Design
+from dpops.learning.releases import BLOCK_H, HABITS, HOURS, Design
 from dpops.levels.defaults import RETAINED
 from dpops.spread import TYPICAL_KMH
-from dpops.types import Int64s
 
-Keys = Callable[[Int64s], Int64s]
+_HOURS = np.arange(HABITS)
+_CONSTANT, _CLOCK, _PART = 0 * _HOURS, _HOURS % HOURS, _HOURS % HOURS // BLOCK_H
+_DAY_OFF = np.where(_HOURS >= HOURS, _CLOCK, -1)
+"""Keys of effects by hour of a day (see `Design`): all alike, of the clock, parts of the day, days off."""
 _NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
 """Of a hexagon in H3."""
 
 
-def constant(hours: Int64s) -> Int64s:
-    """Returns one key for all slots."""
-    return np.zeros(hours.size, np.int64)
-
-
-def clock_hour(hours: Int64s) -> Int64s:
-    """Numbers hours of the clock."""
-    return hours % HOURS
-
-
-def part_of_day(hours: Int64s) -> Int64s:
-    """Numbers parts of the day."""
-    return hours % HOURS // BLOCK_H
-
-
-def day_off(hours: Int64s) -> Int64s:
-    """Numbers hours of days off; -1 on working days."""
-    return np.where(hours >= HOURS, hours % HOURS, -1)
-
-
 def weight_layout(design: Design) -> EffectLayout:
     """Lists the effects of log weights; one line each."""
-    block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
-    others = 1 / fitted.HAT_LOG_VARIANCE
-    hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
-    city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
+    precision = 1 / fitted.HAT_LOG_VARIANCE
+    city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
     return EffectLayout(
         (
             _cells(design, fitted.BUSIER),
-            _parts(design, others),
-            hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
-            hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
-            hourly(name="own hours", slot_keys=clock_hour, precision=others, ridge=0.5, is_daily=True),
+            Block(name="parent x part", cell_keys=design.parents, slot_keys=_PART, precision=precision),
+            *_hours(design, precision),
             city(name="day", precision=0.0, is_daily=True),
             city(name="retention", mean=math.log(RETAINED), precision=fitted.RETAINED_SD**-2, regressor="retention"),
         )
@@ -60,22 +37,18 @@ def weight_layout(design: Design) -> EffectLayout:
 
 def speed_layout(design: Design) -> EffectLayout:
     """Lists the effects of speeds, km/h; one line each."""
-    block, everywhere = partial(Block, slot_keys=constant, slots=1), np.zeros(design.cells, np.int64)
-    others = fitted.HOURS_KMH**-2
-    hourly = partial(Block, cell_keys=everywhere, slots=HOURS, differences=_ring(), is_border=True)
-    city = partial(block, cell_keys=everywhere, is_border=True, is_learned=False)
+    precision = fitted.HOURS_KMH**-2
+    city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
     return EffectLayout(
         (
             _cells(design, fitted.PLACES_KMH),
-            _parts(design, others),
-            block(name="parent, day", cell_keys=design.parents, precision=others, is_daily=True),
-            block(name="cell, day", cell_keys=np.arange(design.cells), precision=others, is_daily=True),
+            Block(name="parent x part", cell_keys=design.parents, slot_keys=_PART, precision=precision),
+            Block(name="parent, day", cell_keys=design.parents, precision=precision, is_daily=True),
+            Block(name="cell, day", cell_keys=np.arange(design.cells), precision=precision, is_daily=True),
             city(name="city", precision=fitted.CITY_SD_KMH**-2, mean=TYPICAL_KMH),
-            hourly(name="hour", slot_keys=clock_hour, precision=others, ridge=0.5),
-            hourly(name="day off", slot_keys=day_off, precision=others, ridge=0.05),
-            hourly(name="own hours", slot_keys=clock_hour, precision=others, ridge=0.5, is_daily=True),
+            *_hours(design, precision),
             city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
-            city(name="traffic", precision=others, regressor="traffic"),
+            city(name="traffic", precision=precision, regressor="traffic"),
         )
     )
 
@@ -85,33 +58,28 @@ def _cells(design: Design, sd: float) -> Block:
 
     Small ones have a seventh of the area (H3), so means over them vary by seven times as much.
     """
-    return Block(
-        name="cell",
-        cell_keys=np.arange(design.cells),
-        slot_keys=constant,
-        slots=1,
-        differences=_edges(design),
-        precision=1 / (sd**2 * (_NEIGHBOURS + 1) * (_PARTS_OF_A_CELL if design.are_small else 1)),
+    precision = 1 / (sd**2 * (_NEIGHBOURS + 1) * (_PARTS_OF_A_CELL if design.are_small else 1))
+    differences = _edges(design.neighbours, design.cells)
+    return Block(name="cell", cell_keys=np.arange(design.cells), differences=differences, precision=precision)
+
+
+def _hours(design: Design, precision: float) -> tuple[Block, Block, Block]:
+    """Lists effects of the city's hours, rings of 24."""
+    clock, everywhere = np.arange(HOURS), np.zeros(design.cells, np.int64)
+    ring = _edges(np.stack([clock, (clock + 1) % HOURS], axis=1), HOURS)
+    hourly = partial(
+        Block, cell_keys=everywhere, differences=ring, ridge=fitted.RING_RIDGE, precision=precision, is_border=True
+    )
+    return (
+        hourly(name="hour", slot_keys=_CLOCK),
+        hourly(name="day off", slot_keys=_DAY_OFF),
+        hourly(name="own hours", slot_keys=_CLOCK, is_daily=True),
     )
 
 
-def _parts(design: Design, precision: float) -> Block:
-    return Block(
-        name="parent x part", cell_keys=design.parents, slot_keys=part_of_day, slots=BLOCKS, precision=precision
-    )
-
-
-def _ring() -> sparse.csr_matrix:
-    """Builds differences of neighbouring hours on a ring."""
-    following = np.roll(np.eye(HOURS), 1, axis=0)
-    return sparse.csr_matrix(np.eye(HOURS) - following)
-
-
-def _edges(design: Design) -> sparse.csr_matrix:
-    """Builds differences of neighbouring cells, (cells, pairs)."""
-    first, second = design.neighbours.T
-    pairs = np.arange(first.size)
+def _edges(pairs: np.ndarray, count: int) -> sparse.csr_matrix:
+    """Builds differences of neighbouring effects, (count, pairs)."""
+    first, second = pairs.T
+    columns = np.tile(np.arange(first.size), 2)
     values = np.repeat([1.0, -1.0], first.size)
-    return sparse.csr_matrix(
-        (values, (np.concatenate([first, second]), np.concatenate([pairs, pairs]))), (design.cells, first.size)
-    )
+    return sparse.csr_matrix((values, (np.concatenate([first, second]), columns)), (count, first.size))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops import fitted
-from dpops.spread import FLEET_SD, Z95
+from dpops.spread import FLEET_SD, Z95, growth
 from dpops.types import Float64s
 
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
@@ -127,11 +127,10 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
 
 def prior_covariance(edges: Float64s) -> Float64s:
     """Computes the prior covariance of a cell's class logarithms."""
-    classes, index = edges.size - 1, np.arange(edges.size - 1)
-    tilt = middles(edges) / edges[-1]
-    tilt = tilt - tilt.mean()
+    classes, index, speeds = edges.size - 1, np.arange(edges.size - 1), middles(edges)
+    tilt = fitted.PLACES_KMH * (speeds - speeds.mean()) / speeds.var()  # moves the mean of even shares by PLACES_KMH
     alike = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
-    result: Float64s = fitted.CLASS_TILT**2 * np.outer(tilt, tilt) + FLEET_SD**2 * (1 + alike)
+    result: Float64s = np.outer(tilt, tilt) + FLEET_SD**2 * (1 + alike)
     return result
 
 
@@ -288,7 +287,8 @@ def _variances(
 ) -> Float64s:
     """Computes variances of the shares below each class edge.
 
-    Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits.
+    Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits, which are alike by the
+    intraclass correlation: the part of speeds' variance that lies between vehicles.
     """
     speeds, edges = posterior.speeds, np.arange(posterior.edges.size)
     means = shares @ speeds
@@ -299,8 +299,10 @@ def _variances(
     slopes = slopes - by_mean[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
     shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
     of_visits = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
-    result: Float64s = shape + by_mean**2 * mean_variances[..., None]
-    return result + fitted.CLASS_VISITS * of_visits / np.maximum(visits, 1.0)[..., None]
+    correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / spread, 1.0)
+    of_visits = of_visits * (correlation / np.maximum(visits, 1.0))[..., None]
+    result: Float64s = shape + by_mean**2 * mean_variances[..., None] + of_visits
+    return result
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:

@@ -1,15 +1,15 @@
 """Blocks of effects that make up a latent field."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
 
-from dpops.learning.releases import Groups
+from dpops.learning.releases import HABITS, Groups
 from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 
@@ -23,8 +23,7 @@ class Block:
 
     Attributes:
         cell_keys: int64 (cells,).
-        slot_keys: maps hours of slots, 0 to 47, to keys; -1 where the HAT has none.
-        slots: number of the latter keys.
+        slot_keys: by hour, 0 to 47, int64; -1 where HATs of the hour have no effect.
         precision: prior of the strength; the strength itself if `is_learned` is false.
         differences: incidence D, (effects, pairs); the structure matrix is D D' + ridge I.
         is_daily: one set of effects for each day.
@@ -34,9 +33,8 @@ class Block:
 
     name: str
     cell_keys: Int64s
-    slot_keys: Callable[[Int64s], Int64s]
-    slots: int
     precision: float
+    slot_keys: Int64s = field(default_factory=lambda: np.zeros(HABITS, np.int64))
     mean: float = 0.0
     differences: sparse.csr_matrix | None = None
     ridge: float = 1.0
@@ -44,6 +42,11 @@ class Block:
     is_border: bool = False
     is_learned: bool = True
     regressor: str | None = None
+
+    @cached_property
+    def slots(self) -> int:
+        """Number of keys by hour."""
+        return int(self.slot_keys.max()) + 1
 
     @cached_property
     def size(self) -> int:
@@ -66,7 +69,7 @@ class Block:
     def of_hats(self, effects: Float64s, hours: Int64s) -> Float64s:
         """Expands effects to HATs, (cells, slots) or (cells, 1)."""
         table = effects.reshape(-1, self.slots)[self.cell_keys]
-        return table if self.slots == 1 else table[:, self.slot_keys(hours)]
+        return table if self.slots == 1 else table[:, self.slot_keys[hours]]
 
 
 class Effects(NamedTuple):
@@ -223,7 +226,7 @@ class EffectLayout:
         rows = np.zeros((hours.size, size))
         for block in self.blocks:
             if block.is_border and block.regressor is None and (day is not None or not block.is_daily):
-                keys = block.slot_keys(hours)
+                keys = block.slot_keys[hours]
                 rows[keys >= 0, self.span(block, day or 0).start + keys[keys >= 0]] = 1
         return rows
 
@@ -232,7 +235,7 @@ class EffectLayout:
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
             self._memory[key] = [
-                _PairSums(block.cell_keys, block.slot_keys(item.hours), block.slots, item.groups)
+                _PairSums(block.cell_keys, block.slot_keys[item.hours], block.slots, item.groups)
                 for block in self.blocks
             ]
         return self._memory[key]

@@ -15,7 +15,7 @@ from dpops.learning.weights import TOTAL_PRECISION
 from dpops.levels.defaults import RETAINED, BoundsOnly, Recipe, vehicle_weight
 from dpops.levels.stages import UNIT, Level, Stage, level, scaled
 from dpops.levels.strategy import CITY, PARTS, Part, busyness, log_precision, posterior_of, precisions_of, squared_error
-from dpops.spread import FLEET_SD, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
+from dpops.spread import CAUTION, FLEET_SD, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
 from dpops.types import Float64s
 
 OF_NORMAL = math.sqrt(2 / math.pi)
@@ -124,7 +124,9 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
         shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))
 
 
-_ROUGH = VehicleSpread(fitted.CAUTION * fitted.VEHICLE_VARIANCE, fitted.CAUTION * fitted.FLOOR_VARIANCE)
+_ROUGH = VehicleSpread(CAUTION * fitted.VEHICLE_VARIANCE, CAUTION * fitted.FLOOR_VARIANCE)
+HAT_SPREAD = 2 * fitted.BUSIER**2
+"""Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
 _FEWER = 2
 """Node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do."""
 
@@ -147,7 +149,7 @@ def hat_half_widths(
     own_speed, speed = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)
     if not stage.counts_public:
-        numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, fitted.HAT_SPREAD))
+        numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, HAT_SPREAD))
     deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), own_speed)
     half = np.minimum(Z95 * np.sqrt(speed + deviation), upper_kmh / 2)
     return HalfWidths(half, numbers[:, CAUTIOUS] >= LEAST_VEHICLES)

@@ -15,7 +15,7 @@ from dpops import fitted
 from dpops.learning.expected import OF_NORMAL, speed_noise, weight_noise
 from dpops.levels.defaults import RETAINED, Fleet, weight_at_places
 from dpops.levels.stages import Stage
-from dpops.spread import TYPICAL, Z95
+from dpops.spread import INFORMATIVE_KMH, TYPICAL, Z95
 from dpops.types import Float64s
 
 LEAST_VEHICLES = 1
@@ -70,7 +70,7 @@ def expected_maps(
                 kmh=OF_NORMAL * float(reports @ np.sqrt(variance)),
                 cell_kmh=OF_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
-                ok=float(reports @ ((half < fitted.PLACE_WIDTH_KMH) & sure)),
+                ok=float(reports @ ((half < INFORMATIVE_KMH) & sure)),
             )
         )
     return maps

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -36,16 +36,8 @@ class Fit:
         return len(self.days) - 1
 
 
-class RoughFields(NamedTuple):
-    """Rough fields, without weights from speeds or HAT covariances."""
-
-    weights: WeightField
-    speeds: SpeedField
-    hats: list[Float64s]
-
-
-def rough_fields(state: State) -> RoughFields:
-    """Fits weights, then speeds, each to their sums."""
+def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]:
+    """Fits weights, then speeds, each to their sums; also returns HATs' weights."""
     days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)
     vehicles = _typical_vehicles(state, days)
     numbers = [_number(day, vehicles) for day in days]
@@ -53,10 +45,10 @@ def rough_fields(state: State) -> RoughFields:
     weights = WeightField(state.layouts.weights, days, numbers, totals, state.start)
     speeds = SpeedField(state.layouts.speeds, days, state.facts.hat_weight, state.start)
     rounds = COLD if state.start is None else WARM
-    weights.fit(list(_weight_sums(days)), rounds[0])
+    weights.fit(_sums(days, "weights"), rounds[0])
     hats = weights.weights(weights.effects)
-    speeds.fit(list(_speed_sums(days)), _day_weights(weights, hats), rounds[1])
-    return RoughFields(weights, speeds, hats)
+    speeds.fit(_sums(days, "speeds"), _day_weights(weights, hats), rounds[1])
+    return weights, speeds, hats
 
 
 def fitted_fields(state: State) -> Fit:
@@ -64,8 +56,8 @@ def fitted_fields(state: State) -> Fit:
     weights, speeds, hats = rough_fields(state)
     days, (*_, to_weights, to_speeds) = weights.days, COLD if state.start is None else WARM
     coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
-    weight_sums, speed_sums = list(_weight_sums(days)), list(_speed_sums(days))
-    weight_sums += _weights_from_speeds(speeds, speed_sums)
+    speed_sums = _sums(days, "speeds")
+    weight_sums = _sums(days, "weights") + _weights_from_speeds(speeds, speed_sums)
     weights.fit(weight_sums, to_weights)
     weights.finish(weight_sums, coming, _number(coming, vehicles))
     # NoisySums of speeds move a day's total by its doubt alone, so totals stay those of weights.
@@ -91,21 +83,20 @@ def _day_weights(weights: WeightField, hats: list[Float64s]) -> DayWeights:
     return DayWeights(hats, traffic, weights.total_variances, weights.retention)
 
 
-def _weight_sums(days: Sequence[DayValues]) -> Iterator[NoisySums]:
+def _sums(days: Sequence[DayValues], kind: Literal["weights", "speeds"]) -> list[NoisySums]:
+    """Lists released sums of weights or of speeds."""
+    result = []
     for index, stage, level in _levels(days):
-        if np.any(np.isfinite(level.weight_variance)):
-            yield NoisySums(index, level.groups, level.weights.ravel(), level.weight_variances.ravel(), stage.centre)
-
-
-def _speed_sums(days: Sequence[DayValues]) -> Iterator[NoisySums]:
-    for index, stage, level in _levels(days):
-        if np.any(np.isfinite(level.speed_variance)):
-            yield NoisySums(index, level.groups, level.speeds.ravel(), level.speed_variances.ravel(), stage.centre)
+        variances = level.weight_variances if kind == "weights" else level.speed_variances
+        if np.any(np.isfinite(variances)):
+            values = level.weights if kind == "weights" else level.speeds
+            result.append(NoisySums(index, level.groups, values.ravel(), variances.ravel(), stage.centre))
+    return result
 
 
 def _levels(days: Sequence[DayValues]) -> Iterator[tuple[int, StageValues, LevelValues]]:
     return (
-        (index, look, level) for index, day in enumerate(days) for look in day.speed_stages for level in look.levels
+        (index, stage, level) for index, day in enumerate(days) for stage in day.speed_stages for level in stage.levels
     )
 
 
@@ -128,24 +119,24 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
     return result
 
 
+def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
+    """Averages counts of vehicles by precision; returns mean, 0 without counts, and precision."""
+    counts = [level for day in days for level in day.counted]
+    precision = sum(1 / float(level.weight_variances[0, 0]) for level in counts)
+    total = sum(float(level.weights[0, 0] / level.weight_variances[0, 0]) for level in counts)
+    return total / max(precision, 1e-300), precision
+
+
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:
-    """Estimates a typical day's vehicles, and whether counts existed."""
-    declared = state.facts.vehicles
-    precision = (FLEET_SD * declared) ** -2
-    total = precision * declared
-    for level in (level for day in days for level in day.counted):
-        precision += float(level.weight_precision[0, 0])
-        total += float(level.weight_precision[0, 0] * level.weights[0, 0])
-    return max(total / precision, 0.1 * declared)
+    """Estimates a typical day's vehicles, declared and counted."""
+    declared, (mean, precision) = state.facts.vehicles, _counted(days)
+    prior = (FLEET_SD * declared) ** -2
+    return max((prior * declared + precision * mean) / (prior + precision), 0.1 * declared)
 
 
 def _released_total(day: DayValues) -> float | None:
     """Reads a day's most precise weight; None if noise."""
-    sums = [
-        (float(level.weight_variances.sum()), float(level.weights.sum()))
-        for level in day.levels
-        if np.all(np.isfinite(level.weight_variance))
-    ]
+    sums = [(float(item.variances.sum()), float(item.values.sum())) for item in _sums([day], "weights")]
     variance, total = min(sums, default=(math.inf, 0.0))
     return total if total > 3 * math.sqrt(variance) else None
 
@@ -153,8 +144,7 @@ def _released_total(day: DayValues) -> float | None:
 def _number(day: DayValues, vehicles: float) -> VehicleNumber:
     if not day.counted:
         return VehicleNumber(vehicles, FLEET_SD**2)
-    precision = sum(float(level.weight_precision[0, 0]) for level in day.counted)
-    mean = sum(float(level.weight_precision[0, 0] * level.weights[0, 0]) for level in day.counted) / precision
+    mean, precision = _counted([day])
     number = max(mean, precision**-0.5)
     return VehicleNumber(number, 1 / precision / number**2)
 
@@ -182,8 +172,7 @@ def _aged(day: DayValues) -> DayValues:
     retained = 1 - fitted.FORGOTTEN
 
     def aged(level: LevelValues) -> LevelValues:
-        variances = (1 / (retained * precision) for precision in (level.weight_precision, level.speed_precision))
-        weight_variance, speed_variance = variances
+        weight_variance, speed_variance = level.weight_variances / retained, level.speed_variances / retained
         return replace(level, weight_variance=weight_variance, speed_variance=speed_variance)
 
     stages = tuple(replace(stage, levels=tuple(map(aged, stage.levels))) for stage in day.stages)
@@ -192,42 +181,37 @@ def _aged(day: DayValues) -> DayValues:
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     """Averages days of equal hours, weighted by precision."""
-    levels: dict[bytes, list[tuple[DayValues, Float64s, StageValues, LevelValues]]] = {}
-    counts = sum(day.count for day, _ in days)
+    levels: dict[bytes, list[tuple[Float64s, StageValues, LevelValues]]] = {}
     for day, hats in days:
-        for stage in day.speed_stages:
-            for level in stage.levels:
-                levels.setdefault(level.groups.key, []).append((day, hats, stage, level))
-    stages = tuple(_mean_stage(parts) for parts in levels.values())
-    counted = [level for day, _ in days for level in day.counted]
-    if counted:
-        precision = sum(float(level.weight_precision[0, 0]) for level in counted)
-        mean = sum(float(level.weight_precision[0, 0] * level.weights[0, 0]) for level in counted) / precision
-        number = replace(counted[0], weights=np.array([[mean]]), weight_variance=1 / precision)
-        counting = next(stage for day, _ in days for stage in day.stages if stage.counts_vehicles)
-        stages = (replace(counting, levels=(number,)), *stages)
-    return DayValues(hours=days[0][0].hours, stages=stages, count=counts)
+        for _, stage, level in _levels([day]):
+            levels.setdefault(level.groups.key, []).append((hats, stage, level))
+    stages = [_mean_stage(parts) for parts in levels.values()]
+    counting = [stage for day, _ in days for stage in day.stages if stage.counts_vehicles]
+    if counting:
+        mean, precision = _counted([day for day, _ in days])
+        number = replace(counting[0].levels[0], weights=np.array([[mean]]), weight_variance=1 / precision)
+        stages.insert(0, replace(counting[0], levels=(number,)))
+    return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
 
 
-def _mean_stage(parts: Sequence[tuple[DayValues, Float64s, StageValues, LevelValues]]) -> StageValues:
-    groups = parts[0][3].groups
-    speed_precision = np.maximum(np.sum([level.speed_precision for *_, level in parts], axis=0), 1e-300)
-    weight_precision = np.maximum(np.sum([level.weight_precision for *_, level in parts], axis=0), 1e-300)
-    importance = np.array([float(level.speed_precision.max()) for *_, level in parts]) + 1e-300
-    centre = np.tensordot(importance / importance.sum(), np.stack([stage.centre for _, _, stage, _ in parts]), 1)
-    speeds = np.sum(
-        [
-            level.speed_precision * (level.speeds + groups.totals(hats * (stage.centre - centre)))
-            for _, hats, stage, level in parts
-        ],
-        axis=0,
+def _mean_stage(parts: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> StageValues:
+    """Averages one level of several days, its speeds around their mean centre."""
+    hats, stages, levels = zip(*parts, strict=True)
+    groups, centres = levels[0].groups, np.stack([stage.centre for stage in stages])
+    of_weights, of_speeds = (
+        np.maximum(1 / np.stack(variances), 1e-300)
+        for variances in ([level.weight_variances for level in levels], [level.speed_variances for level in levels])
     )
-    weights = np.sum([level.weight_precision * level.weights for *_, level in parts], axis=0)
+    importance = of_speeds.max(axis=(1, 2))
+    centre = np.tensordot(importance / importance.sum(), centres, 1)
+    moved = [groups.totals(weights * (around - centre)) for weights, around in zip(hats, centres, strict=True)]
+    speeds = np.sum(of_speeds * (np.stack([level.speeds for level in levels]) + moved), axis=0)
+    weights = np.sum(of_weights * np.stack([level.weights for level in levels]), axis=0)
     level = LevelValues(
         groups=groups,
-        weights=weights / weight_precision,
-        speeds=speeds / speed_precision,
-        weight_variance=1 / weight_precision,
-        speed_variance=1 / speed_precision,
+        weights=weights / of_weights.sum(axis=0),
+        speeds=speeds / of_speeds.sum(axis=0),
+        weight_variance=1 / of_weights.sum(axis=0),
+        speed_variance=1 / of_speeds.sum(axis=0),
     )
     return StageValues(centre=centre, levels=(level,))

@@ -10,7 +10,7 @@ from dpops.learning.effects import Item, Stack
 from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_variances
 from dpops.learning.fit import Fit, fitted_fields, typical_traffic
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
-from dpops.learning.state import State
+from dpops.learning.state import RECENT, State
 from dpops.levels.defaults import RETAINED
 from dpops.spread import FLEET_SD, VehicleSpread
 from dpops.types import Float64s, Int64s
@@ -56,7 +56,7 @@ class Learned:
             ratio=self._ratio(day, means, variances),
             moved_kmh=moved,
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
-            is_early=self.state.days - (fit.coming - 1 - index) <= fitted.FIRST_DAYS,
+            is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,
         )
         one_weight = fit.speeds.one_weight
         spread = fit.speeds.cautious_spread

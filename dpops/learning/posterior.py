@@ -126,7 +126,7 @@ class Posterior:
         at_border = layout.slot_rows(hours, day, len(self._schur))
         covariances, shared = at_border @ self._schur, self._expand @ self._schur
         inner, mixed = shared @ self._expand.T, shared @ at_border.T
-        slot_keys = np.stack([block.slot_keys(hours) for block in layout.local])
+        slot_keys = np.stack([block.slot_keys[hours] for block in layout.local])
         for keys in np.unique(slot_keys, axis=1).T:
             slots = np.flatnonzero((slot_keys == keys[:, None]).all(axis=0))
             rows = [

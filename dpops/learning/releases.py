@@ -12,7 +12,6 @@ HABITS = 2 * HOURS
 """Hours of a working day, then of a day off, which have different habits."""
 BLOCK_H = 4
 """Hours of a part of the day: a parent's own effect lasts that long."""
-BLOCKS = HOURS // BLOCK_H
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,25 +111,12 @@ class LevelValues:
     @property
     def weight_variances(self) -> Float64s:
         """Noise variances per group, never below 1e-6."""
-        variances: Float64s = np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6)
-        return variances
+        return np.asarray(np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6))
 
     @property
     def speed_variances(self) -> Float64s:
         """Noise variances per group."""
         return np.broadcast_to(np.asarray(self.speed_variance, np.float64), self.groups.shape)
-
-    @property
-    def weight_precision(self) -> Float64s:
-        """Noise precisions per group."""
-        precision: Float64s = 1 / self.weight_variances
-        return precision
-
-    @property
-    def speed_precision(self) -> Float64s:
-        """Noise precisions per group."""
-        precision: Float64s = 1 / self.speed_variances
-        return precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +151,6 @@ class DayValues:
     def speed_stages(self) -> list[StageValues]:
         """Stages that release speeds, without vehicle counts."""
         return [stage for stage in self.stages if not stage.counts_vehicles]
-
-    @property
-    def levels(self) -> list[LevelValues]:
-        """Levels of all stages that do not count vehicles."""
-        return [level for stage in self.speed_stages for level in stage.levels]
 
     @property
     def counted(self) -> list[LevelValues]:

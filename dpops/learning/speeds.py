@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops import fitted
 from dpops.learning.effects import EffectLayout, Start
 from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import DayValues
-from dpops.spread import FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
+from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
 
 MAX_DOUBT_STEP = 0.5
@@ -88,7 +87,7 @@ class SpeedField(LatentField):
     @property
     def cautious_spread(self) -> VehicleSpread:
         """Multiple of the barely identified spread, for cautious intervals."""
-        return VehicleSpread(fitted.CAUTION * self.spread.vehicle, fitted.CAUTION * self.spread.floor)
+        return VehicleSpread(CAUTION * self.spread.vehicle, CAUTION * self.spread.floor)
 
     def _doubts(self, doubts: Float64s) -> Float64s:
         """Moves doubts of days' weights towards their posterior mean."""

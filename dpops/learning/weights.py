@@ -196,7 +196,7 @@ class WeightField(LatentField):
         rows = data.rows[-len(self.days) :]
         residuals = data.values[-len(self.days) :] - rows.times(self.effects)
         freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
-        worth = fitted.TOTAL_WORTH
+        worth = fitted.PRIOR_WORTH
         self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
         without = rows.border.multiply(np.arange(rows.border.shape[1]) != self._at_retention).tocsr()
         self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without))

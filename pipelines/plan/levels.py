@@ -15,7 +15,7 @@ from dpops.learning.expected import hat_half_widths, place_half_widths, place_le
 from dpops.levels.defaults import BoundsOnly
 from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked
-from dpops.spread import Z95
+from dpops.spread import CAUTION, Z95
 from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
@@ -239,7 +239,7 @@ def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], withi
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
         answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
     goal = f"±{within:g} {value.unit} for a single HAT"
-    hat_width = value.width(Z95 * (fitted.CAUTION * fitted.FLOOR_VARIANCE) ** 0.5)
+    hat_width = value.width(Z95 * (CAUTION * fitted.FLOOR_VARIANCE) ** 0.5)
     why = "it is described by its cell and its hour, around which its own mean lies by "
     why += f"±{hat_width:.2g} {value.unit} at best"
     larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from dpops import fitted
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.parts import with_places
 from dpops.levels.stages import Stage
+from dpops.spread import INFORMATIVE_KMH
 from pipelines.specification import Specification
 from pipelines.specification.places import SHARE
 from transforms.value import Value
@@ -123,7 +123,7 @@ def _answers(
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
     anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
     perhaps = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in anyway]
-    width = f"{value.width(fitted.PLACE_WIDTH_KMH):.2g}"
+    width = f"{value.width(INFORMATIVE_KMH):.2g}"
     answers = [
         f"Places of {noun} are worth it: a third of all reports is expected at places known to ±{width} {value.unit} "
         f"{_days(of_kind[noun, 'spread'].useful_from)}, however the traffic is spread."

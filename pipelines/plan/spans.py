@@ -15,7 +15,7 @@ import numpy as np
 from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.classes import ExpectedCell, expected_error
-from dpops.learning.expected import expected_days, weight_log_variances
+from dpops.learning.expected import HAT_SPREAD, expected_days, weight_log_variances
 from dpops.learning.field import CAUTIOUS, numbers_of
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
 from dpops.levels.parts import MOVING, count_stage, times_of, with_classes
@@ -259,7 +259,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, served: float | None
     Reports follow vehicles, so their law is the size-biased one.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = fitted.HAT_SPREAD if served is None else fitted.BUSIER**2
+    spread = HAT_SPREAD if served is None else fitted.BUSIER**2
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
     first = int(np.argmax(cautious >= LEAST_VEHICLES))

@@ -70,9 +70,9 @@ def test_each_number_says_where_it_comes_from() -> None:
 
 
 def test_each_number_is_used() -> None:
-    folders = (DPOPS.parent / folder for folder in ("pipelines/plan", "transforms/releases/periods"))
-    rooms = "".join(
-        path.read_text() for path in (*ROOMS, *(path for folder in folders for path in folder.glob("*.py")))
+    further = (
+        path for room in ("pipelines/plan", "transforms/releases") for path in (DPOPS.parent / room).rglob("*.py")
     )
+    rooms = "".join(path.read_text() for path in (*ROOMS, *further))
     for name in vars(fitted):
         assert not name.isupper() or f"fitted.{name}" in rooms, name

@@ -123,13 +123,13 @@ def test_what_is_not_known_of_a_class_and_of_its_curve_adds_in_squares() -> None
 
 
 def test_reports_of_one_visit_are_not_taken_to_be_all_alike() -> None:
-    """Of six visits of eight reports, a third of which are as the visit's first: intervals of the middle report hold,
-    and not nearly always, as they would if all reports of a visit were alike."""
+    """Of six visits of eight reports, two thirds of which are as the visit's first: intervals of the middle report
+    hold, and not nearly always, as they would if all reports of a visit were alike."""
     rng, visits, reports, days = np.random.default_rng(7), 6, 8, 4000
     shares = np.array([0.02, 0.06, 0.2, 0.3, 0.2, 0.12, 0.06, 0.04])
     first = rng.choice(shares.size, (days, visits, 1), p=shares)
     drawn = rng.choice(shares.size, (days, visits, reports), p=shares)
-    seen = np.where(rng.random(drawn.shape) < 1 / 3, first, drawn).reshape(days, -1)
+    seen = np.where(rng.random(drawn.shape) < 2 / 3, first, drawn).reshape(days, -1)
     kmh = EDGES[seen] + rng.random(seen.shape) * np.diff(EDGES)[seen]
     posterior = ClassFit(EDGES, np.log(shares)[None], np.zeros((1, shares.size, shares.size)))
     of_mean = np.array([[kmh.mean(axis=1).var()]])

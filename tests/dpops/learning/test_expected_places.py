@@ -13,7 +13,7 @@ from dpops.learning.places import Around, PlaceDay, PlaceFit, PlaceSums, learn_p
 from dpops.levels.defaults import RETAINED, Fleet, spread_of, weight_at_places
 from dpops.levels.parts import with_places
 from dpops.levels.stages import Stage, alike
-from dpops.spread import Z95
+from dpops.spread import INFORMATIVE_KMH, Z95
 from dpops.types import Float64s
 
 CELLS, IN_A_CELL = 100, 7
@@ -52,7 +52,7 @@ def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
 def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_where_nobody_drives() -> None:
     for figures in expected(stage(), 1, days=(1, 7, 365)):
         assert 0.9 * figures.cell_kmh < figures.kmh <= figures.cell_kmh
-        assert (figures.ok, figures.half_width_kmh > fitted.PLACE_WIDTH_KMH) == (0, True)
+        assert (figures.ok, figures.half_width_kmh > INFORMATIVE_KMH) == (0, True)
 
 
 @pytest.mark.parametrize("crowding", [SPREAD, CONCENTRATED])
@@ -67,7 +67,7 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
         belief, reports = learned(weights, far, days), weights / weights.sum()
         errors.append(reports @ np.abs(belief.values - far))
         sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-        parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < fitted.PLACE_WIDTH_KMH)))
+        parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < INFORMATIVE_KMH)))
     (expectation,) = expected(stage(), vehicles, crowding, (days,))
     assert np.mean(errors) == pytest.approx(expectation.kmh, rel=0.3)
     assert expectation.ok / 1.6 < np.mean(parts) < expectation.ok * 1.6

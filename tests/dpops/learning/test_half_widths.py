@@ -6,11 +6,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpops import fitted
 from dpops.learning.expected import _weight, hat_half_widths, place_half_widths, place_level, speed_noise
 from dpops.levels.bounded import Rows, read, sum_up
 from dpops.levels.defaults import RETAINED, BoundsOnly, Fleet, Profile, recipe
 from dpops.levels.stages import FIRST_CENTRE, PublicHats, level
+from dpops.spread import CAUTION
 
 HATS = PublicHats(parents=(0, 0, 1, 1), grandparents=(0, 0, 0, 0), hours=tuple(range(8, 16)))
 FLEET = Fleet(vehicles=400, profile=Profile(hats=8, cells=2, parents=2, grandparents=1, hours=8, parts=2))
@@ -66,7 +66,7 @@ def test_more_vehicles_more_budget_and_more_days_make_intervals_narrower(kind, c
 
 def test_a_hat_is_never_known_better_than_its_own_deviation_unless_it_is_released_itself():
     huge = np.array([1e6])
-    assert hat_half_widths(stage_of(), BOUNDS, huge, 65.0).kmh[0] == pytest.approx(1.96 * fitted.CAUTION**0.5, rel=0.01)
+    assert hat_half_widths(stage_of(), BOUNDS, huge, 65.0).kmh[0] == pytest.approx(1.96 * CAUTION**0.5, rel=0.01)
     assert "hat" in dict(stage_of(epsilon=Fraction(20)).shares)
     assert hat_half_widths(stage_of(epsilon=Fraction(20)), BOUNDS, huge, 65.0).kmh[0] < 0.1
 

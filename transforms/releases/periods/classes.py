@@ -1,5 +1,6 @@
 """Inference of cells' value distributions from recorded class stages."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.levels.defaults import Fleet
 from dpops.levels.parts import MOVING, times_of
 from dpops.levels.stages import Kind
-from dpops.spread import LEAST_VEHICLES
+from dpops.spread import LEAST_VEHICLES, Z95
 from dpops.types import Float64s, Grid
 from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry
@@ -22,8 +23,6 @@ from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 
 LEVELS = 0.15, 0.5, 0.85
-_CLASSES_OF_A_VEHICLE = 3.0
-"""How many classes the reports of a vehicle in a cell lie in, roughly."""
 
 
 class LearnedClasses(NamedTuple):
@@ -65,8 +64,8 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
     """Estimates a vehicle-day's total weight over cells and classes."""
     if kind == "laplace":
-        return 1.5  # between one that only moves, 1, and one that only stands, MOVING
-    return float(np.sqrt(fleet.profile.cells * _CLASSES_OF_A_VEHICLE))
+        return math.sqrt(MOVING)  # between one that only moves, 1, and one that only stands, MOVING
+    return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 
 
 def notes_of(
@@ -91,7 +90,8 @@ def notes_of(
     percentiles = [rounded(np.clip(part, 0, bound)) for part in result]
     _, lower, upper = percentiles
     vehicles = published(groups, bound).vehicles
-    is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & ((upper - lower)[-1] < 2 * fitted.PERCENTILE_WIDTH_KMH)
+    is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than an interval of any cell's mean
+    is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     held, best = status == held_back, np.where(status == forecast, forecast, ok)
     columns = [np.where(held, np.nan, part) for of_level in zip(*percentiles, strict=True) for part in of_level]
     statuses = np.where(held, held_back, np.where(is_known, best, unreliable))

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops import fitted
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
 from dpops.learning.expected_places import LEAST_VEHICLES, Z90
 from dpops.learning.field import STATUS_NAMES, rounded
@@ -24,7 +23,7 @@ from dpops.learning.places import (
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import RETAINED, weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage
-from dpops.spread import TYPICAL, Z95
+from dpops.spread import INFORMATIVE_KMH, TYPICAL, Z95
 from dpops.types import Float64s
 from transforms.places.ground import Pieces
 from transforms.places.hierarchy import texts_of
@@ -182,7 +181,7 @@ def _estimates(
     half = Z95 * sd
     belief = places.places
     is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-    ok = (half < fitted.PLACE_WIDTH_KMH) & is_visited[:, None]
+    ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))
     is_told = status != Status.HELD_BACK
