@@ -86,7 +86,8 @@ class ClassFit:
     @property
     def mean_variances(self) -> Float64s:
         """Variances of `means`, (cells,)."""
-        return _quadratic(self.covariances, self.shares * (self.speeds - self.means[:, None]))
+        slopes = self.shares * (self.speeds - self.means[:, None])
+        return np.asarray(np.einsum("ci,cij,cj->c", slopes, self.covariances, slopes))
 
 
 class Quantiles(NamedTuple):
@@ -311,8 +312,3 @@ def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, 
     start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
     return edges[index] + part * (edges[index + 1] - edges[index]), index
-
-
-def _quadratic(covariances: Float64s, slopes: Float64s) -> Float64s:
-    result: Float64s = np.einsum("ci,cij,cj->c", slopes, covariances, slopes)
-    return result

@@ -161,13 +161,9 @@ class EffectLayout:
             start += self.size(day, border=block.is_border)
         return slice(start, start + block.size)
 
-    def named(self, name: str) -> Block:
-        """Finds a block by name."""
-        return next(block for block in self.blocks if block.name == name)
-
     def place(self, name: str, day: int = 0) -> int:
         """Finds the place of a single-effect block."""
-        return int(self.span(self.named(name), day).start)
+        return next(int(self.span(block, day).start) for block in self.blocks if block.name == name)
 
     def part(self, effects: Effects, block: Block, day: int = 0) -> Float64s:
         """Takes a block's effects, (effects, ..)."""

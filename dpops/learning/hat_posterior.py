@@ -60,19 +60,17 @@ class Learned:
         )
         one_weight = fit.speeds.one_weight
         spread = fit.speeds.cautious_spread
-        single = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
-        vehicles = single.weights / one_weight
-        numbers = numbers_of(vehicles, log_variances + fitted.HAT_LOG_VARIANCE)
-        kmh, precisions = single.values[..., None], single.precisions[..., None]
-        around = spread.of(np.maximum(numbers, 1.0), kmh)
+        kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
+        numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
+        likely, of_nodes = np.maximum(numbers, 1.0), (kmh[..., None], precisions[..., None])
         return Field(
-            values=single.values,
+            values=kmh,
             variances=variances,
-            deviations=spread.of_reports(np.maximum(numbers, 1.0), kmh, precisions),
-            traffic_deviations=traffic_variances(around, single.precisions, spread.floor),
-            precisions=single.precisions,
+            deviations=spread.of_reports(likely, *of_nodes),
+            traffic_deviations=traffic_variances(spread.of(likely, of_nodes[0]), precisions, spread.floor),
+            precisions=precisions,
             spread=spread,
-            weights=single.weights,
+            weights=weights,
             vehicles=numbers,
             day=day,
             gate=gate,
@@ -90,15 +88,6 @@ class Learned:
         return float(np.sum(share * variances) / max(np.sum(share * constant), 1e-9))
 
 
-@dataclass(frozen=True, slots=True)
-class _SingleHats:
-    """HATs updated by single-HAT releases; precisions of their means."""
-
-    values: Float64s
-    weights: Float64s
-    precisions: Float64s
-
-
 def _with_single_hats(
     day: DayValues,
     values: Float64s,
@@ -106,8 +95,12 @@ def _with_single_hats(
     log_variances: Float64s,
     one_weight: float,
     spread: VehicleSpread,
-) -> _SingleHats:
-    """Updates HATs by single-HAT releases, in scalar Kalman steps."""
+) -> tuple[Float64s, Float64s, Float64s]:
+    """Updates HATs by single-HAT releases, in scalar Kalman steps.
+
+    Returns:
+        Values, weights, and precisions of these releases' means, (cells, slots) each.
+    """
     precisions = np.zeros(values.shape)
     deviations = spread.of(weights / one_weight, values)
     for stage in day.speed_stages:
@@ -126,7 +119,7 @@ def _with_single_hats(
             part = remaining * precision / (1 + remaining * precision)
             values = values + part * (level.groups.to_hats(level.speeds) / weights - residual)
             precisions = precisions + precision
-    return _SingleHats(values, weights, precisions)
+    return values, weights, precisions
 
 
 def learned(state: State) -> Learned:
@@ -175,25 +168,19 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 def _slot_in_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
     """Extends a slot's values to its day, uninformative elsewhere."""
-    centre = np.repeat(values.centre, hours.size, axis=1)
-    levels = tuple(_level_in_day(hours, slot, level) for level in values.levels)
-    return StageValues(centre=centre, levels=levels)
+    of_slots = (np.arange(hours.size) != slot).astype(np.int64) if hours.size > 1 else 0 * hours
 
+    def extended(column: Float64s, fill: float) -> Float64s:
+        return np.pad(column, ((0, 0), (0, min(hours.size, 2) - 1)), constant_values=fill)
 
-def _level_in_day(hours: Int64s, slot: int, level: LevelValues) -> LevelValues:
-    of_slots = np.where(np.arange(hours.size) == slot, 0, 1).astype(np.int64)
-    groups = Groups(cells=level.groups.cells, slots=of_slots if hours.size > 1 else 0 * of_slots)
-    columns = groups.shape[1]
-
-    def wide(values: Float64s, fill: float) -> Float64s:
-        result = np.full((groups.shape[0], columns), fill)
-        result[:, 0] = values[:, 0]
-        return result
-
-    return LevelValues(
-        groups=groups,
-        weights=wide(level.weights, 0.0),
-        speeds=wide(level.speeds, 0.0),
-        weight_variance=wide(level.weight_variances, np.inf),
-        speed_variance=wide(level.speed_variances, np.inf),
+    levels = tuple(
+        LevelValues(
+            groups=Groups(cells=level.groups.cells, slots=of_slots),
+            weights=extended(level.weights, 0.0),
+            speeds=extended(level.speeds, 0.0),
+            weight_variance=extended(level.weight_variances, np.inf),
+            speed_variance=extended(level.speed_variances, np.inf),
+        )
+        for level in values.levels
     )
+    return StageValues(centre=np.repeat(values.centre, hours.size, axis=1), levels=levels)
