@@ -154,7 +154,6 @@ def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
     town.place.ledger.verify()
 
 
-@pytest.mark.slow  # 7 s; roads of tests/noninterference are tried in the quick form
 def test_nothing_public_follows_from_who_drove(first_day, tmp_path):
     seen = []
     for buses in (0, 7):

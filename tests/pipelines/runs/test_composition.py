@@ -68,9 +68,8 @@ def plans_of_twice_the_epsilon(patch):
     patch.setattr(ArrayAverage, "draw", mutant)
 
 
-@pytest.mark.parametrize(
-    ("privacy", "wrong"), [('per = "hat"', half_debit), (WHOLE, half_debit), (WHOLE, plans_of_twice_the_epsilon)]
-)
+@pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
+@pytest.mark.parametrize("wrong", [half_debit, plans_of_twice_the_epsilon])
 def test_a_job_whose_plans_claim_more_than_its_debit_releases_nothing(tmp_path, hatstream, monkeypatch, privacy, wrong):
     city.opened(tmp_path, hatstream, spec=spec_of(privacy))
     wrong(monkeypatch)
