@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -292,14 +293,10 @@ def _spoken(name: str) -> tuple[str, ...]:
 # --- what values a field may have ---------------------------------------------------------------------------------
 
 
-def _degrees(minimum: float, maximum: float) -> Callable[[Any], bool]:
-    """Builds a test of bounds for most values; devices without a fix send 91."""
-
-    def fits(array: Any) -> bool:
-        degrees = _numbers(array)
-        return degrees is not None and bool(((degrees >= minimum) & (degrees <= maximum)).mean() >= 1 - MOST_BAD)
-
-    return fits
+def _degrees(minimum: float, maximum: float, array: Any) -> bool:
+    """Checks bounds of most values; devices without a fix send 91."""
+    degrees = _numbers(array)
+    return degrees is not None and bool(((degrees >= minimum) & (degrees <= maximum)).mean() >= 1 - MOST_BAD)
 
 
 def _fraction_degrees(array: Any) -> bool:
@@ -364,8 +361,8 @@ def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
 
 _FITS: Mapping[str, Callable[[Any], bool]] = {
     "time": is_time,
-    "lat": _degrees(-90, 90),
-    "lon": _degrees(-180, 360),
+    "lat": partial(_degrees, -90, 90),
+    "lon": partial(_degrees, -180, 360),
     "speed": _speeds,
     "vehicle": _vehicles,
 }

@@ -187,8 +187,7 @@ class Site:
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
         files["places.geojson"] = places_geojson(results.values(), places)
-        files |= self._map(edition, rows)
-        files |= self.public_inputs
+        files |= {**self._map(edition, rows), **self.public_inputs}
         files |= _records(edition, {name: table.columns for name, table in tables.items()} or _columns(edition, days))
         files[LATEST_VALUES] = slot_geojson(slot, places)
         files[DAYS] = days_json(days, update.digests)
@@ -213,7 +212,8 @@ class Site:
         """Renders days with new files; others are reused."""
         stamps, days = self.files.stamps_of_days(), []
         by_slot, by_day = (table_of(results, name) for name in (HATS, OF_DAYS))
-        for date in sorted({start[:10] for rows in (by_slot, by_day) for start in _starts(rows)}):
+        starts = {start for rows in (by_slot, by_day) for start in rows["slot_start"].unique().to_pylist()}
+        for date in sorted({start[:10] for start in starts}):
             key, day = self._days.get(date, (None, None))
             if day is not None and key == stamps[date]:
                 for name in day.content:
@@ -249,11 +249,6 @@ class Site:
         newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-MAP_SLOTS:]
         data = packed(rows.filter(pc.is_in(rows["slot_start"], pa.array(newest))), places, ground)
         return {f"{MAPS}/{_hash(data)[:16]}.bin": data, "map.html": map_page(texts, source=LATEST, follow_s=POLL_S)}
-
-
-def _starts(rows: pa.Table) -> list[str]:
-    starts: list[str] = rows["slot_start"].unique().to_pylist()
-    return starts
 
 
 def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
