@@ -106,11 +106,11 @@ def layout(
     kind, kind_options = MAPPED[name], _own_options(name, options)
     units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
     of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
-    row_fields = of_reports if fields is None else fields
-    names_of, row_fields = _flat_columns(name, columns, row_fields)
-    if fields is None and names_of[0] == FILE:
-        return ByFile(kind(units, names_of[1:], row_fields[1:], **kind_options))
-    return kind(units, names_of, row_fields, **kind_options)
+    names_of, row_fields = _flat_columns(name, columns, of_reports if fields is None else fields)
+    is_by_file = fields is None and names_of[0] == FILE
+    mapped_layout = kind(units, names_of[is_by_file:], row_fields[is_by_file:], **kind_options)
+    mapped_layout.check()
+    return ByFile(mapped_layout) if is_by_file else mapped_layout
 
 
 def _mark(decimal: str) -> DecimalMark:

@@ -196,8 +196,8 @@ class MappedLayout(ABC):
     columns: tuple[str, ...]
     fields: tuple[str, ...] = FIELDS
 
-    def __post_init__(self) -> None:  # noqa: B027 - some have nothing to check
-        """Raises ValueError for columns or options that the layout cannot have."""
+    def check(self) -> None:  # noqa: B027 - some have nothing to check
+        """Raises ValueError for a specification's columns or options that the layout cannot have."""
 
     @abstractmethod
     def read(self, path: str) -> Iterator[RawBatch]:

@@ -39,7 +39,7 @@ class Paths(NamedTuple):
 class RecordLayout(MappedLayout):
     """Base of layouts of JSON records; columns are dotted paths, numbers index arrays."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         """Raises ValueError for columns that index objects, as all other objects would be lost."""
         for field, name in zip(self.fields, self.columns, strict=True):
             refuse_steps(field, name)

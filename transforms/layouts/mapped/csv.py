@@ -34,7 +34,8 @@ class CsvTable(MappedLayout):
     delimiter: str = ","  # BLANK: any number of blanks
     header: bool = True
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raises ValueError for an unknown delimiter."""
         if self.delimiter not in DELIMITERS:
             names = ", ".join(map(repr, DELIMITERS))
             raise ValueError(f"delimiter: must be one of {names}, got {self.delimiter[:20]!r}")

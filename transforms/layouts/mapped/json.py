@@ -31,8 +31,9 @@ class JsonRecords(RecordLayout):
     records: str | None = None
     places: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        """Raises ValueError for columns and records that do not fit."""
+        super().check()
         path = () if self.records is None else base.steps_of_records(self.records)
         if (base.ANY,) in map(base.steps_of, self.columns) and base.ANY not in path:
             raise ValueError("columns: '*' is the key of a record, and input.records has none: such as entity.*")

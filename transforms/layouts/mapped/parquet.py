@@ -28,7 +28,8 @@ _TEXT_WIDTH = 16
 class ParquetTable(MappedLayout):
     """Parquet columns by name, with dots into nested data."""
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
+        """Raises ValueError for columns of several values."""
         for field, column in zip(self.fields, self.columns, strict=True):
             base.refuse_steps(field, column)
 
