@@ -104,12 +104,8 @@ class StateFile:
         if self.key is None or not self.path.parent.is_dir():
             return
         content = io.BytesIO()
-        names: Mapping[str, NDArray[Any]] = {
-            " version": np.array(VERSION),
-            " rests on": np.array(state.rests_on),
-            " number": np.array(state.number),
-        }
-        np.savez_compressed(content, **names, **state.arrays)  # type: ignore[arg-type]  # has a flag of its own
+        facts: Mapping[str, Any] = {" version": VERSION, " rests on": state.rests_on, " number": state.number}
+        np.savez_compressed(content, **facts, **state.arrays)  # type: ignore[arg-type]  # has a flag of its own
         data = content.getvalue()
         try:
             with locked(self.path.parent), replacing(self.path, 0o600) as file:
