@@ -11,7 +11,7 @@ from dpops import fitted
 from dpops.learning.effects import Effects, Start
 from dpops.learning.posterior import NoisySums
 from dpops.learning.releases import HOURS, DayValues, LevelValues, StageValues
-from dpops.learning.speeds import DayWeights, SpeedField
+from dpops.learning.speeds import SpeedField
 from dpops.learning.state import State
 from dpops.learning.weights import VehicleNumber, WeightField
 from dpops.spread import FLEET_SD
@@ -47,7 +47,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     rounds = COLD if state.start is None else WARM
     weights.fit(_sums(days, "weights"), rounds[0])
     hats = weights.weights(weights.effects)
-    speeds.fit(_sums(days, "speeds"), _day_weights(weights, hats), rounds[1])
+    speeds.fit(_sums(days, "speeds"), weights, hats, rounds[1])
     return weights, speeds, hats
 
 
@@ -66,21 +66,8 @@ def fitted_fields(state: State) -> Fit:
         informed * (released.sum() / informed.sum()) for released, informed in zip(hats, fitted_hats, strict=True)
     ]
     speeds.add(coming)
-    speeds.fit(speed_sums, _day_weights(weights, [*scaled, of_coming]), to_speeds, is_last=True)
+    speeds.fit(speed_sums, weights, [*scaled, of_coming], to_speeds, is_last=True)
     return Fit(state, (*days, coming), weights, speeds)
-
-
-def typical_traffic(weights: WeightField, day: DayValues) -> Float64s:
-    """Computes centred logarithms of a day's typical weights."""
-    logs = weights.layout.hats(weights.effects, day.hours, None)
-    shares = np.exp(logs)
-    centred: Float64s = logs - np.sum(logs * shares) / shares.sum()
-    return np.clip(centred, -3, 3)
-
-
-def _day_weights(weights: WeightField, hats: list[Float64s]) -> DayWeights:
-    traffic = [typical_traffic(weights, day) for day in weights.days]
-    return DayWeights(hats, traffic, weights.total_variances, weights.retention)
 
 
 def _sums(days: Sequence[DayValues], kind: Literal["weights", "speeds"]) -> list[NoisySums]:

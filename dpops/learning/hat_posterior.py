@@ -8,7 +8,7 @@ import numpy as np
 from dpops import fitted
 from dpops.learning.effects import Item, Stack
 from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_variances
-from dpops.learning.fit import Fit, fitted_fields, typical_traffic
+from dpops.learning.fit import Fit, fitted_fields
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
 from dpops.learning.state import RECENT, State
 from dpops.levels.defaults import RETAINED
@@ -45,9 +45,7 @@ class Learned:
         hats, log_variances = fit.weights.of_day(values, index)
         if values.speed_stages:
             hats = fit.speeds.weights[index]
-        day = DayFields(
-            index=index, hours=hours, weights=hats, regressors={"traffic": typical_traffic(fit.weights, values)}
-        )
+        day = DayFields(index=index, hours=hours, weights=hats, regressors={"traffic": fit.weights.traffic(values)})
         means = field.hats(posterior.mean, hours, index, day.regressors)
         variances = posterior.variances_of_hats(hours, index, day.regressors)
         share, speed_stages = hats / hats.sum(), values.speed_stages

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from dpops.learning.effects import EffectLayout, Start
 from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import DayValues
+from dpops.learning.weights import WeightField
 from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
 
@@ -17,22 +17,6 @@ _CONVERGED = 0.1
 _MAX_EXCESS = 8.0
 """Cap of squared residuals, in variances, so that no outlier decides."""
 _MAX_VARIANCE_STEP = 0.7
-
-
-class DayWeights(NamedTuple):
-    """Estimates of the field of weights for each day.
-
-    Attributes:
-        hats: expected weights of each day's HATs, (cells, slots).
-        traffic: centred logarithms of typical weights, (cells, slots) of each day.
-        total_variances: of the logarithm of each day's weight.
-        retention: logarithm of the share of a counted vehicle's weight that clipping leaves.
-    """
-
-    hats: list[Float64s]
-    traffic: list[Float64s]
-    total_variances: Float64s
-    retention: float
 
 
 class SpeedField(LatentField):
@@ -56,12 +40,20 @@ class SpeedField(LatentField):
         self.days = (*self.days, coming)
         self.values.append(np.full((self.layout.cells, coming.hours.size), TYPICAL_KMH))
 
-    def fit(self, sums: Sequence[NoisySums], weights: DayWeights, rounds: int, *, is_last: bool = False) -> None:
+    def fit(
+        self,
+        sums: Sequence[NoisySums],
+        weights: WeightField,
+        hats: Sequence[Float64s],
+        rounds: int,
+        *,
+        is_last: bool = False,
+    ) -> None:
         """Fits the field, strengths, variances and doubts of weights.
 
-        is_last: whether covariances of HATs are needed.
+        hats: expected weights of each day's HATs, (cells, slots). is_last: whether covariances of HATs are needed.
         """
-        self.weights, self.traffic = weights.hats, weights.traffic
+        self.weights, self.traffic = list(hats), [weights.traffic(day) for day in weights.days]
         self.one_weight = self._hat_weight * math.exp(weights.retention)
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
         doubts, sums = np.zeros(len(self.days)), self.lay(sums, ("traffic", "doubt"))
@@ -71,7 +63,7 @@ class SpeedField(LatentField):
             self.solve(data, is_rough=not (is_last and index + 1 == rounds))
             if self._are_fitted:
                 doubts = self._doubts(doubts)
-                self.weights = [hats * np.exp(doubt) for hats, doubt in zip(weights.hats, doubts, strict=True)]
+                self.weights = [of_day * np.exp(doubt) for of_day, doubt in zip(hats, doubts, strict=True)]
             self._are_fitted = True
             self._update_values()
             if index + 1 < rounds:

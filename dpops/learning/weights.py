@@ -92,6 +92,12 @@ class WeightField(LatentField):
         weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
         return weights
 
+    def traffic(self, day: DayValues) -> Float64s:
+        """Computes centred logarithms of a day's typical weights, (cells, slots)."""
+        logs = self.layout.hats(self.effects, day.hours, None)
+        shares = np.exp(logs)
+        return np.asarray(np.clip(logs - np.sum(logs * shares) / shares.sum(), -3, 3))
+
     def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
 
