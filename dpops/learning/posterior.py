@@ -222,12 +222,12 @@ class LatentField:
         self.strengths = prior if strengths is None else dict(strengths)
 
     def lay(
-        self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), further: Sequence[Item] = ()
+        self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), wide_items: Sequence[Item] = ()
     ) -> list[NoisySums]:
-        """Orders sums, wide ones last, and prepares sparse rows."""
+        """Orders sums, wide last, and lays sparse rows; `wide_items`: observed besides sums."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
-        self.stack = Stack(self.layout, [*items, *further], len(self.days))
+        self.stack = Stack(self.layout, [*items, *wide_items], len(self.days))
         self.wide = int(self.stack.starts[sum(not item.groups.is_wide for item in ordered)])
         return ordered
 

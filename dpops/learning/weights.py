@@ -163,7 +163,7 @@ class WeightField(LatentField):
             Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
             for index, day in enumerate(self.days)
         ]
-        return self.lay(sums, further=totals)
+        return self.lay(sums, wide_items=totals)
 
     def _step(self, sums: Sequence[NoisySums], data: LinearData) -> float:
         """Takes a step, halved while cost rises; returns the largest change."""

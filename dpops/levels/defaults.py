@@ -136,7 +136,7 @@ def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Forecasts a level's group noise after a week, km/h."""
+    """Forecasts a level's group noise after a week, km/h; spread as by `spread_of`."""
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":

@@ -128,8 +128,8 @@ def _after(
     """
     precisions = precisions_of(stage, bounds, centres, busy)
     posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
-    deviation = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
-    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, deviation)
+    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
+    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, residual)
 
 
 def posterior_of(prior: Variances, precisions: Variances) -> dict[Part, float]:

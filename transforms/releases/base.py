@@ -151,7 +151,7 @@ class ReleaseKind(Protocol):
 def release_group(
     release: ReleaseKind, group: SlotShard, tallies: Tallies, account: LedgerAccount, record: RecordUnits
 ) -> Iterator[SlotEstimates] | Stopped:
-    """Draws, records and estimates a group, unless over limit."""
+    """Draws, records and estimates a group, unless over limit or stopped."""
     recorded: list[RecordedSlot] = []
     try:
         while drawn := release.draw({group: tallies}, History(account, recorded), Noise()):

@@ -101,7 +101,7 @@ def script_of(elements: PCollection[Any]) -> TestStream | None:
 
 @dataclass
 class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
-    """Heartbeats by a TestStream's watermarks, then by the clock."""
+    """Heartbeats of slots that a TestStream's watermarks, or elements and the clock, end."""
 
     script: TestStream
     timetable: Timetable
@@ -116,7 +116,7 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
         return beats | "window" >> beam.WindowInto(windows(self.timetable.slot_s, self.start_s))
 
     def slots(self) -> Iterator[int]:
-        """Yields slots that are over by the script's watermarks."""
+        """Yields slots over by the script's watermarks, or reached and over at `now_s`."""
         slot_s = self.timetable.slot_s
         watermarks = [event.new_watermark for event in self.script._events if isinstance(event, WatermarkEvent)]
         promised_s = max((_seconds(time) for time in watermarks if time < MAX_TIMESTAMP), default=0)

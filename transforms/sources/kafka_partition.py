@@ -115,7 +115,7 @@ class Partition:
         self._consumer = _consumer(topic, self._note)
         self._at: int | None = None
         self._end = -1  # where Kafka last said that the partition ends
-        self._heard_s = self._asked_s = time.monotonic()
+        self._message_s = self._asked_s = time.monotonic()
         self._counted_s = -math.inf  # at once: a job that refuses must not go on for a minute at each attempt
         self._trouble = ""
         self._away_since_s: float | None = None
@@ -133,14 +133,14 @@ class Partition:
         """
         if self._at != position:
             self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
-            self._at, self._end, self._heard_s = position, -1, time.monotonic()
+            self._at, self._end, self._message_s = position, -1, time.monotonic()
         at_ms = time.time_ns() // 1_000_000
         messages, out_of_range = self._sorted_out(self._consumer.consume(max_messages, POLL_WAIT_S))
         if messages:
             self._back()
-            self._at, self._heard_s = _offset(messages[-1]) + 1, time.monotonic()
+            self._at, self._message_s = _offset(messages[-1]) + 1, time.monotonic()
             with suppress(KafkaException):  # it is asked again
-                self._check_partitions(self._heard_s)
+                self._check_partitions(self._message_s)
             times, by_broker = _timestamps(messages)
             payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
             return Poll(payloads, times, by_broker, self._at, 0, at_ms, False, self._is_outage_over())
@@ -172,7 +172,7 @@ class Partition:
     def _is_idle(self, position: int) -> bool:
         """Queries the broker, once per IDLE_S: an outage is no silence."""
         now_s = time.monotonic()
-        if now_s - self._heard_s < IDLE_S or now_s - self._asked_s < IDLE_S:
+        if now_s - self._message_s < IDLE_S or now_s - self._asked_s < IDLE_S:
             return False
         self._asked_s = now_s
         try:

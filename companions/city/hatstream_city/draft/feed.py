@@ -254,7 +254,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
-    """Proposes a round gap, at least twice the median."""
+    """Proposes derived_speed's max_gap_s: the first round one of twice the median step."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0

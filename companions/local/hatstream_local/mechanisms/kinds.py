@@ -172,7 +172,7 @@ class Window(LocalMechanism):
         return self.raw_middle + self.raw_slope * self.bound
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Computes log((1 - keep) / range) outside the window, plus epsilon inside."""
+        """Computes log((1 - keep) / range), plus epsilon inside; estimators use `spans_of`."""
         outside = math.log(self.uniform / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
         return np.asarray(outside + self.epsilon * inside)
