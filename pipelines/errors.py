@@ -54,14 +54,12 @@ def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> No
         raise SpecificationError(f"{name} {rule}; it is {_shown(value)}{hint}")
 
 
-NAME_LETTERS = 200
-
-
 def check_name(field: str, name: str) -> None:
     """Checks a printable name. Raises SpecificationError."""
+    letters = 200
     need(bool(name.strip()), field, "must not be empty", name)
-    fits = name.isprintable() and len(name) <= NAME_LETTERS
-    need(fits, field, f"must be at most {NAME_LETTERS} printable letters", name)
+    fits = name.isprintable() and len(name) <= letters
+    need(fits, field, f"must be at most {letters} printable letters", name)
 
 
 def _shown(value: object) -> str:

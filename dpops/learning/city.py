@@ -21,7 +21,7 @@ _NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
 
 
 def weight_layout(design: Design) -> EffectLayout:
-    """Lists the effects of log weights; one line each."""
+    """Lists effects of log weights; retention is what clipping leaves of the total."""
     precision = 1 / fitted.HAT_LOG_VARIANCE
     city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
     return EffectLayout(

@@ -30,7 +30,7 @@ class Gate:
 
     Attributes:
         ratio: expected squared error of the map over that of the city's true mean.
-        moved_kmh: distance of the map's mean from that of the last stage's centres.
+        moved_kmh: distance of the map's mean from that of the last stage's centres; two prior deviations of an hour.
         total_sd: of the logarithm of the day's weight; releases tell something of it below its prior, RETAINED_SD.
         is_early: whether no day is folded in yet: a quiet first day would be shown at 1.04 of the constant (120 cabs).
     """
@@ -43,7 +43,7 @@ class Gate:
     @property
     def is_open(self) -> bool:
         """Whether the day is shown."""
-        moved_kmh = fitted.CITY_SD_KMH / (2 if self.is_early else 1)
+        moved_kmh = fitted.CITY_SD_KMH / 2 if self.is_early else 2 * fitted.HOURS_KMH
         is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.RETAINED_SD
         return is_known and abs(self.moved_kmh) < moved_kmh
 

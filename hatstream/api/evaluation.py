@@ -30,7 +30,7 @@ from transforms.observe.parse import FROM_US, TO_US, events_of
 from transforms.observe.vehicle_ids import Secret
 from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber
-from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, StageUnit, Unit
+from transforms.recorded.units import LiveEntry, Sequenced, StageEntry, Unit
 from transforms.records import RecordedSlot, SlotEstimates
 from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import History, ReleaseKind
@@ -131,10 +131,10 @@ class _MemoryAccount(LedgerAccount):
         return cast("Ledger", self)
 
     def stages(self, _account: str, _spec_id: str) -> list[StageEntry]:
-        return [entry for entry in self.entries if isinstance(entry.unit, StageUnit)]
+        return [entry for entry in self.entries if not entry.unit.is_live]
 
     def live(self, _account: str, _spec_id: str, period: str) -> list[LiveEntry]:
-        of_slots = (entry for entry in self.entries if not isinstance(entry.unit, StageUnit))
+        of_slots = (entry for entry in self.entries if entry.unit.is_live)
         return [entry for entry in of_slots if entry.unit.period == period]
 
     def stop(self, *_unit: str) -> bool:

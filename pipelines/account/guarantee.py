@@ -229,7 +229,7 @@ def _factor(epsilon: Fraction) -> str:
     if epsilon > LARGEST_IN_DIGITS:
         return f"10^{math.ceil(epsilon / Fraction(math.log(10)))}"
     factor = math.exp(epsilon)
-    return f"{factor:.3g}" if factor < 1_000 else f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
+    return f"{factor:.3g}" if factor < 999.5 else f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:

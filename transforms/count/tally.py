@@ -115,7 +115,7 @@ def admit_late(
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """Merges rows per (vehicle, cell), concatenating samples in order."""
+    """Merges rows by (vehicle, cell), and sorts all samples by these."""
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))

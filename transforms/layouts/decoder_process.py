@@ -112,7 +112,7 @@ class _Refusal(Exception):
 
 
 def _answers(work: DecoderTask) -> Iterator[RawBatch]:
-    """Raises _Refusal or OSError."""
+    """Decodes in an idle or new process. Raises _Refusal or OSError."""
     decoder, is_done = None, False
     with _LOCK:
         while _IDLE and decoder is None:

@@ -53,11 +53,11 @@ class _Claimed:
     rates: set[Fraction] = field(default_factory=set)
 
     def add(self, claimed: "ClaimedUnit") -> None:
-        unit, kinds, kind = claimed
+        unit, distinct, code_by_cell = claimed
         debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
-        for kind_value, number in Counter(kind.values()).items():
-            self.hats[kinds[kind_value]] += number
+        for code, number in Counter(code_by_cell.values()).items():
+            self.hats[distinct[code]] += number
         if isinstance(unit, HatUnit):
             self.rates.add(unit.per_hat.epsilon)
 
@@ -87,11 +87,11 @@ class _Claimed:
 
 
 class ClaimedUnit(NamedTuple):
-    """A unit, its HATs' distinct claims, each cell's claim."""
+    """A unit, its HATs' distinct claims, and which each cell has."""
 
     unit: Unit
-    kinds: list[tuple[Claim, ...]]  # one claim per statistic with data
-    kind: dict[str, int]  # by cell
+    distinct: list[tuple[Claim, ...]]  # one claim per statistic with data
+    code_by_cell: dict[str, int]  # index in `distinct`
 
 
 def claims_of(unit: Unit) -> ClaimedUnit:
@@ -124,12 +124,14 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
         return ClaimedUnit(unit, [(claim,) for claim in claims], dict(zip(by_cell, codes, strict=True)))
     for released, code in zip(drawn, codes, strict=True):
         by_cell[released.cell] += (code,)
-    kinds: dict[tuple[Claim, ...], int] = {}
-    kind_of = {
-        codes_of_cell: kinds.setdefault(tuple(claims[item] for item in codes_of_cell), len(kinds))
+    distinct: dict[tuple[Claim, ...], int] = {}
+    code_of = {
+        codes_of_cell: distinct.setdefault(tuple(claims[item] for item in codes_of_cell), len(distinct))
         for codes_of_cell in dict.fromkeys(by_cell.values())
     }
-    return ClaimedUnit(unit, list(kinds), dict(zip(by_cell, map(kind_of.__getitem__, by_cell.values()), strict=True)))
+    return ClaimedUnit(
+        unit, list(distinct), dict(zip(by_cell, map(code_of.__getitem__, by_cell.values()), strict=True))
+    )
 
 
 def _said(sum_: Accountant) -> str:

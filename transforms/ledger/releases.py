@@ -11,7 +11,7 @@ from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.spending import AccountRefusal, PeriodClosed
 from transforms.recorded.codec import LIVE_COLUMN, Encoded, column_of, decode, key_of
-from transforms.recorded.units import DebitGroup, LiveUnit, Unit, UnitKey
+from transforms.recorded.units import DebitGroup, Unit, UnitKey
 
 
 class Recorded(NamedTuple):
@@ -57,7 +57,7 @@ def record_missing(
     redrawn = [unit for unit, former in pairs if former and former != unit]
     of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
-    if any(isinstance(unit, LiveUnit) for unit in missing) and db.execute(stage).first() is not None:
+    if any(unit.is_live for unit in missing) and db.execute(stage).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
     groups = set(map(DebitGroup.of, missing))
     check_claims(map(claims_of, [*(unit for unit in recorded.values() if DebitGroup.of(unit) in groups), *missing]))

@@ -151,7 +151,7 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
 
 
 def merged(parts: Sequence[Int64s]) -> MergedIds:
-    """Counts ids, and those that other forms would merge."""
+    """Counts ids of `spellings`, (ids, 3), and those that other forms would merge."""
     hashes = np.concatenate([*parts, np.zeros((0, 3), np.int64)])
     ids, cases, numbers = (np.unique(column).size for column in hashes.T)
     return MergedIds(ids, ids - cases, ids - numbers)

@@ -138,7 +138,7 @@ class Pieces:
 
         turns: where a heading decides. Raises ValueError for a resolution not finer than the region's.
         """
-        coarse = _finer_than(region, resolution)
+        coarse = _checked_coarser(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
         cell = number_in(cells, ancestors(fine[order], coarse))
@@ -214,7 +214,7 @@ def ancestors(cells: Int64s, resolution: int) -> Int64s:
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
     """Cuts a region by finer H3 cells. Raises ValueError."""
-    _finer_than(region, resolution)
+    _checked_coarser(region, resolution)
     children = [
         (index, child) for index, cell in enumerate(region) for child in h3_int.cell_to_children(cell, resolution)
     ]
@@ -223,7 +223,7 @@ def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
     return Pieces.cut(region, resolution, fine, np.arange(fine.size), Places(names, cell))
 
 
-def _finer_than(region: Sequence[int], resolution: int) -> int:
+def _checked_coarser(region: Sequence[int], resolution: int) -> int:
     """Returns the region's resolution. Raises ValueError if not coarser."""
     coarse: int = h3.get_resolution(cell_text(region[0]))
     if not coarse < resolution <= 15:

@@ -48,6 +48,12 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
     digest: str  # keyed digest of the input, for the operator alone
     debit: Claim
     total: Claim | None = None  # a vehicle's total in the period
+    is_live: ClassVar[bool] = False
+
+    @property
+    def debited_slot_s(self) -> int | None:
+        """Slot of the debit, or None where the whole period is debited."""
+        return self.slot_s
 
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
@@ -68,6 +74,11 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
     def scope(self) -> UnitScope:
         """Scope of the debit: a slot or period."""
         return "period" if self.is_of_whole_period else "slot"
+
+    @property
+    def debited_slot_s(self) -> int | None:
+        """Slot of the debit, or None for the period's."""
+        return None if self.is_of_whole_period else self.slot_s
 
 
 class _VectorUnit(_Unit, frozen=True, kw_only=True):
@@ -113,6 +124,7 @@ class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
     """Live slot, which shares the total of later stages."""
 
     scope: ClassVar[UnitScope] = "live"
+    is_live: ClassVar[bool] = True
 
     @property
     def key(self) -> UnitKey:
@@ -134,8 +146,7 @@ class DebitGroup(NamedTuple):
     @classmethod
     def of(cls, unit: Unit) -> "DebitGroup":
         """Makes the key of a unit's debit."""
-        is_whole = isinstance(unit, HatUnit) and unit.is_of_whole_period
-        return cls(unit.spec_id, unit.period, None if is_whole else unit.slot_s, isinstance(unit, LiveUnit))
+        return cls(unit.spec_id, unit.period, unit.debited_slot_s, unit.is_live)
 
 
 _OfKind = TypeVar("_OfKind", bound=Unit)

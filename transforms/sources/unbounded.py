@@ -83,7 +83,7 @@ class NamesRead(NamedTuple):
     """Restriction of names already read."""
 
     names: frozenset[str]
-    closed: bool = False  # residual of a split, which reads nothing more
+    closed: bool = False  # primary of a split, which reads nothing more
 
 
 class NamesTracker(RestrictionTracker):

@@ -167,13 +167,13 @@ def test_the_gate_looks_at_the_ratio_at_the_weight_and_at_how_far_the_mean_moved
     closed = (
         Gate(ratio=0.56),
         Gate(ratio=0.1, total_sd=0.26),
-        Gate(ratio=0.1, moved_kmh=5.1),
-        Gate(ratio=0.1, moved_kmh=-5.1),
+        Gate(ratio=0.1, moved_kmh=4.1),
+        Gate(ratio=0.1, moved_kmh=-4.1),
         Gate(ratio=0.1, moved_kmh=2.6, is_early=True),
     )
     for gate in closed:
         assert np.all(published(replace(field, gate=gate), 65).status == Status.HELD_BACK), gate
-    assert Gate(ratio=0.54, moved_kmh=4.9, total_sd=0.24).is_open
+    assert Gate(ratio=0.54, moved_kmh=3.9, total_sd=0.24).is_open
     assert Gate(ratio=0.54, moved_kmh=2.4, is_early=True).is_open
 
 

@@ -40,7 +40,7 @@ def is_plain(digest: str) -> bool:
 
 
 def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
-    """Computes a keyed digest, as plain ones are guessable.
+    """Computes a keyed digest, as one without a key is guessable.
 
     It shows later runs that an input differs, and covers the columns after their names. plain: of older ledgers, sums
     and squares without names.
@@ -290,9 +290,9 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
     kinds: dict[tuple[Claim, ...], int] = {}  # a few
     kind_of: list[int] = []
     for claimed in units:
-        numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.kinds]
+        numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.distinct]
         texts = texts_of(region, cell[slot_s == claimed.unit.slot_s])
-        kind_of += [numbers[claimed.kind[text]] for text in texts]
+        kind_of += [numbers[claimed.code_by_cell[text]] for text in texts]
     kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
     vehicles, vehicle = places(rows.vehicle[is_kept])

@@ -264,10 +264,10 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
     """Finds the column of headings in degrees, or None."""
     named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
-    return next((name for name in named if _share(columns[name]) >= LEAST_SHARE), None)
+    return next((name for name in named if _heading_share(columns[name]) >= LEAST_SHARE), None)
 
 
-def _share(values: Sequence[Any]) -> float:
+def _heading_share(values: Sequence[Any]) -> float:
     array = as_array(values)
     degrees = None if array is None or not len(array) else units().numbers(array)
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:

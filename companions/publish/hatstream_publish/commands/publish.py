@@ -65,7 +65,10 @@ def asked_site(
     places_path, ground_path = (texts[name] and Path(texts[name]) for name in ("places_path", "ground_path"))
     around = with_specified(read_surroundings(places_path, ground_path), spec, spec_path)
     spec_text = spec_path.read_text(encoding="utf-8")
-    trips = b"" if spec.trips is None else (spec_path.parent / tomllib.loads(spec_text)["slot"]["trips"]).read_bytes()
+    trips = b""
+    if spec.trips is not None:
+        name = tomllib.loads(spec_text.removeprefix("\ufeff"))["slot"]["trips"]  # a byte order mark is no TOML
+        trips = (spec_path.parent / name).read_bytes()
     return Site(
         folder=folder,
         spec=spec,

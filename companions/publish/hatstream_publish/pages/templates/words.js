@@ -12,7 +12,9 @@ function t(text, ...values) {
 }
 // A text whose numbers are its values; sentence by sentence where the whole is not in the table, or not at all.
 function plainly(text) {
-  const numbered = part => t(part.replace(/\d[\d.,:e-]*\d|\d/g, "{}"), ...part.match(/\d[\d.,:e-]*\d|\d/g) ?? []);
+  const number = /\d[\d.,:e^-]*\d|\d/g;  // a comma between thousands is a decimal one elsewhere
+  const spaced = text => text.replace(/,(?=\d{3})/g, "\u202f");
+  const numbered = part => t(part.replace(number, "{}"), ...(part.match(number) ?? []).map(spaced));
   const whole = TEXTS[text] ?? numbered(text), parts = text.split(/(?<=\.) /), done = parts.map(numbered);
   return whole !== text ? whole : done.every((part, at) => part !== parts[at]) ? done.join(" ") : text;
 }
