@@ -64,12 +64,15 @@ class Posterior:
         narrow, wide = rows[: data.wide], rows[data.wide :]
         self._border = len(prior.border)
         self._factor = _factored(prior.local + narrow.local.T @ narrow.local)
-        at_border = narrow.border.toarray()  # few columns, so products of dense ones are faster
-        self._coupling, self._expand = _distinct(np.hstack([narrow.local.T @ at_border, wide.local.T.toarray()]))
+        at_border = narrow.border.toarray()  # few columns: the product of dense ones is faster, if larger for a while
+        square = prior.border + at_border.T @ at_border
+        del at_border
+        self._coupling, self._expand = _distinct(
+            sparse.hstack([narrow.local.T @ narrow.border, wide.local.T]).toarray()
+        )
         self._solved = self._factor.solve(self._coupling)
         inner = self._expand.T @ (self._coupling.T @ self._solved) @ self._expand
         of_wide = wide.border.toarray()
-        square = prior.border + at_border.T @ at_border
         corner = np.block([[square, of_wide.T], [of_wide, -np.eye(len(of_wide))]])
         self._schur: Float64s = np.linalg.inv(corner - inner)
         shift = rows.adjoint(root * data.values)
