@@ -160,12 +160,12 @@ function drawNames(pen) {
     lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
   }
 }
-// Names that have room, the busiest places' first: these stand beside their place if not on it, but on a phone, where they would cover too many.
+// Names that have room, the busiest places' first: these stand beside their place if not on it. On a phone two do, for five would cover it.
 function placedNames(pen) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  const names = [], busiest = view.width < PHONE_PX ? [] : DATA.places.busiest;
+  const names = [], busiest = DATA.places.busiest.slice(0, view.width < PHONE_PX ? 2 : undefined);
   for (const place of new Set([...busiest, ...DATA.places.id.keys()])) {
     const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
     if (!name || isLine || isOutside(box)) continue;
