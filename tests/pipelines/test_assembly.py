@@ -26,8 +26,7 @@ def release(tmp_path, hatstream):
 
 
 def with_plain_digests(job, _ledger):
-    policy = replace(job.release.policy, plain_digests=True)
-    return replace(job, release=replace(job.release, policy=policy))
+    return replace(job, release=replace(job.release, plain_digests=True))
 
 
 @pytest.mark.slow
