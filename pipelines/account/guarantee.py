@@ -194,7 +194,7 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     period's claim, as nothing is released then.
     """
     period, result = Accountant().compose([spec.least[0]]), list[Cost]()
-    if spec.places is None or not all(bound.limit.adds_up(period) for bound in bounds):
+    if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.adds_up(period) for bound in bounds):
         return result
     for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pipelines.plan.composed import ComposedTotal
     from pipelines.plan.forecast import Planned, Recount, StatisticPlan
     from pipelines.plan.levels import PlannedLevels
-    from pipelines.plan.places import PlannedPlaces
+    from pipelines.plan.parts import PlannedPlaces
     from pipelines.plan.spans import SpanWorth
     from pipelines.specification import Specification
 

@@ -93,8 +93,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
     allocation = spec.privacy.allocation
     unit = "each HAT" if allocation.per == "hat" else "each period"
     statistics = [f"{stat.name} by {stat.mechanism.name}" for stat in spec.statistics] or ["mean by levels"]
-    if spec.classes is not None:
-        statistics.append("distribution by levels")
+    statistics += [f"{name} by levels" for part in spec.parts for name in part.statistics]
     outputs = ("HATs", *(("live HATs",) if spec.has_live else ()), *(product.name for product in spec.products))
     return {
         "name": spec.name,
@@ -107,7 +106,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
         + (unit if spec.span is None else _of_span(spec, spec.span)),
         "input": spec.input.name,
         "outputs": ", ".join(outputs),
-        **({} if spec.places is None else {"places": f"{len(spec.places.pieces.places.names):,}, within the cells"}),
+        **dict(fact for part in spec.parts for fact in part.facts),
     }
 
 

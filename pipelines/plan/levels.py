@@ -20,7 +20,7 @@ from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
-from pipelines.plan.places import PlannedPlaces, plan_places
+from pipelines.plan.parts import PlannedPlaces, of_distributions, plan_places
 from pipelines.plan.spans import (
     DAY_NUMBERS,
     SpanWorth,
@@ -28,7 +28,6 @@ from pipelines.plan.spans import (
     answer,
     choices_of_hats,
     first_days,
-    of_distributions,
     rho_of,
     stages_of,
     worth_of_spans,

@@ -1,4 +1,4 @@
-"""Worth of a total: over spans, in distributions, in usable rows."""
+"""Worth of a total: over spans, and in usable rows."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,21 +14,17 @@ import numpy as np
 
 from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
-from dpops.learning.classes import ExpectedCell, expected_error
 from dpops.learning.expected import HAT_SPREAD, expected_days, weight_log_variances
 from dpops.learning.field import CAUTIOUS, numbers_of
 from dpops.levels.defaults import BoundsOnly, Recipe, recipe, spread_of
-from dpops.levels.parts import MOVING, count_stage, times_of, with_classes
-from dpops.levels.stages import UNIT, Stage, scaled
-from dpops.levels.strategy import PARTS, chosen, posterior_of, precisions_of
-from dpops.spread import LEAST_VEHICLES, TYPICAL
-from dpops.types import Grid
+from dpops.levels.parts import count_stage
+from dpops.levels.stages import Stage, scaled
+from dpops.levels.strategy import chosen
+from dpops.spread import LEAST_VEHICLES
 from pipelines.outcome import hundredths
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease, SpanTotal
-from pipelines.specification.places import ClassesRequest
 from transforms.places.hierarchy import hats_of, texts_of
-from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
 from transforms.time.trips import Trips
 
@@ -147,47 +143,6 @@ def rho_of(levels: LevelsRelease, factor: Fraction = Fraction(1)) -> Fraction | 
     if levels.delta is None:
         return None
     return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
-
-
-VEHICLES, DAYS, LEVEL = 10, 4, 0.85
-WORTH = 0.8
-"""Of one constant's error: above it a distribution is hardly worth its share."""
-
-
-def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
-    """Words the expected error of a cell's daily percentile."""
-    value, levels = spec.value, spec.by_levels
-    if levels.classes is None:
-        return []
-    first, later, constant = (
-        value.width(_error(levels, levels.classes, facts, value.standard, days)) for days in (1, DAYS, 0)
-    )
-    sentence = (
-        f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} "
-        f"{value.unit} after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."
-    )
-    if later <= WORTH * constant:
-        return [sentence]
-    return [
-        f"{sentence} That is hardly worth the {float(levels.classes.share):.0%} of the total that means go without: "
-        "leave the statistic 'distribution' out, or take a larger total, privacy.delta, or larger cells."
-    ]
-
-
-def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Estimates percentiles' error; 0 days means a constant."""
-    *_, coarse, last = with_classes(scaled(levels.strategy.later, levels.usual_part), classes.share, classes.edges)
-    edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
-    precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
-    posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
-    hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
-    part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))
-    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
-    weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells
-    share = np.full(edges.size - 1, weight / (edges.size - 1))
-    cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
-    visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
-    return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)
 
 
 USABLE_DAYS = (1, 7, 28)

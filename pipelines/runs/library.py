@@ -91,7 +91,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         spec = load(self.spec)
         shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
         released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
-        distribution = DISTRIBUTION if spec.classes is None else ()
+        distribution = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
         notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in distribution]
         schema = schema_of([stat.name for stat in spec.statistics], shape, notes) if self.typed else None
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)

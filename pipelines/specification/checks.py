@@ -17,10 +17,10 @@ from dpops.allocation import Allocation
 from dpops.claims import Accounting, ClaimError
 from dpops.forecast import Prior
 from dpops.types import Grid
-from pipelines.errors import Report, SpecificationError, check_name, need, raise_as, shortened
+from pipelines.errors import SpecificationError, check_name, need, raise_as, shortened
 from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
 from pipelines.specification.levels import LevelsRelease
-from pipelines.specification.places import PlacesRequest, PlacesTable, cut_places, read_keys
+from pipelines.specification.tables import read_keys
 from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import AccountTerms, Cells, Input, Privacy
 from transforms.atomic_files import read_text
@@ -185,7 +185,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
         with raise_as(SpecificationError, ValueError, "places: "):
-            keys = read_keys(places, lambda name: _text_of(folder, name, "places.keys"))
+            keys = read_keys(places, lambda name: text_of(folder, name, "places.keys"))
         return Cells(resolution=0, region=keys, exact_bbox=None)
     if table is None:
         raise SpecificationError("[cells] or places.column must be set")
@@ -198,7 +198,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
     return Cells(resolution=table.resolution, region=region, exact_bbox=table.bbox, source=table.region_source)
 
 
-def _text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
+def text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
     """Reads the file named by a field."""
     try:
         return read_text(folder / name, REGION_BYTES)
@@ -215,7 +215,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
             cells_listed = cells_of_list(cells.region, cells.resolution)
         else:
             alternatives = '; it is a GeoJSON file, a list of cells, or "occupied" for all cells with reports'
-            document = msgspec.json.decode(_text_of(folder, cells.region, "cells.region", alternatives))
+            document = msgspec.json.decode(text_of(folder, cells.region, "cells.region", alternatives))
             cells_listed = cells_of_geojson(document, cells.resolution)
     except RecursionError:
         raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
@@ -232,31 +232,9 @@ def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
         return None
     need(not isinstance(cells.region, Keys), "slot.trips", "goes with [cells]", "places.column")
     try:
-        return read_trips(_text_of(folder, name, "slot.trips"), cells.resolution)
+        return read_trips(text_of(folder, name, "slot.trips"), cells.resolution)
     except (ValueError, csv.Error) as error:
         raise SpecificationError(f"slot.trips: {shortened(repr(name))}: {shortened(str(error))}") from None
-
-
-def places_of(document: Document, region: Sequence[int], folder: Path, progress: Report) -> PlacesRequest:
-    """Reads the places. folder: where paths of files begin."""
-    table, adjacency = document.places or PlacesTable(), document.account.adjacency
-    need(adjacency == "add-remove", "places", "goes with account.adjacency = 'add-remove'", adjacency)
-    need(document.live is None, "places", "goes without [live]: places are looked at once a period is over", "both")
-    is_one = (table.resolution is None) != (table.file is None)
-    need(is_one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")
-    rule = "goes with places.file: hexagons need none"
-    need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
-    try:
-        content = None if table.file is None else msgspec.json.decode(_text_of(folder, table.file, "places.file"))
-        visits = None if table.visits is None else _text_of(folder, table.visits, "places.visits")
-        return cut_places(table, region, content, visits, progress)
-    except RecursionError:
-        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
-    except msgspec.MsgspecError as error:
-        reason = shortened(str(error))
-        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is no GeoJSON: {reason}") from None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise SpecificationError(f"places: {shortened(str(error))}") from None
 
 
 def input_of(document: Document, *, headed: bool) -> Input:

@@ -16,7 +16,7 @@ from dpops.accountant import Limit
 from dpops.claims import Accounting
 from dpops.types import Per, Scope
 from pipelines.errors import SpecificationError, shortened
-from pipelines.specification.places import FleetTable, LiveTable, PlacesTable, PublisherTable
+from pipelines.specification.tables import FleetTable, LiveTable, PlacesTable, PublisherTable
 from pipelines.specification.toml_types import about, from_toml, hint, limit_from_toml
 from transforms.atomic_files import read_text
 from transforms.layouts import FIXED, MAPPED
@@ -288,24 +288,30 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 def read(path: Path) -> Document:
     """Reads a file and checks types. Raises SpecificationError."""
-    return _converted(toml_of(path, Decimal), Document, str(path))
+    return converted(toml_of(path, Decimal), Document, str(path))
 
 
 def read_tables(tables: Mapping[str, Any]) -> Document:
     """Reads a document from a program's tables; 0.1 is one tenth. Raises SpecificationError."""
-    return _converted(_as_written(tables), Document, "specification")
+    return converted(_as_written(tables), Document, "specification")
 
 
 def read_account(table: Mapping[str, Any]) -> AccountTable:
     """Reads the table [account] that a program made. Raises SpecificationError."""
-    return _converted(_as_written(table), AccountTable, "account")
+    return converted(_as_written(table), AccountTable, "account")
 
 
-def _converted(data: Any, kind: type[Table], source: str) -> Table:
+def converted(data: Any, kind: type[Table], source: str) -> Table:
+    """Reads a table from plain values. Raises SpecificationError with a hint."""
     try:
         return msgspec.convert(data, kind, dec_hook=_value)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{source}: {shortened(str(error))}{hint(data, kind, Document)}") from None
+
+
+def options_of(statistic: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists a statistic's options: all but what names and weighs it."""
+    return {name: value for name, value in statistic.items() if name not in ("name", "mechanism", "weight")}
 
 
 def _as_written(value: Any) -> Any:

@@ -62,14 +62,12 @@ def decisive_text(spec: "Specification") -> str:
     else:
         name = "mean" if levels.counted is None else COUNT.name
         plain["statistic"] = [{"name": name, "mechanism": VECTOR, "options": levels.text()}]
-        if levels.classes is not None:
-            plain["statistic"].append(levels.classes.text())
+        for part in levels.parts:
+            part.describe(plain)
         if levels.fleet_is_declared:
             fleet = msgspec.to_builtins(levels.fleet)
             fleet["profile"] = {name: number for name, number in fleet["profile"].items() if number is not None}
             plain["fleet"] = fleet
-    if spec.places is not None:
-        plain["places"] = spec.places.text
     return msgspec.json.encode(plain, order="deterministic").decode()
 
 

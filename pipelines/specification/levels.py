@@ -10,10 +10,11 @@ import msgspec
 from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import BoundsOnly, Fleet, Profile, Recipe, recipe, with_least_norm
-from dpops.levels.parts import count_stage, counts_stage, is_too_many, live_stage, with_classes, with_places
+from dpops.levels.parts import count_stage, counts_stage, is_too_many, live_stage
 from dpops.levels.stages import LEVELS, Kind, Shares, Stage, alike, claim_of_vector, scaled
 from dpops.levels.strategy import Free, chosen
-from pipelines.specification import places as tables
+from pipelines.specification import tables
+from pipelines.specification.parts import PartRequest, PlacesRequest
 from pipelines.specification.toml_types import from_toml
 from transforms.errors import did_you_mean
 from transforms.places.hierarchy import hats_of
@@ -96,8 +97,8 @@ class LevelsRelease:
 
     recipe: as written, with defaults, for the spec_id. strategy: as released. epsilon, delta: total per vehicle and
     period. span: days whose total this is a share of. live: stage of a stream. day_lateness_s: delay after which a
-    stream releases a whole period; None: a scheduled job does. products: beside HATs. places, classes: with shares of
-    the total. counted: replaces the mean.
+    stream releases a whole period; None: a scheduled job does. products: beside HATs. parts: beside means, with
+    shares of the total. counted: replaces the mean.
     """
 
     epsilon: Fraction
@@ -113,8 +114,7 @@ class LevelsRelease:
     day_lateness_s: int | None = None
     products: tuple[Product, ...] = ()
     span: SpanTotal | None = None
-    places: tables.PlacesRequest | None = None
-    classes: tables.ClassesRequest | None = None
+    parts: tuple[PartRequest, ...] = ()
     accounting: Accounting = "zcdp"
     counted: tables.CountOptions | None = None
 
@@ -154,6 +154,11 @@ class LevelsRelease:
         )
 
     @property
+    def places(self) -> PlacesRequest | None:
+        """Places smaller than cells; None without them."""
+        return next((part for part in self.parts if isinstance(part, PlacesRequest)), None)
+
+    @property
     def usual_part(self) -> Fraction:
         """Share of the total for days after the first."""
         return ONE if self.span is None else self.span.ordinary
@@ -183,13 +188,14 @@ class LevelsRelease:
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """Adds stages of classes and places with their shares; counts use the whole total."""
+        """Adds the parts' stages with their shares; counts use the whole total."""
         if self.counted is not None:
             return (counts_stage(stages[-1], self.counted.bound, tables.EXPONENTS[self.counted.of]),)
-        of_places = Fraction(0) if self.places is None else self.places.share
-        if self.classes is not None:
-            stages = with_classes(stages, self.classes.share / (1 - of_places), self.classes.edges)
-        return with_places(stages, of_places) if of_places else stages
+        rest = ONE - sum(part.share for part in self.parts)
+        for part in self.parts:
+            rest += part.share
+            stages = part.with_stage(stages, part.share / rest)
+        return stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """Completes the stages with settings outside of recipes."""

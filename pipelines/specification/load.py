@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
-from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from dpops.accountant import Accountant
 from pipelines.errors import Report, SpecificationError, check_name, ignore, raise_as
 from pipelines.specification import checks
 from pipelines.specification.document import Document, read, read_tables
-from pipelines.specification.statistics import classes_of, levels_of, statistics_of
+from pipelines.specification.parts import parts_of
+from pipelines.specification.statistics import levels_of, statistics_of
 from pipelines.specification.toml_types import not_added_up
 from pipelines.specification.values import Specification
 from transforms.observe.parse import E7, in_box
@@ -57,10 +58,8 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     cells = checks.cells_of(document, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
     if levels is not None:
-        if document.places is not None and document.places.column is None:
-            levels = replace(levels, places=checks.places_of(document, cells.region or (), folder, progress))
-        of_places = Fraction(0) if levels.places is None else levels.places.share
-        levels = replace(levels, classes=classes_of(document, value.standard, of_places))
+        parts = parts_of(document, value.standard, cells.region or (), partial(checks.text_of, folder), progress)
+        levels = replace(levels, parts=parts)
         checks.check_span(account, levels)
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
@@ -77,7 +76,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         levels=levels,
         statistics=statistics,
         input=checks.input_of(
-            document, headed=levels is not None and levels.places is not None and levels.places.pieces.is_directed
+            document, headed=levels is not None and any(part.needs_headings for part in levels.parts)
         ),
         publisher=document.publisher,
         trips=checks.trips_of(document, cells, folder),

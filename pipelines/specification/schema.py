@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dpops import statistics as registry
 from dpops.mechanisms import registered
 from pipelines.specification.document import Document, OutputTable
-from pipelines.specification.places import STATISTIC, ClassOptions, Options
+from pipelines.specification.tables import STATISTIC, ClassOptions, Options
 from pipelines.specification.toml_types import Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
 

@@ -10,15 +10,13 @@ import msgspec
 from dpops import statistics as registry
 from dpops.allocation import Allocation
 from dpops.forecast import Prior
-from dpops.levels.parts import class_edges
 from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.statistics import COUNT, RequestedStatistic, check_outputs
-from dpops.types import Grid
 from pipelines.errors import SpecificationError, need, raise_as
-from pipelines.specification.document import Document, Table
+from pipelines.specification.document import Document, converted, options_of
 from pipelines.specification.levels import LevelsRelease, SpanTotal, levels_release
-from pipelines.specification.places import STATISTIC, ClassesRequest, ClassOptions, CountOptions, Options
+from pipelines.specification.tables import CountOptions, Options
 from pipelines.specification.toml_types import from_toml, hint
 from transforms.errors import did_you_mean
 from transforms.releases.periods.products import Product, product_of
@@ -104,7 +102,7 @@ def levels_of(
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, allocation, region)
-    written = _options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
+    written = options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
     counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None
     options = written if counted is None else {}
     try:
@@ -134,37 +132,9 @@ def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
     for name in ("live", "places", "output"):
         table = getattr(document, name)
         need(not table or getattr(table, "column", None) is not None, field, f"goes without [{name}]", "both")
-    counts = _converted(options, CountOptions, field)
+    counts = converted(options, CountOptions, field)
     need(1 <= counts.bound <= MOST_BOUND, f"{field}: bound", f"must be 1 to {MOST_BOUND:,}", counts.bound)
     return counts
-
-
-def classes_of(document: Document, grid: Grid, of_places: Fraction) -> ClassesRequest | None:
-    """Reads the distribution by `levels`, if requested. of_places: places' share of the total."""
-    table = next((table for table in document.statistic if table.get("name") == STATISTIC), None)
-    if table is None:
-        return None
-    adjacency, field = document.account.adjacency, f"statistic {STATISTIC!r} with mechanism 'levels'"
-    need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
-    need(document.live is None, field, "goes without [live]: classes are counted once a period is over", "both")
-    written = _converted(_options_of(table), ClassOptions, field)
-    need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
-    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
-    need(written.share + of_places < 1, field, "must leave the mean a part of the total beside places", written.share)
-    with raise_as(SpecificationError, ValueError, f"{field}: "):
-        return ClassesRequest(written.share, class_edges(written.classes, grid))
-
-
-def _converted(options: Mapping[str, Any], kind: type[Table], field: str) -> Table:
-    """Reads a statistic's options. Raises SpecificationError with a hint."""
-    try:
-        return msgspec.convert(dict(options), kind, dec_hook=from_toml)
-    except msgspec.ValidationError as error:
-        raise SpecificationError(f"{field}: {error}{hint(options, kind, Document)}") from None
-
-
-def _options_of(table: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in table.items() if name not in ("name", "mechanism", "weight")}
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:

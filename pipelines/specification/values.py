@@ -15,7 +15,7 @@ from dpops.forecast import Prior
 from dpops.levels.defaults import Fleet
 from dpops.statistics import RequestedStatistic
 from pipelines.specification.identity import decisive_text
-from pipelines.specification.places import ClassesRequest, PlacesRequest, PublisherTable
+from pipelines.specification.tables import PublisherTable
 from transforms.count.tally import ContributionBound
 from transforms.layouts import Column, Layout
 from transforms.layouts.base import FIELDS, with_heading
@@ -33,6 +33,7 @@ from transforms.value import NAME, Value
 
 if TYPE_CHECKING:
     from pipelines.specification.levels import LevelsRelease, SpanTotal
+    from pipelines.specification.parts import PartRequest, PlacesRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +191,12 @@ class Specification:
         return self.cells.ground if self.places is None else self.places.pieces
 
     @property
-    def places(self) -> PlacesRequest | None:
+    def parts(self) -> "tuple[PartRequest, ...]":
+        """Parts of a period beside means."""
+        return () if self.levels is None else self.levels.parts
+
+    @property
+    def places(self) -> "PlacesRequest | None":
         """Places smaller than cells; None without them."""
         return None if self.levels is None else self.levels.places
 
@@ -213,11 +219,6 @@ class Specification:
     def period_lateness_s(self) -> int | None:
         """Delay of a whole period's release in a stream."""
         return None if self.levels is None else self.levels.day_lateness_s
-
-    @property
-    def classes(self) -> ClassesRequest | None:
-        """Speed classes that a part of the total pays, if any."""
-        return None if self.levels is None else self.levels.classes
 
     def entry_slot(self, slot_s: int) -> int:
         """Finds the slot of this one's ledger entry."""

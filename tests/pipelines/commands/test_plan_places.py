@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from pipelines.plan.levels import known_of
-from pipelines.plan.places import plan_places
+from pipelines.plan.parts import plan_places
 from pipelines.specification import load
 from tests import levels_city
 

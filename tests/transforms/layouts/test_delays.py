@@ -12,7 +12,7 @@ import pytest
 from google.transit import gtfs_realtime_pb2
 
 from dpops.types import Grid
-from pipelines.specification.places import PlacesTable, read_keys
+from pipelines.specification.tables import PlacesTable, read_keys
 from tests.kit import feed_layouts
 from tests.kit.feed_layouts import siri_document
 from tests.transforms.inputs import NOON, NOON_US, rules, run, write_parquet

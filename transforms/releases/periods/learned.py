@@ -13,7 +13,7 @@ from dpops.learning import Field, Learned, PublishedNumbers, Status, coarser, pu
 from dpops.learning import live as today
 from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
 from dpops.levels.defaults import Profile
-from dpops.levels.stages import centres_of
+from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage, centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_texts
 from transforms.recorded.stage_plan import numbers_of
@@ -35,6 +35,27 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
     last = numbers_of(entries[-1].unit)
     posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
     return centres_of(posterior.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
+
+
+def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:
+    """Infers what a stage of places centres on; None for others.
+
+    entries: with the day's other stages last.
+    """
+    places = policy.public_places
+    if places is None or not stage.is_of_places:
+        return None
+    models = learned_from(entries, policy)
+    learned = learned_places(entries, models, policy)
+    far = np.zeros(places.cell.size) if learned is None else learned.differences
+    by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
+    return Differences(
+        cell=places.cell,
+        steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
+        lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
+        highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
+        slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),
+    )
 
 
 def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> HatEstimates:

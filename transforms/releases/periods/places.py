@@ -22,7 +22,7 @@ from dpops.learning.places import (
 )
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import RETAINED, weight_at_places
-from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage
+from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.spread import INFORMATIVE_KMH, TYPICAL, Z95
 from dpops.types import Float64s
 from transforms.places.ground import Pieces
@@ -34,8 +34,7 @@ from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import Product, ProductGroups, slot_groups
 from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_product
-from transforms.releases.periods.stages import MARGIN_KMH, LevelsPolicy, read_unit
-from transforms.releases.periods.states import learned_from
+from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 
 
@@ -50,26 +49,6 @@ class LearnedPlaces(NamedTuple):
     def differences(self) -> Float64s:
         """How far places lie from their cells, km/h."""
         return self.places.values - self.cells
-
-
-def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:
-    """Infers what a stage of places centres on; None for others.
-
-    entries: with the day's other stages last. Raises ValueError if the policy has no places.
-    """
-    if not stage.is_of_places:
-        return None
-    models, places = learned_from(entries, policy), _pieces(policy).places
-    learned = learned_places(entries, models, policy)
-    far = np.zeros(places.cell.size) if learned is None else learned.differences
-    by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
-    return Differences(
-        cell=places.cell,
-        steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
-        lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
-        highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
-        slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),
-    )
 
 
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 
 from dpops.estimate import Estimates
 from dpops.learning.state import VERSION
-from dpops.levels.stages import CENTRE_STEP_KMH, CLASS, PLACE, Level
+from dpops.levels.stages import CENTRE_STEP_KMH
 from dpops.types import Float64s
-from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
+from transforms.places.hierarchy import texts_of
 from transforms.public import Fact
 from transforms.recorded.units import VECTOR, StageUnit
 from transforms.records import ABOUT, TRAFFIC, HatColumns, SlotEstimates
@@ -172,7 +171,7 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
     stage = read_unit(unit, policy.region, policy.public_places)
     for level in stage.levels:
         layout, groups = level.level, level.level.groups().ravel()
-        kinds, places = _named(layout, policy)
+        kinds, places = policy.names_of(layout)
         slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
         hats = np.bincount(groups, minlength=layout.size)
         centres = np.bincount(groups, stage.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
@@ -197,19 +196,3 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
 
 def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
     return (round(value, 9), round(sd, 9)) if np.isfinite(sd) else (None, None)
-
-
-def _named(level: Level, policy: LevelsPolicy) -> tuple[list[str], Sequence[str]]:
-    """Names a level, and its groups' cells, parents or places."""
-    region, names, grid = policy.region, texts_of(policy.region), policy.value.standard
-    if level.name == PLACE and policy.public_places is not None:
-        return [level.name], policy.public_places.names
-    if level.name == CLASS and policy.classes is not None:
-        edges = [f"{float(edge * grid.step):g}" for edge in (0, *policy.classes.edges, grid.upper_steps)]
-        kinds = [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
-        return kinds, [name for name in names for _ in kinds]
-    if level.name in ("city", "hour", "part"):
-        return [level.name], [CITY]
-    coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
-    names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
-    return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]

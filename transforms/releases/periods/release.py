@@ -22,8 +22,7 @@ from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
 from transforms.releases.base import DrawnUnit, History, Request, Tallies
-from transforms.releases.periods.learned import learned_centres, learned_estimates
-from transforms.releases.periods.places import learned_differences
+from transforms.releases.periods.learned import learned_centres, learned_differences, learned_estimates
 from transforms.releases.periods.publish import HatEstimates, estimates_of_slot
 from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage, first_centres, laid_stage, read_unit
 from transforms.releases.periods.states import StateFile

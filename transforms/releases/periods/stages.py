@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,13 @@ from dpops.claims import ZCDP, PureDP
 from dpops.levels.bounded import ReleasedStage, Rows, Sums, read, release, sum_up
 from dpops.levels.defaults import Fleet
 from dpops.levels.parts import counted_first, rows_of_classes, vehicles_in
-from dpops.levels.stages import FIRST_CENTRE, Differences, Kind, Stage, scaled
+from dpops.levels.stages import CLASS, FIRST_CENTRE, PLACE, Differences, Kind, Level, Stage, scaled
 from dpops.noise import Noise
 from dpops.statistics import SUMS, Classes, Column
 from dpops.types import Int64s
 from transforms.order import changes
 from transforms.places.ground import NOWHERE, Pieces, Places
+from transforms.places.hierarchy import CITY, GRANDPARENT, PARENT, parent_texts, texts_of
 from transforms.public import EntryNumber
 from transforms.recorded.stage_plan import as_stored, hats_under, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
@@ -101,6 +103,25 @@ class LevelsPolicy:
     def public_places(self) -> Places | None:
         """Places of place stages, or None."""
         return None if self.places is None else self.places.places
+
+    def names_of(self, level: Level) -> tuple[list[str], Sequence[str]]:
+        """Names a level, and its groups' cells, parents or places."""
+        region, names, grid = self.region, texts_of(self.region), self.value.standard
+        if level.name == PLACE and self.public_places is not None:
+            return [level.name], self.public_places.names
+        if level.name == CLASS and self.classes is not None:
+            edges = [f"{float(edge * grid.step):g}" for edge in (0, *self.classes.edges, grid.upper_steps)]
+            kinds = [f"{level.name} {low} to {high}" for low, high in pairwise(edges)]
+            return kinds, [name for name in names for _ in kinds]
+        if level.name in ("city", "hour", "part"):
+            return [level.name], [CITY]
+        coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
+        names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
+        return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]
+
+    def lacks_places(self, products: Iterable[Product]) -> bool:
+        """Checks whether any product is of places that are missing."""
+        return self.places is None and any(product.is_of_places for product in products)
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""

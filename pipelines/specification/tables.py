@@ -1,31 +1,17 @@
-"""Tables of shares: levels, speed classes and places."""
+"""Tables of options: levels, fleet, live slots, speed classes and places."""
 
-import csv
-import hashlib
-import io
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
-import numpy as np
 
 from dpops.levels.defaults import Fleet, Profile
 from dpops.levels.stages import EXPONENT
-from pipelines.errors import Report, ignore
 from pipelines.specification.toml_types import about
-from transforms.places.ground import BETWEEN, Keys, Pieces, hexagon_pieces
-from transforms.places.shapes import BUFFER_M, shape_pieces
-from transforms.recorded.units import VECTOR
+from transforms.places.ground import BETWEEN, Keys
 
 SHARE = Fraction(3, 10)
-MOST_PLACES, MOST_VISITS = 200_000, 10_000_000
-HARDLY = 0.05
-"""A place that public visits leave out may be visited all the same: so much, where 1 is the mean of all places."""
-
 
 EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
 """By target: how the weight of a vehicle's mean in a HAT grows with its reports there."""
@@ -173,69 +159,6 @@ def read_keys(table: PlacesTable, read: Callable[[str], str]) -> Keys:
     return Keys.of(keys, None if table.keys_within is None else listed(table.keys_within))
 
 
-@dataclass(frozen=True)
-class PlacesRequest:
-    """Checked places, and the region cut by them."""
-
-    share: Fraction
-    text: dict[str, Any] = field(hash=False)
-    pieces: Pieces = field(compare=False, repr=False)
-
-
-def cut_places(
-    table: PlacesTable, region: Sequence[int], document: Any, visits: str | None = None, progress: Report = ignore
-) -> PlacesRequest:
-    """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
-    if not 0 < table.share < 1:
-        raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
-    text: dict[str, Any] = {"share": str(table.share)}
-    if table.resolution is not None:
-        from transforms.places.hexagons import cell_text
-
-        coarse = int(cell_text(region[0])[1], 16)
-        if coarse < table.resolution <= 15 and len(region) * 7 ** (table.resolution - coarse) > MOST_PLACES:
-            raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
-        pieces, text["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
-    else:
-        buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
-        pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
-        result = hashlib.sha256("\n".join(pieces.places.names).encode())
-        for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
-            result.update(column.astype("<i8").tobytes())
-        for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
-            result.update(column.astype("<i8").tobytes())
-        text["places"] = result.hexdigest()[:16]
-    if visits is not None:
-        numbers = _visits(visits, pieces.places.names)
-        text["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
-        pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
-    return PlacesRequest(table.share, text, pieces)
-
-
-def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
-    """Reads vehicles a day by place, at least the fraction HARDLY of the mean."""
-    rows = csv.DictReader(io.StringIO(content))
-    number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
-    try:
-        if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
-            raise ValueError("visits needs the columns place and vehicles")
-        for row in rows:
-            place, vehicles = number.get(row["place"] or ""), np.nan
-            with suppress(ValueError):
-                vehicles = float(row["vehicles"] or "")
-            if place is None or not np.isnan(numbers[place]):
-                raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
-            if not 0 <= vehicles <= MOST_VISITS:
-                raise ValueError(f"visits: line {rows.line_num} needs vehicles from 0 to {MOST_VISITS:,}")
-            numbers[place] = vehicles
-    except csv.Error:
-        raise ValueError(f"visits: line {rows.reader.line_num} is no row of CSV") from None
-    total = float(np.nansum(numbers))
-    if not total > 0:
-        raise ValueError("visits needs a place with vehicles")
-    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())
-
-
 STATISTIC = "distribution"
 
 
@@ -244,15 +167,3 @@ class ClassOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     share: Annotated[Fraction, about("of each period's total; the mean keeps the rest")] = Fraction(1, 5)
     classes: Annotated[int, about("of speeds, 6 to 10: standing, and others of equal width up to the upper bound")] = 8
-
-
-@dataclass(frozen=True)
-class ClassesRequest:
-    """Checked speed classes; edges in steps of the grid."""
-
-    share: Fraction
-    edges: tuple[int, ...]
-
-    def text(self) -> dict[str, Any]:
-        """Returns what decides the release, as plain values."""
-        return {"name": STATISTIC, "mechanism": VECTOR, "share": str(self.share), "edges": list(self.edges)}

@@ -1,5 +1,6 @@
-"""Worth of a map of places by released day."""
+"""Worth of parts of a period: places and distributions."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,13 +9,20 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from dpops import fitted
+from dpops.learning.classes import ExpectedCell, expected_error
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
-from dpops.levels.parts import with_places
-from dpops.levels.stages import Stage
-from dpops.spread import INFORMATIVE_KMH
+from dpops.levels.parts import MOVING, times_of, with_places
+from dpops.levels.stages import UNIT, Stage, scaled
+from dpops.levels.strategy import PARTS, posterior_of, precisions_of
+from dpops.spread import INFORMATIVE_KMH, TYPICAL
+from dpops.types import Grid
 from pipelines.specification import Specification
-from pipelines.specification.places import SHARE
+from pipelines.specification.levels import LevelsRelease
+from pipelines.specification.parts import ClassesRequest
+from pipelines.specification.tables import SHARE
+from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.value import Value
 
 DAY_NUMBERS = (1, 2, 4, 7, 14, 28)
@@ -163,3 +171,47 @@ def _days(number: int | None) -> str:
     if number is None:
         return "not within a year"
     return "from the first released day on" if number == 1 else f"after {number} released days"
+
+
+# --- distributions ---------------------------------------------------------------------------------------------------
+
+
+VEHICLES, DAYS, LEVEL = 10, 4, 0.85
+WORTH = 0.8
+"""Of one constant's error: above it a distribution is hardly worth its share."""
+
+
+def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
+    """Words the expected error of a cell's daily percentile."""
+    value, levels = spec.value, spec.by_levels
+    classes = next((part for part in levels.parts if isinstance(part, ClassesRequest)), None)
+    if classes is None:
+        return []
+    errors = (_error(levels, classes, facts, value.standard, days) for days in (1, DAYS, 0))
+    first, later, constant = map(value.width, errors)
+    sentence = (
+        f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} "
+        f"{value.unit} after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."
+    )
+    if later <= WORTH * constant:
+        return [sentence]
+    return [
+        f"{sentence} That is hardly worth the {float(classes.share):.0%} of the total that means go without: "
+        "leave the statistic 'distribution' out, or take a larger total, privacy.delta, or larger cells."
+    ]
+
+
+def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
+    """Estimates percentiles' error; 0 days means a constant."""
+    *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_part), classes.share)
+    edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
+    precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
+    posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
+    hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
+    part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))
+    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
+    weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells
+    share = np.full(edges.size - 1, weight / (edges.size - 1))
+    cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
+    visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
+    return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

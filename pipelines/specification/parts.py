@@ -1,0 +1,177 @@
+"""Parts of a period beside means, as a specification asks for them."""
+
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from dpops.levels.parts import class_edges, with_classes, with_places
+from dpops.levels.stages import Stage
+from dpops.types import Grid
+from pipelines.errors import Report, SpecificationError, need, raise_as, shortened
+from pipelines.specification.document import Document, converted, options_of
+from pipelines.specification.tables import STATISTIC, ClassOptions, PlacesTable
+from transforms.places.ground import Pieces, hexagon_pieces
+from transforms.places.shapes import BUFFER_M, shape_pieces
+from transforms.recorded.units import VECTOR
+
+MOST_PLACES, MOST_VISITS = 200_000, 10_000_000
+HARDLY = 0.05
+"""A place that public visits leave out may be visited all the same: so much, where 1 is the mean of all places."""
+
+
+@dataclass(frozen=True)
+class ClassesRequest:
+    """Checked speed classes of cells; edges in steps of the grid."""
+
+    share: Fraction
+    edges: tuple[int, ...]
+    statistics, facts = (STATISTIC,), ()
+    needs_headings = adds_days_up = False
+
+    def with_stage(self, stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
+        """Adds the part's stage, at a share of the stages' total."""
+        return with_classes(stages, share, self.edges)
+
+    def describe(self, plain: dict[str, Any]) -> None:
+        """Adds what decides the release to a specification's tables."""
+        table = {"name": STATISTIC, "mechanism": VECTOR, "share": str(self.share), "edges": list(self.edges)}
+        plain["statistic"].append(table)
+
+
+@dataclass(frozen=True)
+class PlacesRequest:
+    """Checked places, and the region cut by them.
+
+    adds_days_up: whether a vehicle's days at one place add up in what is learned.
+    """
+
+    share: Fraction
+    text: dict[str, Any] = field(hash=False)
+    pieces: Pieces = field(compare=False, repr=False)
+    statistics, adds_days_up, with_stage = (), True, staticmethod(with_places)
+
+    @property
+    def needs_headings(self) -> bool:
+        """Whether headings of reports decide the place of some."""
+        return self.pieces.is_directed
+
+    @property
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """Names and texts of what `spec check` shows."""
+        return (("places", f"{len(self.pieces.places.names):,}, within the cells"),)
+
+    def describe(self, plain: dict[str, Any]) -> None:
+        """Adds what decides the release to a specification's tables."""
+        plain["places"] = self.text
+
+
+PartRequest = ClassesRequest | PlacesRequest
+
+
+def parts_of(
+    document: Document, grid: Grid, region: Sequence[int], read: Callable[[str, str], str], progress: Report
+) -> tuple[PartRequest, ...]:
+    """Reads the parts, in the order of their stages. read: returns a file's text, by its name and key."""
+    table, statistics = document.places, {table.get("name"): table for table in document.statistic}
+    places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)
+    if STATISTIC not in statistics:
+        return places
+    field = f"statistic {STATISTIC!r} with mechanism 'levels'"
+    _check_whole_periods(document, field, "classes are counted")
+    written = converted(options_of(statistics[STATISTIC]), ClassOptions, field)
+    need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
+    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
+    fits = written.share + sum(part.share for part in places) < 1
+    need(fits, field, "must leave the mean a part of the total beside places", written.share)
+    with raise_as(SpecificationError, ValueError, f"{field}: "):
+        return ClassesRequest(written.share, class_edges(written.classes, grid)), *places
+
+
+def _check_whole_periods(document: Document, field: str, what: str) -> None:
+    adjacency = document.account.adjacency
+    need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
+    need(document.live is None, field, f"goes without [live]: {what} once a period is over", "both")
+
+
+def _places_of(
+    table: PlacesTable, document: Document, region: Sequence[int], read: Callable[[str, str], str], progress: Report
+) -> PlacesRequest:
+    _check_whole_periods(document, "places", "places are looked at")
+    is_one = (table.resolution is None) != (table.file is None)
+    need(is_one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")
+    rule = "goes with places.file: hexagons need none"
+    need(table.buffer_m is None or table.file is not None, "places.buffer_m", rule, table.buffer_m)
+    try:
+        content = None if table.file is None else msgspec.json.decode(read(table.file, "places.file"))
+        visits = None if table.visits is None else read(table.visits, "places.visits")
+        return _cut_places(table, region, content, visits, progress)
+    except RecursionError:
+        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is nested too deeply") from None
+    except msgspec.MsgspecError as error:
+        reason = shortened(str(error))
+        raise SpecificationError(f"places.file: {shortened(repr(table.file))} is no GeoJSON: {reason}") from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise SpecificationError(f"places: {shortened(str(error))}") from None
+
+
+def _cut_places(
+    table: PlacesTable, region: Sequence[int], document: Any, visits: str | None, progress: Report
+) -> PlacesRequest:
+    """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
+    if not 0 < table.share < 1:
+        raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
+    text: dict[str, Any] = {"share": str(table.share)}
+    if table.resolution is not None:
+        from transforms.places.hexagons import cell_text
+
+        coarse = int(cell_text(region[0])[1], 16)
+        if coarse < table.resolution <= 15 and len(region) * 7 ** (table.resolution - coarse) > MOST_PLACES:
+            raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
+        pieces, text["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
+    else:
+        buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
+        pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
+        result = hashlib.sha256("\n".join(pieces.places.names).encode())
+        for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
+            result.update(column.astype("<i8").tobytes())
+        for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
+            result.update(column.astype("<i8").tobytes())
+        text["places"] = result.hexdigest()[:16]
+    if visits is not None:
+        numbers = _visits(visits, pieces.places.names)
+        text["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
+        pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
+    return PlacesRequest(table.share, text, pieces)
+
+
+def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
+    """Reads vehicles a day by place, at least the fraction HARDLY of the mean."""
+    rows = csv.DictReader(io.StringIO(content))
+    number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
+    try:
+        if not {"place", "vehicles"} <= set(rows.fieldnames or ()):
+            raise ValueError("visits needs the columns place and vehicles")
+        for row in rows:
+            place, vehicles = number.get(row["place"] or ""), np.nan
+            with suppress(ValueError):
+                vehicles = float(row["vehicles"] or "")
+            if place is None or not np.isnan(numbers[place]):
+                raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
+            if not 0 <= vehicles <= MOST_VISITS:
+                raise ValueError(f"visits: line {rows.line_num} needs vehicles from 0 to {MOST_VISITS:,}")
+            numbers[place] = vehicles
+    except csv.Error:
+        raise ValueError(f"visits: line {rows.reader.line_num} is no row of CSV") from None
+    total = float(np.nansum(numbers))
+    if not total > 0:
+        raise ValueError("visits needs a place with vehicles")
+    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())
