@@ -80,7 +80,7 @@ PartRequest = ClassesRequest | PlacesRequest
 def parts_of(
     document: Document, grid: Grid, region: Sequence[int], read: Callable[[str, str], str], progress: Report
 ) -> tuple[PartRequest, ...]:
-    """Reads the parts, in the order of their stages. read: returns a file's text, by its name and key."""
+    """Reads the parts, by stage. read: returns a file's text, by name and key."""
     table, statistics = document.places, {table.get("name"): table for table in document.statistic}
     places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)
     if STATISTIC not in statistics:

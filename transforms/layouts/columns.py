@@ -1,7 +1,11 @@
 """Strict conversion of Arrow columns to numbers and instants."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +13,6 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.iso import iso_matrix, to_utc
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -31,8 +34,16 @@ _DECIMAL_DIGITS = 76
 _FLOATS_APART = 2.0**53  # below, every whole number has a float of its own
 _LARGEST = np.finfo(np.float64).max
 
-_ISO_SHORTEST = len("2000-01-01T00:00")
-_ISO_LONGEST = 64
+_SIXTY, _HOURS, _LEAP = "[0-5][0-9]", "([01][0-9]|2[0-3])", "(0[48]|[2468][048]|[13579][26])"
+_YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"  # no year is 0
+_DAYS = (
+    f"(([0-9]{{2}}{_LEAP}|{_LEAP}00)-02-29|{_YEAR}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|"
+    "(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31))"
+)
+_OFFSET = f"(Z|[+-]{_HOURS}(:?{_SIXTY})?)"
+_ISO = f"^{_DAYS}[T ]{_HOURS}:{_SIXTY}(:{_SIXTY}(\\.[0-9]{{1,6}})?)?{_OFFSET}?$"
+_ABSOLUTE, _LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
+_AT_ONCE = 512  # texts: of more that cannot be cast, each takes Arrow 5 us
 
 
 class Numbers(NamedTuple):
@@ -262,30 +273,52 @@ def timestamps(column: pa.Array) -> Instants:
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
-    """Reads ISO texts as byte matrices, length by length."""
-    text = as_binary(column)
+    """Reads ISO texts, at once where Arrow's cast takes all.
+
+    It takes the form, hours without minutes, and the year 0.
+    """
+    text, nothing = as_binary(column).view(pa.string()), pa.scalar(None, pa.string())
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
-        text = as_binary(pc.replace_substring_regex(text.view(pa.string()), " *(UTC|GMT)$", "Z"))
-    size = len(text)
-    _, offsets_buffer, data_buffer = text.buffers()
-    missing = nulls(text)
-    us, valid, local = np.zeros(size, np.int64), np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    if not size or data_buffer is None:
-        return absolute(us, valid, np.ones(size, np.bool_))
-    offsets = np.frombuffer(offsets_buffer, np.int32, size + 1, text.offset * 4)
-    data = np.frombuffer(data_buffer, np.uint8)
-    length = np.where(missing, 0, np.diff(offsets))
-    seen = np.bincount(np.minimum(length, _ISO_LONGEST + 1), minlength=_ISO_LONGEST + 1)
-    for width in np.flatnonzero(seen[: _ISO_LONGEST + 1]).tolist():
-        if width < _ISO_SHORTEST:
-            continue
-        if seen[width] == size:
-            matrix = data[offsets[0] : offsets[-1]].reshape(size, width)
-            us, valid, local = iso_matrix(matrix)
-        else:
-            rows = np.flatnonzero(length == width)
-            us[rows], valid[rows], local[rows] = iso_matrix(
-                data[offsets[rows][:, None] + np.arange(width, dtype=np.int32)]
-            )
-    instants = absolute(us, valid, length == 0)
-    return place_local(instants, local, zone) if local.any() else instants
+        text = pc.replace_substring_regex(text, " *(UTC|GMT)$", "Z")
+    missing: Bools = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False) == 0
+    if missing.any():
+        text = pc.if_else(pa.array(missing), nothing, text)
+    is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")
+    if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():
+        for kind in (_ABSOLUTE, _LOCAL):
+            with suppress(pa.ArrowInvalid):
+                parts = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
+                instants = timestamps(pa.concat_arrays(parts))
+                return instants if kind is _ABSOLUTE else place_local(instants, None, zone)
+    text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
+    fits, has_offset = (pc.match_substring_regex(text, form) for form in (_ISO, f"{_OFFSET}$"))
+    chosen = (_ABSOLUTE, pc.and_(fits, has_offset)), (_LOCAL, pc.and_not(fits, has_offset))
+    utc, local = (timestamps(pc.if_else(rows, text, nothing).cast(kind)) for kind, rows in chosen)
+    return place_local(absolute(utc.us + local.us, utc.valid | local.valid, missing), local.valid, zone)
+
+
+_STEP_S = 900  # clocks change on quarters of an hour: within one, all local times have the same offset
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799 - 86_400  # years 1 to 9999, as datetime has them
+
+
+def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Converts local microseconds to UTC; marks unique times.
+
+    Times in the hour that a clock change repeats or skips are not valid: nothing guesses.
+    """
+    steps, place = np.unique(local_us // (_STEP_S * 1_000_000), return_inverse=True)
+    offsets = [_offset_s(int(step) * _STEP_S, zone) for step in steps]
+    is_known = np.array([offset is not None for offset in offsets], np.bool_)
+    offset_us = np.array([offset or 0 for offset in offsets], np.int64) * 1_000_000
+    return local_us - offset_us[place], is_known[place]
+
+
+@lru_cache(maxsize=65_536)
+def _offset_s(local_s: int, zone: str) -> int | None:
+    """Computes a local quarter hour's UTC offset, if unique."""
+    if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
+        return 0  # implausible in any zone
+    local = _EPOCH + timedelta(seconds=local_s)
+    once, again = (local.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
+    return None if once is None or once != again else round(once.total_seconds())

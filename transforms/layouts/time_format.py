@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import Instants, absolute, as_binary, nulls, place_local
-from transforms.layouts.iso import clock_s
+from transforms.layouts.columns import Bools, Instants, absolute, as_binary, nulls, place_local
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
 _PARTS: Mapping[str, tuple[str, str]] = {
@@ -102,7 +101,7 @@ class TimeFormat:
             letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
             is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
             hour = np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
-        seconds, valid = clock_s(year, month, day, hour, minute, second)
+        seconds, valid = _clock_s(year, month, day, hour, minute, second)
         us, valid = (seconds + midnight_s) * 1_000_000, valid & ~nulls(parts)
         if "fraction" in names:
             digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
@@ -132,3 +131,23 @@ def _pattern(text: str) -> str:
 def _whole(digits: pa.Array) -> Int64s:
     numbers: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return numbers
+
+
+def _clock_s(
+    year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
+) -> tuple[Int64s, Bools]:
+    """Computes local seconds since 1970, and fields' validity."""
+    is_time = (
+        (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
+    )
+    firsts, lengths = _days_of_months()
+    number = np.where(is_time, year * 12 + month - 1, 12)
+    is_time &= (day >= 1) & (day <= lengths[number])
+    return (firsts[number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second, is_time
+
+
+@cache
+def _days_of_months() -> tuple[Int64s, Int64s]:
+    """Lists months to year 9999: first day and length."""
+    firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
+    return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))
