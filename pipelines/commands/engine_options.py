@@ -1,6 +1,5 @@
 """Command-line options of engines: Flink, or Beam's runners."""
 
-import importlib
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -13,13 +12,19 @@ from pipelines.commands.options import address, packed
 from pipelines.companions import extension
 from pipelines.errors import UsageError
 from pipelines.option_types import FiniteRange
-from pipelines.runs.beam.runners import RUNNERS, SAID
 
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
+    from pipelines.runs.beam.runners import ByName
     from pipelines.runs.flink.engine import Flink
 
 LOCAL, FLINK = "local", "flink"
+RUNNERS = {
+    **dict.fromkeys(("DirectRunner", "FnApiRunner"), "InProcess"),
+    "PrismRunner": "Prism",
+    **dict.fromkeys(("FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner"), "ByName"),
+}
+"""Beam's names of runners; the classes of `pipelines.runs.beam.runners` are made of a name and of Beam's options."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +82,14 @@ def _bounded(
         raise UsageError("--job-server, --worker-pool, --rest and --parallelism go with --runner flink")
     if runner == LOCAL:
         return None
-    if runner in SAID:
-        click.echo(SAID[runner], err=True)
-    module, _, name = RUNNERS[runner].partition(":")
-    engine = getattr(importlib.import_module(module), name)(runner, beam_options)
+    if runner == "DirectRunner":
+        click.echo("DirectRunner is Beam's FnApiRunner here, in this process; nothing is downloaded", err=True)
+    from pipelines.runs.beam import runners
+
+    engine: ByName = getattr(runners, RUNNERS[runner])(runner, beam_options)
     for option in engine.handed_on:
         click.echo(f"{runner}: Beam's Python does not know {option}; it is handed on to the job server", err=True)
-    bounded: BoundedEngine = engine
-    return bounded
+    return engine
 
 
 _ADDRESSES = (

@@ -15,16 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.commands.options import (
-    account_options,
-    console,
-    json_option,
-    loaded,
-    option,
-    packed,
-    progress_bars,
-    spec_option,
-)
+from pipelines.commands import options
 from pipelines.commands.terminal import table_of
 from pipelines.companions import extension
 from pipelines.errors import Report, UsageError
@@ -69,7 +60,7 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
     return counts_of
 
 
-counts_options = packed(
+counts_options = options.packed(
     "counts_of",
     _counts,
     click.option(
@@ -80,7 +71,7 @@ counts_options = packed(
         ".parquet table with columns count, hat (or slot and cell), and for exact totals also slot and vehicle.",
     ),
     click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`."),
-    option(
+    options.option(
         "input",
         help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
         required=False,
@@ -89,7 +80,7 @@ counts_options = packed(
 
 
 @click.command()
-@spec_option
+@options.spec_option
 @counts_options
 @click.option(
     "--within",
@@ -100,8 +91,8 @@ counts_options = packed(
     metavar="WIDTH",
     help="Report vehicles needed for an interval this wide to either side, in the value's unit.",
 )
-@account_options
-@json_option
+@options.account_options
+@options.json_option
 def plan(
     spec_path: Path,
     counts_of: Callable[[Specification, Report], Given],
@@ -126,8 +117,8 @@ def plan(
     from pipelines.specification.load import foreseen
     from transforms.ledger.head import LedgerError
 
-    spec = loaded(spec_path, quiet=as_json)
-    with progress_bars(quiet=as_json) as report:
+    spec = options.loaded(spec_path, quiet=as_json)
+    with options.progress_bars(quiet=as_json) as report:
         planned, shown = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
     newest, beware = None, list(foreseen(spec, date.today()))
     try:
@@ -138,7 +129,7 @@ def plan(
         document = {**msgspec.to_builtins(planned), "newest_day": newest, "beware": beware}
         click.echo(msgspec.json.encode(document).decode())
         return
-    out = console()
+    out = options.console()
     if newest is not None:
         out.print(newest.answer)
     shown(out)

@@ -62,8 +62,6 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     """Lays out HATs with epsilons, and the largest total."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
     hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
-    if len(periods) == 1:
-        return hats, periods[0]
 
     def size(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon
@@ -71,17 +69,14 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     def most(name: str) -> Any:
         return max((getattr(period, name) or 0) for period in periods) or None
 
-    dearest = max(periods, key=lambda period: size(period.debit_of_a_period))
-    return hats, Composed(  # a limit holds for each period
+    return hats, msgspec.structs.replace(
+        max(periods, key=lambda period: size(period.debit_of_a_period)),  # a limit holds for each period
         epsilon_per_hat_least=min(period.epsilon_per_hat_least for period in periods),
-        epsilon_per_hat_most=max(period.epsilon_per_hat_most for period in periods),
+        epsilon_per_hat_most=most("epsilon_per_hat_most"),
         most_hats_of_a_vehicle_in_a_slot=most("most_hats_of_a_vehicle_in_a_slot"),
         most_hats_of_a_vehicle_in_a_period=most("most_hats_of_a_vehicle_in_a_period"),
         vehicle_and_slot=max((period.vehicle_and_slot for period in periods), key=size),
         vehicle_and_period=max((period.vehicle_and_period for period in periods), key=size),
-        debit_of_a_period=dearest.debit_of_a_period,
-        account_limit=dearest.account_limit,
-        within_limit=dearest.within_limit,
     )
 
 
@@ -104,18 +99,14 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
     vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([part.kept for part, _ in divided]) > 0
     pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)
-    stays = _Stays(*np.divmod(pairs, vehicles), cells.astype(np.int64))
+    stays = (*np.divmod(pairs, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
     hats = [hat for part, share in divided for hat in _hats(part, share.epsilon_hat)]
     return hats, _composed(spec, counts, stays, rates, debit)
 
 
-class _Stays(NamedTuple):
-    """Number of HATs by vehicle and slot."""
-
-    slot: Int64s
-    vehicle: Int64s
-    cells: Int64s
+_Stays = tuple[Int64s, Int64s, Int64s]
+"""Slots, vehicles, and the number of HATs of each vehicle in each slot."""
 
 
 def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
@@ -143,9 +134,9 @@ def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
 def _composed(
     spec: Specification, counts: SampleCounts, stays: _Stays, rates: list[Fraction], debited: Fraction
 ) -> Composed:
-    total_of_period = spec.privacy.allocation.total
-    in_slot = int(stays.cells.max()) if counts.vehicles_named and counts.slots_named else None
-    in_period = int(np.bincount(stays.vehicle, stays.cells).max()) if counts.vehicles_named else None
+    _, vehicle, cells = stays
+    in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
+    in_period = int(np.bincount(vehicle, cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
         slot, period = _exactly(stays, rates)
         debit = ComposedTotal(float(debited), "exact")
@@ -161,7 +152,7 @@ def _composed(
     else:
         slot, debit = _bounds(spec, rates[0])
         period = debit
-        if in_period is not None and total_of_period is None:
+        if in_period is not None and spec.privacy.allocation.total is None:
             period = ComposedTotal(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
     is_told = debit.known != "if alike" and debit.epsilon is not None
@@ -205,14 +196,14 @@ def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
     """Computes a vehicle's maximum spending by slot and period."""
-    seen = np.zeros(len(rates), np.int64)
-    np.maximum.at(seen, stays.slot, stays.cells)
-    slot = max(rate * cells for rate, cells in zip(rates, seen.tolist(), strict=True))
-    spent = np.bincount(stays.vehicle, stays.cells * np.array([float(rate) for rate in rates])[stays.slot])
-    is_of_vehicle = stays.vehicle == spent.argmax()
-    parts = zip(stays.slot[is_of_vehicle].tolist(), stays.cells[is_of_vehicle].tolist(), strict=True)
-    period = sum((rates[slot_number] * cells for slot_number, cells in parts), Fraction(0))
-    return ComposedTotal(float(slot), "exact"), ComposedTotal(float(period), "exact")
+    slot, vehicle, cells = stays
+    most_cells = np.zeros(len(rates), np.int64)
+    np.maximum.at(most_cells, slot, cells)
+    of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))
+    dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()
+    parts = zip(slot[dearest].tolist(), cells[dearest].tolist(), strict=True)
+    of_period = sum((rates[index] * number for index, number in parts), Fraction(0))
+    return ComposedTotal(float(of_slot), "exact"), ComposedTotal(float(of_period), "exact")
 
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:

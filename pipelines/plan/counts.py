@@ -17,7 +17,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 
 from dpops.types import Int64s
-from pipelines.errors import InputError, Report
+from pipelines.errors import InputError, Report, raise_as
 from pipelines.inputs import input_paths
 from pipelines.plan.needs import TYPICAL_COUNTS
 from pipelines.specification import Specification
@@ -28,10 +28,10 @@ from transforms.layouts import UnreadableFile
 from transforms.layouts.base import FIELDS, Units
 from transforms.layouts.decoder_process import read_apart
 from transforms.observe import hexagons
-from transforms.observe.parse import FROM_US, TO_US, Rules, events_of, locate, parse
+from transforms.observe.parse import FROM_US, TO_US, Rules, locate, parse
 from transforms.places.ground import Hexagons
 from transforms.records import Observations
-from transforms.time.calendar import CalendarError, StreamCalendar, Timetable, calendar
+from transforms.time.calendar import Calendar, CalendarError, StreamCalendar, Timetable, calendar
 from transforms.value import PER_UNIT
 
 MOST_SAMPLES = (1 << 31) - 1
@@ -57,15 +57,12 @@ class SampleCounts(NamedTuple):
 
     def by_period(self) -> "list[SampleCounts]":
         """Splits the counts by period."""
-        if self.period is None or self.days is None:
+        if self.period is None:
             return [self]
         parts = []
-        for index, days in enumerate(self.days):
-            chosen = self.period == index
-            slot, place, vehicle, samples = (column[chosen] for column in self[:4])
-            period = np.zeros(slot.size, np.int64)
-            named = self.slots_named, self.vehicles_named
-            parts.append(SampleCounts(slot, place, vehicle, samples, *named, self.origin, period, (days,)))
+        for index, days in enumerate(self.days or ()):
+            columns = {name: getattr(self, name)[self.period == index] for name in self._fields[:4]}
+            parts.append(self._replace(**columns, period=None, days=(days,)))
         return parts
 
     @classmethod
@@ -92,30 +89,35 @@ def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> Sa
 
     sample: reports of a local day, and its number of vehicles.
     """
-    (table, day, vehicles), timetable = sample, spec.timetable
-    slots = calendar(timetable, timetable.midnight(day), timetable.midnight(day + timedelta(days=1)))
-    rules = Rules(
-        grid=spec.value.grid,
-        units=Units("us", PER_UNIT["km/h"]),
-        bbox=None,
-        calendar=slots,
-        vehicle_key=b"made-up vehicles have no secrets",
-    )
-    reports = table.rename_columns([*FIELDS]).combine_chunks()
-    parts = []
-    for slot_s, packed in events_of(reports.to_batches()[0], rules, Hexagons(spec.cells.resolution, None)):
-        parts.append(tally(wire.unpack_events([packed]), slot_s, None, ())[0])
-    if not parts:
+    table, day, vehicles = sample
+    slots = _slots_of(spec, day, 1)
+    rules = Rules(spec.value.grid, Units("us", PER_UNIT["km/h"]), None, slots, b"made-up vehicles have no secrets")
+    observations, _ = parse(table.rename_columns([*FIELDS]).combine_chunks().to_batches()[0], rules)
+    counted = _tally_of(observations, slots, spec)
+    if counted is None:
         raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
-    return counts_of(wire.joined(parts), f"one day of {vehicles} made-up buses in a made-up town", 1)
+    return _counts_of(counted, f"one day of {vehicles} made-up buses in a made-up town", 1)
 
 
-def counts_of(tally: wire.Tally, origin: str, days: int) -> SampleCounts:
-    """Counts a period's reports by slot, cell and vehicle."""
-    vehicle = np.unique(tally.vehicle, return_inverse=True)[1]
-    period = np.zeros(vehicle.size, np.int64)
-    named = True, True  # slots, vehicles
-    return SampleCounts(tally.slot_s, tally.cell, vehicle, tally.kept, *named, origin, period, (days,))
+def _slots_of(spec: Specification, first: date, days: int) -> Calendar:
+    """Returns the calendar of some local days. Raises InputError for impossible slots."""
+    table = spec.timetable
+    with raise_as(InputError, CalendarError):
+        return calendar(table, table.midnight(first), table.midnight(first + timedelta(days=days)))
+
+
+def _tally_of(observations: Observations, slots: Calendar, spec: Specification) -> wire.Tally | None:
+    """Counts observations by slot, cell and vehicle; None if no one is in service."""
+    placed = slots.locate(observations.event_us)
+    in_slots = observations._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
+    located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, None))
+    parts = [tally(wire.unpack_events([of.data]), of.slot_s, None, ())[0] for of in wire.split(located, cell, 1)]
+    return wire.joined(parts) if parts else None
+
+
+def _counts_of(counted: wire.Tally, origin: str, days: int) -> SampleCounts:
+    vehicle = np.unique(counted.vehicle, return_inverse=True)[1]
+    return SampleCounts(counted.slot_s, counted.cell, vehicle, counted.kept, True, True, origin, days=(days,))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
@@ -254,32 +256,19 @@ class FeedPeriod:
     days: int
     periods: int  # number in the feed
     observations: Observations
-    refused: dict[str, int]  # rows of the feed by reason
 
     def counts(self, spec: Specification) -> SampleCounts:
         """Counts observations in a specification's cells and slots."""
-        table = spec.timetable
-        start = table.midnight(self.first_day)
-        try:
-            slots = calendar(table, start, table.midnight(self.first_day + timedelta(days=self.days)))
-        except CalendarError as error:
-            raise InputError(str(error)) from None
-        placed = slots.locate(self.observations.event_us)
-        inside = placed.in_service
-        observations = self.observations._replace(slot_start_us=placed.slot_start_us).take(inside)
-        located, cell, _ = locate(observations, Hexagons(spec.cells.resolution, None))
-        slots_of = wire.split(located, cell, 1)
-        parts = [tally(wire.unpack_events([part.data]), part.slot_s, None, ())[0] for part in slots_of]
-        if not parts:
+        counted = _tally_of(self.observations, _slots_of(spec, self.first_day, self.days), spec)
+        if counted is None:
             raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
-        counted, zone = wire.joined(parts), ZoneInfo(table.zone)
-        days = {datetime.fromtimestamp(slot_s, zone).date() for slot_s in np.unique(counted.slot_s).tolist()}
-        return counts_of(counted, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
+        days = {*map(spec.timetable.day_of, np.unique(counted.slot_s).tolist())}
+        return _counts_of(counted, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
     """Reads the fullest period. Raises InputError, which hides content."""
-    edge_s, zone = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp()), ZoneInfo(spec.timetable.zone)
+    edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = spec.rules(slots, b"counted, and then forgotten")
     by_period: dict[str, list[Observations]] = {}
@@ -305,7 +294,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
         raise InputError(f"no row of the input is usable{': ' + reasons_text if reasons_text else ''}")
     period = max(by_period, key=lambda name: sum(part.event_us.size for part in by_period[name]))
     fullest = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
-    days = [datetime.fromtimestamp(int(fullest.event_us[0]) / 1e6, zone).date()]
+    days = [spec.timetable.day_of(int(fullest.event_us[0]) // 1_000_000)]
     with suppress(CalendarError):
         days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
-    return FeedPeriod(period, days[0], len(days), len(by_period), fullest, dict(refused))
+    return FeedPeriod(period, days[0], len(days), len(by_period), fullest)

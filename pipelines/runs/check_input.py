@@ -16,7 +16,7 @@ from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
 from pipelines.runs.beam.bounded import Bounded, Group, bounded_here, report_steps
 from pipelines.runs.beam.reading import NO_SLOT, estimate_rows
-from pipelines.runs.beam.runners.in_process import InProcess
+from pipelines.runs.beam.runners import InProcess
 from pipelines.runs.spool import Spool
 from pipelines.specification import Specification
 from transforms import counters, tasks, wire

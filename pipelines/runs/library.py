@@ -17,7 +17,7 @@ from pipelines.inputs import closed_range
 from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, ledger_account_of
 from pipelines.outputs import shape_with
 from pipelines.runs.beam.bounded import debits_of_job
-from pipelines.runs.beam.runners.by_name import refuse_type_checks
+from pipelines.runs.beam.runners import refuse_type_checks
 from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import Specification, SpecificationError, load

@@ -71,7 +71,7 @@ def release(
     if engine is None:
         import transforms.lean_beam  # noqa: F401  # isort: skip
 
-        from pipelines.runs.beam.runners.in_process import InProcess
+        from pipelines.runs.beam.runners import InProcess
 
         engine = InProcess("local")
     from pipelines.runs.beam import bounded

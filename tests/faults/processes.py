@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 # What a release imports while it runs: here once for all processes
 import pipelines.commands.release
 import pipelines.runs.beam.bounded
-import pipelines.runs.beam.runners.in_process  # noqa: F401
+import pipelines.runs.beam.runners  # noqa: F401
 from pipelines.cli import main
 from tests.kit.quick import let_beam_remember, let_disks_be_quick, let_ledgers_remember
 from transforms.failpoints import VARIABLE, acting

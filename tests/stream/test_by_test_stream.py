@@ -12,7 +12,7 @@ from apache_beam.transforms.window import TimestampedValue
 from pipelines.account import location
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of, ledger_account_of
-from pipelines.runs.stream.windows import stream
+from pipelines.runs.stream.windows import Stream
 from pipelines.specification import load
 from tests import city
 from tests.stream.by_hand import STEPS, Counters
@@ -43,7 +43,7 @@ def released(tmp_path, monkeypatch):
         clock = Clock()
         for move in moves:
             clock = move(clock)
-        stream(p, Fed(clock.advance_watermark_to_infinity()), Beats(tuple(job.slots)), job, "test")
+        Stream(job, Fed(clock.advance_watermark_to_infinity()), Beats(tuple(job.slots)), "test").build(p)
         p.run().wait_until_finish()
         units = {unit.slot_start[11:16]: unit for unit in place.ledger.released(spec.spec_id, "2022-01-01")}
         return units, counts, sorted(path.name for path in (tmp_path / "out").iterdir())

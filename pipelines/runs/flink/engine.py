@@ -14,7 +14,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.engine import EngineError, Finished, watched_every
-from pipelines.runs.beam.runners.by_name import finished, reason_of
+from pipelines.runs.beam.runners import finished, reason_of
 from pipelines.runs.flink.rest import Cluster
 from transforms.public import Operator
 

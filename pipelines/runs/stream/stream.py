@@ -1,4 +1,4 @@
-"""Stream: unbounded source, heartbeat, and the pipeline of `build.py`."""
+"""Stream: unbounded source, heartbeat, and the pipeline of `windows.py`."""
 
 import threading
 import time
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import apache_beam as beam
 
 from pipelines import job as jobs
 from pipelines import outputs as output_folder
@@ -19,7 +17,7 @@ from pipelines.errors import InputError, UsageError, raise_as
 from pipelines.inputs import instant_of
 from pipelines.runs.flink.engine import Flink
 from pipelines.runs.stream.health import Say, attend
-from pipelines.runs.stream.windows import Later, stream
+from pipelines.runs.stream.windows import Later, Stream
 from pipelines.specification import Specification, SpecificationError
 from transforms.layouts import message_layout
 from transforms.ledger.spending import AccountRefusal
@@ -39,21 +37,6 @@ if TYPE_CHECKING:
 
 CHECKED_DAYS = 3 * 366
 """How far ahead clock changes are looked for; time zones are decided by law, seldom years before."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stream:
-    """Parts of a stream for any engine."""
-
-    job: jobs.Job
-    source: Source
-    heartbeat: Heartbeat
-    identity: str
-    later: Later | None = None
-
-    def build(self, p: beam.Pipeline) -> None:
-        """Builds the pipeline of the stream."""
-        stream(p, self.source, self.heartbeat, self.job, self.identity, self.later)
 
 
 @dataclass(frozen=True)
@@ -101,13 +84,8 @@ def prepare(
     life = life_of(spec)
     job = replace(endless(spec, start_s, life, location, secret, outputs), vehicle_shards=vehicle_shards)
     behind_s = _watermark(spec, start_s).behind_s
-    return Stream(
-        job=job,
-        source=source,
-        heartbeat=Heartbeat(spec.timetable, start_s, life[1], spec.privacy.release_shards, behind_s),
-        identity=identity_of(spec, secret, vehicle_shards),
-        later=later_of(spec, job, secret),
-    )
+    heartbeat = Heartbeat(spec.timetable, start_s, life[1], spec.privacy.release_shards, behind_s)
+    return Stream(job, source, heartbeat, identity_of(spec, secret, vehicle_shards), later_of(spec, job, secret))
 
 
 def endless(

@@ -35,18 +35,26 @@ class Later:
     more_s: int
 
 
-def stream(
-    p: beam.Pipeline, source: Source, heartbeat: Heartbeat, job: Job, identity: str, later: Later | None = None
-) -> None:
-    """Builds the unbounded pipeline from source to sinks.
+@dataclass(frozen=True)
+class Stream:
+    """Unbounded pipeline from source to sinks, for any engine.
 
     A savepoint finds steps by name; one contains `identity`, so that Flink refuses a savepoint of another
     specification, key or number of vehicle shards.
     """
-    beats = p | f"heartbeat of {identity}" >> heartbeat
-    observed = observed_in(p | "read" >> source, job, later)
-    for prefix, estimates in released(observed.events, beats, heartbeat.start_s, job, later):
-        publish(estimates, job.outputs, prefix)
+
+    job: Job
+    source: Source
+    heartbeat: Heartbeat
+    identity: str
+    later: Later | None = None
+
+    def build(self, p: beam.Pipeline) -> None:
+        """Builds the pipeline."""
+        beats = p | f"heartbeat of {self.identity}" >> self.heartbeat
+        observed = observed_in(p | "read" >> self.source, self.job, self.later)
+        for prefix, estimates in released(observed.events, beats, self.heartbeat.start_s, self.job, self.later):
+            publish(estimates, self.job.outputs, prefix)
 
 
 def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:

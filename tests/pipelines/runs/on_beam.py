@@ -4,7 +4,7 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 
-from pipelines.runs.beam.runners.by_name import finished
+from pipelines.runs.beam.runners import finished
 from pipelines.runs.flink import engine as bounded
 
 OPTIONS = ("--runner", "flink", "--job-server", "a:1", "--worker-pool", "b:2", "--rest", "c:3", "--parallelism", "2")

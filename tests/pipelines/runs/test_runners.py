@@ -10,10 +10,9 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from pipelines.account import location
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of, ledger_account_of
-from pipelines.runs.beam import bounded
+from pipelines.runs.beam import bounded, runners
 from pipelines.runs.beam.bounded import Bounded, pane_length
-from pipelines.runs.beam.runners import by_name
-from pipelines.runs.beam.runners.by_name import ByName
+from pipelines.runs.beam.runners import ByName
 from pipelines.runs.spool import Spool
 from pipelines.specification import load
 from tests import city, levels_city
@@ -133,7 +132,7 @@ class ToldOnce:
 def test_what_a_watched_job_counted_until_its_end_is_told(monkeypatch, last, counted):
     """A job server's jobs that took longer than the first look told of no verdict."""
     seen = []
-    monkeypatch.setattr(by_name, "WATCH_S", 0.001)
+    monkeypatch.setattr(runners, "WATCH_S", 0.001)
     monkeypatch.setattr(ByName, "submitted", lambda *_: ToldOnce(seen, [1, last]))
     finished = ByName("PrismRunner").run(lambda _: None, "a job", seen.append)
     assert (seen[0], finished.counts) == ({"rows": 1}, {"rows": counted})

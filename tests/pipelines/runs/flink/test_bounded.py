@@ -3,7 +3,7 @@
 import pytest
 
 from pipelines.engine import EngineError
-from pipelines.runs.beam.runners.by_name import reason_of
+from pipelines.runs.beam.runners import reason_of
 from pipelines.runs.flink import engine as bounded
 from transforms.errors import StepError
 from transforms.ledger.head import LedgerError

@@ -1,4 +1,4 @@
-"""Any Beam runner by name, with Beam's options."""
+"""Beam's runners for bounded jobs: any of them by name, and FnApiRunner in this process."""
 
 import io
 import os
@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import apache_beam as beam
 from apache_beam.metrics.metric import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, StandardOptions, TypeOptions
+from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
 from pipelines.engine import EngineError, Finished, watched_every
@@ -23,6 +24,7 @@ from transforms.errors import StepError
 from transforms.ledger.head import LedgerError
 from transforms.ledger.spending import AccountRefusal
 
+View = TypeVar("View", bound=PipelineOptions)
 WATCH_S = 2.0
 _SAID_LENGTH = 300
 _SIDE_BY_SIDE = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
@@ -202,3 +204,47 @@ class Prism(ByName):
             if any(words in str(error) for words in _NO_PROGRAM):
                 raise EngineError(_NEEDS_PROGRAM) from None
             raise
+
+
+class ParsedOptions(PipelineOptions):
+    """Pipeline options with cached views: Beam requests a few views 350 times."""
+
+    def view_as(self, cls: type[View]) -> View:
+        """Caches views of the options by class."""
+        views: dict[type[PipelineOptions], Any] = self.__dict__.setdefault("_views", {})
+        if cls not in views:
+            views[cls] = super().view_as(cls)
+        view: View = views[cls]
+        return view
+
+
+class InProcess(ByName):
+    """Beam's FnApiRunner in this process; DirectRunner's too, which would download Prism."""
+
+    options_type, is_here = ParsedOptions, True
+
+    def __post_init__(self) -> None:
+        if not self.options:
+            return
+        super().__post_init__()
+        if PipelineOptions(list(self.options)).view_as(DirectOptions).direct_running_mode == "multi_processing":
+            raise UsageError(
+                f"{self.name}: by --direct_running_mode=multi_processing Beam waits for ever for a process that died; "
+                "files are decoded in several processes anyway"
+            )
+
+    def beam_options(self) -> tuple[str, ...]:
+        """Returns the options without type checks of pipelines."""
+        return ("--no_pipeline_type_check", *self.options)  # a tenth of what a small release takes; tests check types
+
+    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+        """Runs the job to its end; errors may therefore show what a step read."""
+        return p.run()
+
+    def runner(self) -> Any:
+        """Creates the runner."""
+        return FnApiRunner()
+
+    def unknown(self, error: Exception) -> Exception:
+        """Returns the failure itself, of which the command line shows only the class."""
+        return error
