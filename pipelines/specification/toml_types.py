@@ -1,6 +1,5 @@
 """TOML types in Python, their schema, and suggestions."""
 
-import dataclasses
 import inspect
 import types
 from collections.abc import Iterator, Mapping
@@ -28,37 +27,23 @@ _LIMIT = {
 }
 
 
-def about(text: str, *values: str) -> msgspec.Meta:
-    """Describes a field for reference and JSON Schema. values: allowed ones beyond its type."""
-    return msgspec.Meta(description=text, extra_json_schema={"enum": list(values)} if values else None)
-
-
 def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
     """Describes a msgspec.Struct or dataclass that forbids unknown keys. without: excluded fields."""
-    defaults, hints = dict(_fields(table)), get_type_hints(table, include_extras=True)
-    names = [name for name in defaults if name not in without]
-    properties = {name: json_type(hints[name]) for name in names}
-    for name in names:
-        default = defaults[name]
-        if default is not None and default is not msgspec.NODEFAULT and not isinstance(default, msgspec.Struct):
-            properties[name] |= {"default": float(default) if isinstance(default, Fraction) else default}
+    kind: Any = msgspec.inspect.type_info(table)
+    hints = get_type_hints(table, include_extras=True)
+    fields = [field for field in kind.fields if field.name not in without]
+    properties = {field.name: json_type(hints[field.name]) for field in fields}
+    for field in fields:
+        default = float(field.default) if isinstance(field.default, Fraction) else field.default
+        if isinstance(default, str | int | float):
+            properties[field.name] |= {"default": default}
     return {
         "type": "object",
         "description": inspect.getdoc(table) or "",
         "properties": properties,
-        "required": [name for name in names if defaults[name] is msgspec.NODEFAULT],
+        "required": [field.name for field in fields if field.required],
         "additionalProperties": False,
     }
-
-
-def _fields(table: type) -> Iterator[tuple[str, Any]]:
-    """Yields names with defaults: NODEFAULT for required fields, None without a plain default."""
-    if issubclass(table, msgspec.Struct):
-        for field in msgspec.structs.fields(table):
-            yield field.name, None if field.default_factory is not msgspec.NODEFAULT else field.default
-        return
-    for item in dataclasses.fields(table):  # type: ignore[arg-type]
-        yield item.name, msgspec.NODEFAULT if item.default is dataclasses.MISSING else item.default
 
 
 def json_type(kind: Any) -> Schema:
@@ -73,7 +58,8 @@ def json_type(kind: Any) -> Schema:
         return table_type(kind)
     origin, parts = get_origin(kind), [part for part in get_args(kind) if part not in (Ellipsis, type(None))]
     if origin is Annotated:
-        return json_type(parts[0]) | _said(parts[1:])
+        kind, text, *values = parts  # what the reference says, and allowed texts beyond the type
+        return json_type(kind) | {"description": text} | ({"enum": list(*values)} if values else {})
     if origin is Literal:
         return {"enum": parts}
     inner = [{} if part is Any else json_type(part) for part in parts]
@@ -86,17 +72,6 @@ def json_type(kind: Any) -> Schema:
     if origin not in (Union, types.UnionType):
         raise TypeError(f"no specification has values of type {kind}")
     return inner[0] if len(inner) == 1 else {"anyOf": inner}
-
-
-def _said(notes: list[Any]) -> Schema:
-    """Merges a type's annotations into a schema."""
-    schema: Schema = {}
-    for meta in notes:
-        if isinstance(meta, msgspec.Meta):
-            limits = {"description": meta.description, "minimum": meta.ge, "maximum": meta.le}
-            schema |= {name: value for name, value in limits.items() if value is not None}
-            schema |= meta.extra_json_schema or {}
-    return schema
 
 
 def values_of(schema: Schema) -> list[str]:

@@ -1,4 +1,4 @@
-"""Beam's runners for bounded jobs: any of them by name, and FnApiRunner in this process."""
+"""Beam's runners for bounded jobs: any by name, and FnApiRunner in this process."""
 
 import io
 import os
