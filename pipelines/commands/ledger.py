@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from pipelines.commands.options import account_options, answer, console, json_option, spec_option
+from pipelines.commands.options import FILE, account_options, answer, console, json_option, spec_option
 from pipelines.commands.terminal import table_of
 from pipelines.option_types import LocalPath
 
@@ -207,9 +207,7 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
 
 
 @ledger.command()
-@click.option(
-    "--from", "path", required=True, type=click.Path(path_type=Path, dir_okay=False), help="A file of `ledger backup`."
-)
+@click.option("--from", "path", required=True, type=FILE, help="A file of `ledger backup`.")
 @click.option(
     "--results",
     multiple=True,

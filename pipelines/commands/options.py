@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from transforms.sources.topic import Topic
 
 Command = Callable[..., Any]
+FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -94,7 +95,7 @@ account_options = packed(
     ),
     click.option(
         "--key",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=FILE,
         help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
     ),
 )
@@ -104,14 +105,7 @@ _FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type
 
 
 _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
-    "spec": partial(
-        click.option,
-        "--spec",
-        "spec_path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        required=True,
-        help="The specification.",
-    ),
+    "spec": partial(click.option, "--spec", "spec_path", type=FILE, required=True, help="The specification."),
     "input": partial(
         click.option,
         "--input",

@@ -66,7 +66,7 @@ counts_options = options.packed(
     click.option(
         "--counts",
         "counts_path",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=options.FILE,
         help="Counts of one period, or with slots named by their start: a .json list (one HAT), or a .csv, .jsonl or "
         ".parquet table with columns count, hat (or slot and cell), and for exact totals also slot and vehicle.",
     ),

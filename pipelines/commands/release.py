@@ -60,19 +60,7 @@ def _with_early_decoder(command: options.Command) -> options.Command:
     return begun
 
 
-_HELP = """Release the statistics of a closed range of time, exactly once.
-
-Running it again returns the same numbers and spends nothing.
-
-\b
-Example:
-  hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
-      --output out --ledger austin.sqlite --formats parquet,csv
-  hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
-"""
-
-
-@click.command(help=_HELP)
+@click.command()
 @options.spec_option
 @input_options
 @click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
@@ -101,7 +89,16 @@ def release(
     site: Path | None,
     as_json: bool,
 ) -> int:
-    """Releases the slots of a closed range."""
+    """Release the statistics of a closed range of time, exactly once.
+
+    Running it again returns the same numbers and spends nothing.
+
+    \b
+    Example:
+      hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
+          --output out --ledger austin.sqlite --formats parquet,csv
+      hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
+    """
     from pipelines import inputs
     from pipelines.commands.release_summary import print_summary, show_check
     from pipelines.runs import release as scheduled

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pipelines.commands.options import console, json_option, loaded
+from pipelines.commands.options import FILE, console, json_option, loaded
 from pipelines.commands.terminal import with_verbosity
 from pipelines.companions import COMPANION_COMMANDS, companion_command
 
@@ -52,7 +52,7 @@ def spec() -> None:
 
 
 @spec.command()
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("path", metavar="FILE", type=FILE)
 @json_option
 def check(path: Path, as_json: bool) -> None:
     """Check FILE as a release would, and say what it asks for.

@@ -101,12 +101,7 @@ class HealthOptions:
 health_options = options.packed(
     "health",
     HealthOptions,
-    click.option(
-        "--health",
-        "log",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="File for health lines. [default: standard error]",
-    ),
+    click.option("--health", "log", type=options.FILE, help="File for health lines. [default: standard error]"),
     click.option(
         "--metrics",
         metavar="HOST:PORT",
@@ -118,20 +113,7 @@ health_options = options.packed(
 )
 
 
-_HELP = """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
-
-It begins with the first slot that has not begun, unless --from names an earlier one whose reports are all still
-there. Health: one line of JSON a slot; with --quiet only into the file of --health.
-
-\b
-Example:
-  hatstream stream --spec austin.toml --kafka 10.0.0.7:9092 --topic positions --output out \\
-      --ledger postgresql://hats@10.0.0.8/hats --key austin.key \\
-      --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
-"""
-
-
-@click.command(help=_HELP)
+@click.command()
 @options.spec_option
 @feed_options
 @click.option("--from", "start", metavar="TIME", help="First slot, if it has begun already: an ISO time or date.")
@@ -156,7 +138,17 @@ def stream(
     site: Path | None,
     health: HealthOptions,
 ) -> int:
-    """Releases slots of a feed as they end."""
+    """Release slot after slot as they close, each exactly once, until SIGINT or SIGTERM.
+
+    It begins with the first slot that has not begun, unless --from names an earlier one whose reports are all still
+    there. Health: one line of JSON a slot; with --quiet only into the file of --health.
+
+    \b
+    Example:
+      hatstream stream --spec austin.toml --kafka 10.0.0.7:9092 --topic positions --output out \\
+          --ledger postgresql://hats@10.0.0.8/hats --key austin.key \\
+          --job-server 127.0.0.1:8099 --worker-pool 127.0.0.1:50000 --rest 10.0.0.4:8081
+    """
     from pipelines.specification import load
 
     spec = load(spec_path)

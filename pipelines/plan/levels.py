@@ -4,7 +4,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -104,7 +103,9 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     levels = spec.by_levels
     bounds, width = known_of(spec), spec.value.width
     totals = [
-        _total(spec, bounds, factor, day, within) for factor in FACTORS for day in (_DAYS if factor == 1 else (_LATER,))
+        _total(spec, bounds, factor, days, within)
+        for factor in FACTORS
+        for days in (_DAYS if factor == 1 else [_LATER])
     ]
     spans = worth_of_spans(spec, bounds)
     usable = [
@@ -169,48 +170,42 @@ def known_of(spec: Specification) -> BoundsOnly:
     return BoundsOnly(hats=hats_of(spec.cells.region or (), hours), fleet=spec.by_levels.fleet)
 
 
-class _DayKind(NamedTuple):
-    """Kind of released day: the first, or later ones."""
-
-    text: str
-    is_first: bool = False
-    number: int = 1
-
-    def epsilon(self, levels: LevelsRelease, factor: Fraction) -> float:
-        """Computes a day's epsilon at a multiplied total."""
-        part, rho = ONE if self.is_first else levels.usual_part, rho_of(levels, factor)
-        if part == 1 or rho is None or levels.delta is None:
-            return float(part * factor * levels.epsilon)
-        return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)
+_FIRST, _LATER = "the first day", "a later day"
+_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": WEEK}
+"""Released days of which totals are shown, and how many they are."""
 
 
-_LATER = _DayKind("a later day")
-_DAYS = (_DayKind("the first day", is_first=True), _LATER, _DayKind("a week, if days are alike", number=WEEK))
+def _epsilon(levels: LevelsRelease, factor: Fraction, part: Fraction) -> float:
+    """Computes a day's epsilon at a multiplied total, of which it has a part."""
+    rho = rho_of(levels, factor)
+    if part == 1 or rho is None or levels.delta is None:
+        return float(part * factor * levels.epsilon)
+    return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)
 
 
-def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, day: _DayKind, within: float) -> Total:
-    value, levels = spec.value, spec.by_levels
+def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
+    value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
-    *_, stage = stages_of(levels, bounds, factor, is_first=day.is_first)
-    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day.number)
+    *_, stage = stages_of(levels, bounds, factor, is_first=is_first)
+    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
 
     def of_hat(vehicles: float) -> bool:
-        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day.number).kmh[0] <= within_kmh)
+        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, number).kmh[0] <= within_kmh)
 
     def of_place(stage: Stage, bounds: BoundsOnly, vehicles: float) -> bool:
-        half = place_half_widths(stage, bounds, np.array([vehicles]), upper, day.number)[0]
+        half = place_half_widths(stage, bounds, np.array([vehicles]), upper, number)[0]
         grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
         return grouped.size == bounds.hats.cells * grouped.slot_groups and bool(half <= within_kmh)
 
     def of_fleet(vehicles: int) -> bool:
         fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
-        return of_place(stages_of(levels, fleet, factor, is_first=day.is_first)[-1], fleet, fleet.usual_vehicles)
+        return of_place(stages_of(levels, fleet, factor, is_first=is_first)[-1], fleet, fleet.usual_vehicles)
 
     return Total(
-        epsilon=day.epsilon(levels, factor),
+        epsilon=_epsilon(levels, factor, ONE if is_first else levels.usual_part),
         delta=None if levels.delta is None else float(levels.delta),
-        days=day.text,
-        as_specified=factor == 1 and day is _LATER,
+        days=days,
+        as_specified=factor == 1 and days == _LATER,
         levels={name: float(share) for name, share in stage.shares},
         half_widths=value.width(shown.kmh).tolist(),
         reliable=shown.reliable.tolist(),
