@@ -1,19 +1,15 @@
 """Stores collected messages, in a folder or Kafka topic."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hatstream.api import InputError, write_whole
 
-
-class Keep(Protocol):
-    """Callback for each new message of a feed."""
-
-    def __call__(self, message: bytes) -> None:
-        """Keeps a message whole, or raises InputError or OSError."""
+Keep = Callable[[bytes], None]
+"""Keeps a new message whole, or raises InputError or OSError."""
 
 
 @contextmanager

@@ -93,14 +93,14 @@ class DraftedColumns:
         return [field for field, column in self.names.items() if column == OPEN]
 
     @property
+    def has_ids(self) -> bool:
+        """Whether all fields were found, and plausible vehicles by name."""
+        return not self.missing and "vehicle" not in self.guessed and not self.is_doubtful
+
+    @property
     def parts(self) -> list[str]:
         """All columns of the fields, one by one."""
         return [name for column in self.names.values() for name in ((column,) if isinstance(column, str) else column)]
-
-    def is_of_one(self, columns: Mapping[str, Sequence[Any]]) -> bool:
-        """Checks whether all rows have one id."""
-        arrays = arrays_of(columns)
-        return bool(np.ptp(codes_of(array_of(arrays, self.names["vehicle"]))) == 0)
 
     def instants(self, column: Any, zone: str | None) -> Any:
         """Reads the column of times."""
@@ -116,15 +116,19 @@ LOOKED_FOR = {
 """The fields that a feed must have, and what is taken for them."""
 
 
-def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns | None:
-    """Finds each field's column; None without vehicle, time or position. vehicle: if known."""
+def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns:
+    """Finds each field's column; OPEN marks a missing one. vehicle: if known."""
     arrays = arrays_of(columns)
     names, guessed = _assigned(arrays, vehicle)
-    if any(field not in names for field in LOOKED_FOR):
-        return None
-    if "speed" in guessed and len(arrays) > len(names):
+    is_open = not names.keys() >= LOOKED_FOR.keys()
+    if "speed" in guessed and (is_open or len(arrays) > len(names)):
         del names["speed"]  # any small number would do: that is no finding
         guessed.remove("speed")
+    if is_open:
+        times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
+        unit, named = time_unit_of(times), dict.fromkeys(LOOKED_FOR, OPEN) | names
+        ordered = {field: named[field] for field in _FITS if field in named}
+        return DraftedColumns(ordered, unit or "iso", tuple(guessed), () if unit else time_formats(times))
     drafted = settled(arrays, names, time_unit_of(array_of(arrays, names["time"])) or _serials(arrays, names["time"]))
     return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
 
@@ -137,19 +141,6 @@ def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | Non
     doubtful, once = is_doubtful(ids, track), len(set(codes_of(ids).tolist())) == len(ids)
     named = {field: vehicle if field == "vehicle" else names[field] for field in _FITS if field in names}
     return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), doubtful, once)
-
-
-def open_columns(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns:
-    """Finds columns of fields; OPEN marks a missing one."""
-    arrays = arrays_of(columns)
-    names, guessed = _assigned(arrays)
-    if "speed" in guessed:
-        del names["speed"]
-        guessed.remove("speed")
-    times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
-    unit, forms = time_unit_of(times), time_formats(times)
-    named = {field: names.get(field, OPEN) for field in _FITS if field in (*LOOKED_FOR, *names)}
-    return DraftedColumns(named, unit or "iso", tuple(guessed), () if unit else forms)
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
@@ -174,12 +165,10 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
             names[field] = candidates[0]
             if not named:
                 guessed.append(field)
-    if (
-        {"lat", "lon"} <= names.keys()
-        and _may_be_crossed(names, guessed)
-        and _crossed(arrays[names["lat"]], arrays[names["lon"]])
-    ):
-        names["lat"], names["lon"] = names["lon"], names["lat"]
+    if {"lat", "lon"} <= names.keys():
+        degrees = arrays[names["lat"]], arrays[names["lon"]]
+        if _may_be_crossed(names, guessed) and _crossed(*degrees):
+            names["lat"], names["lon"] = names["lon"], names["lat"]
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= LOOKED_FOR.keys():

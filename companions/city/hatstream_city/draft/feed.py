@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
-from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, find_columns, open_columns, settled
-from hatstream_city.draft.files import FILE, advice, counted, find_by_file, is_by_file, read_folder, usable_share
+from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, find_columns, settled
+from hatstream_city.draft.files import FILE, counted, is_by_file, read_folder, usable_share
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
     FIELDS,
@@ -333,8 +333,7 @@ def _fits(times: pa.Array, unit: str) -> bool:
 def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
     if own := own_layouts().get(sample.layout):
         return _columns_of_own(path, sample, own, header_time=header_time)
-    columns = find_by_file(sample.columns) if is_by_file(sample) else find_columns(sample.columns)
-    columns = columns or open_columns(sample.columns)
+    columns = find_columns(sample.columns, FILE if is_by_file(sample) else None)
     if len(columns.missing) > _MOST_MISSING:
         raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
     return columns
@@ -343,9 +342,11 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     """Explains missing fields, with expected names and existing columns."""
     sentences = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
+    by_file = f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
     return (
-        f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}"
-        f"It has {_names(sample)}: write input.columns by hand (docs/specification.md){advice(missing)}"
+        f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}It has "
+        f"{_names(sample)}: write input.columns by hand (docs/specification.md)"
+        f"{by_file if list(missing) == ['vehicle'] else ''}"
     )
 
 

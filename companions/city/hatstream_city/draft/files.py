@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from hatstream.api import InputError, MergedIds, layout, own_layouts, read_batches, vehicle_ids
+from hatstream_city.draft.candidates import array_of, arrays_of, codes_of
 from hatstream_city.draft.columns import DraftedColumns, find_columns
 from hatstream_city.draft.sample import ROWS, Sample, read_sample
 from hatstream_city.draft.values import are_positions, cells_in, in_century, merged
@@ -95,10 +96,6 @@ FILE = "{file}"
 SAMPLED_FILES, NEIGHBOURS = 20, 13
 """Of a folder so many are looked at, and of these so many that follow one another: as snapshots they tell how long lies
 between two reports of a vehicle."""
-BEWARE = (
-    "Each file seems to be of one vehicle, and its name the id. Which files there are is public, so that a vehicle "
-    "drove is not hidden: bring the reports together in files of a day or an hour first, with a column for the vehicle."
-)
 _DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
@@ -109,7 +106,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
         return _with_others(first, paths)
     columns = find_columns(first.columns)
-    if columns and _has_ids(columns) and not columns.is_of_one(first.columns):
+    if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
         return _with_others(first, paths)
     every = -(-len(paths) // SAMPLED_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
@@ -149,26 +146,10 @@ def is_by_file(sample: Sample) -> bool:
     if FILE not in sample.columns:
         return False
     columns = {name: values for name, values in sample.columns.items() if name != FILE}
-    by_name = find_by_file(sample.columns)
-    if by_name is None or by_name.is_doubtful or _ids_beside(sample):
+    by_name = find_columns(sample.columns, FILE)
+    if by_name.missing or by_name.is_doubtful or _ids_beside(sample):
         return False
-    return not _has_ids(find_columns(columns))
-
-
-def find_by_file(columns: Mapping[str, Sequence[Any]]) -> DraftedColumns | None:
-    """Finds each field's column, with file names as vehicles."""
-    return find_columns(columns, vehicle=FILE)
-
-
-def advice(missing: Sequence[str]) -> str:
-    """Advises on missing columns of vehicles."""
-    if list(missing) != ["vehicle"]:
-        return ""
-    return f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
-
-
-def _has_ids(columns: DraftedColumns | None) -> bool:
-    return columns is not None and "vehicle" not in columns.guessed and not columns.is_doubtful
+    return not find_columns(columns).has_ids
 
 
 def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
@@ -178,14 +159,10 @@ def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
 
 def _ids_beside(sample: Sample) -> bool:
     """Checks for an unused column that distinguishes files."""
-    by_name = find_by_file(sample.columns)
-    excluded = set(by_name.parts) if by_name else {FILE}
-    others = (values for name, values in sample.columns.items() if name not in excluded)
-    return any(_tells_files_apart(values, sample.columns[FILE]) for values in others)
-
-
-def _tells_files_apart(values: Sequence[Any], names: Sequence[Any]) -> bool:
-    """Checks whether a column's values correspond to the files."""
-    pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
-    files, values_held = len(set(names)), len({value for _, value in pairs})
-    return len(pairs) == files == values_held
+    by_name, names = find_columns(sample.columns, FILE), sample.columns[FILE]
+    excluded = {FILE} if by_name.missing else set(by_name.parts)
+    for values in (values for name, values in sample.columns.items() if name not in excluded):
+        pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
+        if len(pairs) == len(set(names)) == len({value for _, value in pairs}):
+            return True
+    return False

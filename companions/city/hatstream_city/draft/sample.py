@@ -186,16 +186,14 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     columns = _columns([_flat(record) for record in records])
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
-    if len(records) == 1 or not find_columns(with_points(columns)[0]):
+    if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
         places = _places_of_objects(records)
         samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
+        heads = [{name: values[:LOOKED_AT] for name, values in item.columns.items()} for item in samples]
+        pairs = zip(samples, heads, strict=True)
         if samples:
-            return next((item for item in samples if find_columns(with_points(_first(item.columns))[0])), samples[0])
+            return next((item for item, head in pairs if not find_columns(with_points(head)[0]).missing), samples[0])
     return Sample("json" if is_array else "jsonl", columns)
-
-
-def _first(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    return {name: values[:LOOKED_AT] for name, values in columns.items()}
 
 
 def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:

@@ -51,7 +51,7 @@ def read_segments(
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     ways = [_ways(segment, directed=directed) for segment in segments]
-    numbers, owner = _apart(segments, ways, directed=directed)
+    numbers, owner = _apart(segments, ways)
     unique = [segments[number] for number in numbers]
     names = _names(feed, unique, directed=directed)
     features = [_feature(segment, name, directed=directed) for segment, name in zip(unique, names, strict=True)]
@@ -61,7 +61,7 @@ def read_segments(
     vehicles = dict.fromkeys(numbers, 0.0)
     for segment, along in zip(segments, ways, strict=True):
         count = runs.get(segment.stops, 0)
-        passed = Counter(_taken_by(way, owner, directed=directed) for way in along) if count else Counter()
+        passed = Counter(_taken_by(way, owner) for way in along) if count else Counter()
         for number, cells in passed.items():
             if number is not None:
                 vehicles[number] += count * min(1.0, cells / len(ways[number]))
@@ -170,16 +170,14 @@ Way = tuple[int, int]
 """A fine cell along a segment, and the sector of its direction there; 0 where segments are of both directions."""
 
 
-def _apart(
-    segments: Sequence[Segment], ways: Sequence[Sequence[Way]], *, directed: bool
-) -> tuple[list[int], dict[Way, int]]:
+def _apart(segments: Sequence[Segment], ways: Sequence[Sequence[Way]]) -> tuple[list[int], dict[Way, int]]:
     """Picks segments on mostly free ways, and maps ways to them."""
     owner: dict[Way, int] = {}
     numbers = []
     for index, cells in enumerate(ways):
         if not LEAST_M <= segments[index].length_m <= MOST_M:
             continue
-        covered = sum(_taken_by(way, owner, directed=directed) is not None for way in cells)
+        covered = sum(_taken_by(way, owner) is not None for way in cells)
         if covered <= COVERED * len(cells):
             numbers.append(index)
             for way in cells:
@@ -187,10 +185,10 @@ def _apart(
     return numbers, owner
 
 
-def _taken_by(way: Way, owner: Mapping[Way, int], *, directed: bool) -> int | None:
+def _taken_by(way: Way, owner: Mapping[Way, int]) -> int | None:
     """Finds the segment in a cell or next to it, within about 45 degrees."""
     cell, heading = way
-    headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)] if directed else [0]
+    headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)]
     if way in owner:
         return owner[way]
     nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in headings)

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,41 +32,26 @@ _IMPOSSIBLE = "with one that cannot be, as near (0, 0) or a world away from all 
 
 def left_out(feed: Gtfs) -> list[str]:
     """Lists omitted parts of the feed with reasons."""
-    return [sentence for count, sentence in _counted(feed) if count]
-
-
-def _counted(feed: Gtfs) -> Iterator[tuple[int, str]]:
     rows = "1 row of the timetable has more or fewer columns than its header, and is left out."
     if feed.skipped != 1:
         rows = f"{feed.skipped:,} rows of the timetable have more or fewer columns than their header, and are left out."
-    yield feed.skipped, rows
     trip, stop = (feed.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
-    unknown = int(((trip < 0) | (stop < 0)).sum())
-    yield unknown, f"Left out: {unknown:,} of {trip.size:,} stop times, of a trip or stop that has no row."
-    served = np.zeros(feed.tables["stops"].num_rows, np.bool_)
-    served[feed.stop_times.stop] = True
-    nowhere = np.flatnonzero(served & np.isnan(feed.stop_positions[0]))
-    yield nowhere.size, _stops(feed, nowhere.tolist(), int(served.sum()))
-    is_none = np.isnan(feed.shape_positions[0])
-    points = int(is_none.sum())
-    yield points, f"Left out: {points:,} of {is_none.size:,} points of shapes, without a position or {_IMPOSSIBLE}."
-    fits = feed.are_frequencies
-    rows_left = int((~fits).sum())
-    yield (
-        rows_left,
-        f"Left out: {rows_left:,} of {fits.size:,} rows of frequencies.txt, without trip, times or headway.",
-    )
-
-
-def _stops(feed: Gtfs, nowhere: list[int], served: int) -> str:
-    if not nowhere:
-        return ""
-    name = feed.tables["stops"]["stop_id"][nowhere[0]].as_py() or ""
+    unknown, no_point = int(((trip < 0) | (stop < 0)).sum()), np.isnan(feed.shape_positions[0])
+    points, frequencies = int(no_point.sum()), int((~feed.are_frequencies).sum())
+    stops = np.unique(feed.stop_times.stop)
+    nowhere = stops[np.isnan(feed.stop_positions[0][stops])]
+    name = (feed.tables["stops"]["stop_id"][int(nowhere[0])].as_py() or "") if nowhere.size else ""
     first = "".join(letter for letter in name if letter.isprintable())[:NAME_LETTERS]
-    return (
-        f"Left out: {len(nowhere):,} of {served:,} stops that are served, without a position or {_IMPOSSIBLE}. "
-        f"The first is stop_id {first!r}."
-    )
+    sentences = {
+        rows: feed.skipped,
+        f"Left out: {unknown:,} of {trip.size:,} stop times, of a trip or stop that has no row.": unknown,
+        f"Left out: {nowhere.size:,} of {stops.size:,} stops that are served, without a position or {_IMPOSSIBLE}. "
+        f"The first is stop_id {first!r}.": nowhere.size,
+        f"Left out: {points:,} of {no_point.size:,} points of shapes, without a position or {_IMPOSSIBLE}.": points,
+        f"Left out: {frequencies:,} of {feed.are_frequencies.size:,} rows of frequencies.txt, without trip, times or "
+        "headway.": frequencies,
+    }
+    return [sentence for sentence, count in sentences.items() if count]
 
 
 REGION, PLACES, GROUND, SEGMENTS, VISITS, HOURS = "region", "places", "ground", "segments", "visits", "hours"
