@@ -1,6 +1,7 @@
 """Parses a fusion's specification: services, reports and methods."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,8 +11,8 @@ from zoneinfo import available_timezones
 import msgspec
 
 from hatstream.api import SpecificationError, layout, read_tables
-from hatstream_local.fusion.columns import Hours, ReportRules
-from hatstream_local.fusion.fuse import FUSED, FusionRules
+from hatstream_local.fusion.columns import NEEDED, Hours
+from hatstream_local.fusion.fuse import FUSED
 from hatstream_local.mechanisms.aggregate import MOST_BUCKETS
 from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import Method
@@ -77,25 +78,33 @@ class FusionDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 @dataclass(frozen=True, kw_only=True)
 class FusionSpecification:
-    """Checked specification; layout: of reports, telemetry: of positions for `perturb`, or None."""
+    """Checked specification of a fusion.
+
+    buckets: 0 without distribution. hours: None fuses all times; resolution: None all places. layout: of reports.
+    telemetry: layout of positions for `perturb`, or None.
+    """
 
     name: str
     spec_id: str
-    reports: ReportRules
-    fusion: FusionRules
+    services: Sequence[Service]
+    upper_kmh: float
+    mean: Method
+    distribution: str
+    buckets: int
+    hours: Hours | None
+    resolution: int | None
     layout: Any
     telemetry: Any
-    resolution: int | None
 
     @property
     def step(self) -> Fraction:
         """Of the grid of telemetry's speeds, in km/h."""
-        return Fraction(self.fusion.upper_kmh) / GRID_STEPS
+        return Fraction(self.upper_kmh) / GRID_STEPS
 
     @property
     def epsilon_of_all(self) -> float:
         """Epsilon of a user who answers every service."""
-        return sum(service.mechanism.epsilon for service in self.fusion.services)
+        return sum(service.mechanism.epsilon for service in self.services)
 
 
 def load_fusion(path: Path) -> FusionSpecification:
@@ -121,20 +130,29 @@ def _check(document: FusionDocument) -> FusionSpecification:
     names = [service.name for service in services]
     _need(bool(names) and len(set(names)) == len(names), "service.name", "needs at least one, all different", names)
     services.sort(key=lambda service: service.name)
-    fusion = document.fusion
+    fusion, table = document.fusion, document.input
     _need(2 <= fusion.buckets <= MOST_BUCKETS, "fusion.buckets", f"must be 2 to {MOST_BUCKETS}", fusion.buckets)
     buckets = 0 if fusion.distribution == "none" else fusion.buckets
+    _need(table.layout in LAYOUTS, "input.layout", f"must be one of {', '.join(LAYOUTS)}", table.layout)
+    _need(table.speed_unit is None, "input.speed_unit", "does not go with reports", table.speed_unit)
     decisive = msgspec.json.encode(msgspec.structs.replace(document, name="", telemetry=None), order="deterministic")
+    hours, resolution = _hours(document.slot), None if document.cells is None else document.cells.resolution
+    _need(resolution is None or 0 <= resolution <= 15, "cells.resolution", "must be between 0 and 15", resolution)
+    fields = (*NEEDED, *(("time",) if hours else ()), *(() if resolution is None else ("cell",)), "report")
+    columns = {name: name for name in fields} if table.columns is None else table.columns
     try:
-        rules = _rules(document, services)
         return FusionSpecification(
             name=document.name,
             spec_id=hashlib.sha256(decisive).hexdigest()[:16],
-            reports=rules,
-            fusion=FusionRules(services, document.upper_kmh, fusion.mean, fusion.distribution, buckets),
-            layout=_reports(document.input, rules.fields),
+            services=services,
+            upper_kmh=document.upper_kmh,
+            mean=fusion.mean,
+            distribution=fusion.distribution,
+            buckets=buckets,
+            hours=hours,
+            resolution=resolution,
+            layout=layout(table.layout, columns, table.time_unit, fields=fields),
             telemetry=None if document.telemetry is None else _telemetry(document.telemetry),
-            resolution=None if document.cells is None else document.cells.resolution,
         )
     except ValueError as error:
         raise SpecificationError(f"input: {error}") from None
@@ -151,27 +169,13 @@ def _service(table: ServiceTable) -> Service:
         raise SpecificationError(f"service.epsilon: {error}; it is {table.epsilon}") from None
 
 
-def _rules(document: FusionDocument, services: list[Service]) -> ReportRules:
-    table = document.input
-    _need(table.layout in LAYOUTS, "input.layout", f"must be one of {', '.join(LAYOUTS)}", table.layout)
-    _need(table.speed_unit is None, "input.speed_unit", "does not go with reports", table.speed_unit)
-    hours = None
-    if document.slot is not None:
-        minutes = document.slot.minutes
-        _need(1 <= minutes <= 60 and 60 % minutes == 0, "slot.minutes", "must divide an hour", minutes)
-        zone, rule = document.slot.timezone, "must be a name like America/Chicago"
-        _need(zone in available_timezones() and zone != "localtime", "slot.timezone", rule, zone)
-        hours = Hours(document.slot.timezone, minutes * 60)
-    if document.cells is not None:
-        resolution = document.cells.resolution
-        _need(0 <= resolution <= 15, "cells.resolution", "must be between 0 and 15", resolution)
-    return ReportRules(services, hours, document.cells is not None, _reports(table, ()).units)
-
-
-def _reports(table: TableTable, fields: tuple[str, ...]) -> Any:
-    """Builds the layout of reports."""
-    columns = {name: name for name in fields} if table.columns is None or not fields else table.columns
-    return layout(table.layout, columns, table.time_unit, fields=fields)
+def _hours(slot: FusionSlot | None) -> Hours | None:
+    if slot is None:
+        return None
+    _need(1 <= slot.minutes <= 60 and 60 % slot.minutes == 0, "slot.minutes", "must divide an hour", slot.minutes)
+    zone, rule = slot.timezone, "must be a name like America/Chicago"
+    _need(zone in available_timezones() and zone != "localtime", "slot.timezone", rule, zone)
+    return Hours(zone, slot.minutes * 60)
 
 
 def _telemetry(table: TableTable) -> Any:

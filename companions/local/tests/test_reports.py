@@ -1,15 +1,16 @@
 """Reports: each row is accepted or refused for one reason, and joined per user whatever their order."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from hatstream.api import layout
+from companions.local.tests.worlds import rules
 from hatstream_local.fusion import fuse as fusing
-from hatstream_local.fusion.columns import REASONS, Hours, Reported, ReportRules, parse_reports
-from hatstream_local.fusion.fuse import FusionRules, fuse, join
+from hatstream_local.fusion.columns import REASONS, Reported, parse_reports
+from hatstream_local.fusion.fuse import fuse, join
 from hatstream_local.fusion.perturb import perturb
 from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import fused_mean
@@ -17,7 +18,7 @@ from hatstream_local.mechanisms.mechanism import Reports, Service
 from tests.statistical.checks import seeded
 
 SERVICES = [Service("maps", LOCAL_MECHANISMS["pm"](0.5)), Service("weather", LOCAL_MECHANISMS["sr"](2.0))]
-RULES = ReportRules(SERVICES, Hours("America/Chicago", 3600), True, layout("csv", {}, fields=()).units)
+RULES = rules(SERVICES)
 CELL = "872830828ffffff"
 GOOD = {
     "user": "a1",
@@ -31,7 +32,7 @@ GOOD = {
 
 
 def table(*rows: dict[str, object]) -> pa.RecordBatch:
-    columns = {name: pa.array([row[name] for row in rows]) for name in RULES.fields}
+    columns = {name: pa.array([row[name] for row in rows]) for name in GOOD}
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -103,9 +104,8 @@ def test_a_group_tells_the_fused_mean_and_beside_it_each_service() -> None:
     noise = seeded(1)
     reports = np.stack([service.mechanism.sample(values, noise) for service in SERVICES])
     packed = np.concatenate([np.arange(500)[None], reports.view(np.int64)])
-    rules = FusionRules(SERVICES, 65.0, "fixed", "ems", 16)
-    rows = fuse([packed[:, :200].tobytes(), packed[:, 200:].tobytes()], rules)
-    assert fuse([packed[:, 200:].tobytes(), packed[:, :200].tobytes()], rules) == rows
+    rows = fuse([packed[:, :200].tobytes(), packed[:, 200:].tobytes()], RULES)
+    assert fuse([packed[:, 200:].tobytes(), packed[:, :200].tobytes()], RULES) == rows
     means = {row["service"]: row for row in rows if row["statistic"] == "mean"}
     fused = fused_mean(Reports(SERVICES, reports), "fixed")
     assert set(means) == {"all", "maps", "weather"}
@@ -136,11 +136,11 @@ def test_perturbing_makes_one_report_for_each_service_vehicle_slot_and_cell() ->
 def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
     monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    rules = FusionRules(SERVICES, 65.0, "fixed", method, 16)
+    rules_of_method = replace(RULES, distribution=method)
     reports = [(value, sign) for value in np.linspace(-1.2, 1.2, 40).tolist() for sign in (-1.0, 1.0)]
     groups = [np.concatenate([[[1]], np.array([[a], [b]]).view(np.int64)]).tobytes() for a, b in [*reports, *reports]]
-    together = [fuse([group], rules) for group in groups]
+    together = [fuse([group], rules_of_method) for group in groups]
     assert 0 < len(fusing._REMEMBERED) < len(reports)
     for group, rows in zip(groups, together, strict=True):
         monkeypatch.setattr(fusing, "_REMEMBERED", {})
-        assert fuse([group], rules) == rows
+        assert fuse([group], rules_of_method) == rows

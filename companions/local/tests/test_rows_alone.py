@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hatstream_local.fusion.columns import Hours, ReportRules, parse_reports
+from companions.local.tests.worlds import rules
+from hatstream_local.fusion.columns import parse_reports
 from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.mechanism import Service
 from transforms.layouts import layout
 
-UNITS = layout("csv", {}, fields=()).units
-RULES = ReportRules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))], Hours("America/Chicago", 3600), True, UNITS)
+RULES = rules([Service("maps", LOCAL_MECHANISMS["pm"](0.5))])
 GOOD = {"user": "a1", "service": "maps", "epsilon": 0.5, "mechanism": "pm", "time": "2026-03-01T10:20:00-06:00",
         "cell": "872830828ffffff", "report": 0.25}  # fmt: skip
 TEXTS = ["", "b", "7", "maps", "é"]
@@ -64,7 +64,7 @@ WAYS = {
 def test_a_report_more_leaves_all_others_as_they_were(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     written: Callable[[Sequence[Mapping[str, Any]]], bytes]
     (written, path_of), path = WAYS[name], tmp_path_factory.mktemp("reports") / "file"
-    reports = layout(name, {field: field for field in RULES.fields}, "iso", fields=RULES.fields)
+    reports = layout(name, {field: field for field in GOOD}, "iso", fields=tuple(GOOD))
 
     def fates(rows: Sequence[Mapping[str, Any]]) -> Counter[Any]:
         path.write_bytes(written(rows))

@@ -1,13 +1,17 @@
 """Users whose values are known, their reports, and slow dense versions of what is computed fast."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hatstream.api import layout
+from hatstream_local.fusion.columns import Hours
 from hatstream_local.mechanisms.aggregate import middles
 from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.mechanism import Reports, Service
+from hatstream_local.specification import FusionSpecification
 from tests.statistical.checks import seeded
 
 Float64s = NDArray[np.float64]
@@ -15,6 +19,13 @@ Float64s = NDArray[np.float64]
 
 def beta_values(users: int, seed: int = 1) -> Float64s:
     return 2 * np.random.default_rng(seed).beta(2, 5, users) - 1
+
+
+def rules(services: Sequence[Service]) -> FusionSpecification:
+    """Of hours in Chicago and cells of resolution 7; its layout has units alone."""
+    texts: dict[str, Any] = {"name": "fusion", "spec_id": "", "mean": "fixed", "distribution": "ems"}
+    places = {"hours": Hours("America/Chicago", 3600), "resolution": 7, "layout": layout("csv", {}, fields=())}
+    return FusionSpecification(**texts, **places, services=services, upper_kmh=65.0, buckets=16, telemetry=None)
 
 
 def reports_of(values: Float64s, kinds: Sequence[tuple[str, float]], *, missing: float = 0.0, seed: int = 2) -> Reports:

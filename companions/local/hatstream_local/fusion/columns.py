@@ -1,10 +1,12 @@
 """Checks rows strictly; a refused row has one reason."""
 
+from __future__ import annotations
+
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import h3.api.basic_int as h3
@@ -13,7 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import vehicle_ids
-from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Service
+from hatstream_local.mechanisms.mechanism import Float64s, Int64s
+
+if TYPE_CHECKING:
+    from hatstream_local.specification import FusionSpecification
 
 Bools = NDArray[np.bool_]
 Refuse = Callable[[str, Bools], None]
@@ -55,21 +60,6 @@ class Hours:
         return event_us - local % (self.slot_s * 1_000_000)
 
 
-@dataclass(frozen=True)
-class ReportRules:
-    """Rules of acceptance; hours: None fuses all times."""
-
-    services: Sequence[Service]
-    hours: Hours | None
-    has_cell: bool
-    units: Any
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Fields of a row in reading order."""
-        return (*NEEDED, *(("time",) if self.hours else ()), *(("cell",) if self.has_cell else ()), "report")
-
-
 class Reported(NamedTuple):
     """Accepted reports, one entry each; 0 where unused.
 
@@ -83,7 +73,7 @@ class Reported(NamedTuple):
     event_us: Int64s
     report: Float64s
 
-    def take(self, chosen: "Bools | Int64s") -> "Reported":
+    def take(self, chosen: Bools | Int64s) -> Reported:
         """Selects entries by mask or index."""
         user, slot_s, cell, service, event_us = (column[chosen] for column in self[:5])
         return Reported(user, slot_s, cell, service, event_us, self.report[chosen])
@@ -93,16 +83,16 @@ class Reported(NamedTuple):
         return np.stack([*self[:5], self.report.view(np.int64)]).tobytes()
 
     @classmethod
-    def unpacked(cls, data: bytes) -> "Reported":
+    def unpacked(cls, data: bytes) -> Reported:
         """Restores columns from `packed` bytes."""
         user, slot_s, cell, service, event_us, report = np.frombuffer(data, np.int64).reshape(6, -1)
         return cls(user, slot_s, cell, service, event_us, report.view(np.float64))
 
 
-def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, dict[str, int]]:
+def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Reported, dict[str, int]]:
     """Splits rows into accepted reports and counted refusals.
 
-    table: the columns of `rules.fields`. table.num_rows == accepted + sum of the counts.
+    table: the columns NEEDED, report, and time and cell where the rules have slots and cells. Each row is counted once.
     """
     code = np.zeros(table.num_rows, np.uint8)
 
@@ -120,14 +110,14 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
     _check_declared(table, rules, np.maximum(service, 0), refuse)
     slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
     if rules.hours is not None:
-        time = rules.units.instants(table.column("time"))
+        time = rules.layout.units.instants(table.column("time"))
         refuse("missing-time", time.missing)
         refuse("bad-time", ~time.valid)
         refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
         event_us, slot_s = time.us, rules.hours.starts_us(np.clip(time.us, FROM_US, TO_US)) // 1_000_000
-    cell = _each(table.column("cell"), _cell) if rules.has_cell else np.zeros_like(service)
+    cell = _each(table.column("cell"), _cell) if rules.resolution is not None else np.zeros_like(service)
     refuse("bad-cell", cell < 0)
-    reported = rules.units.numbers(table.column("report"))
+    reported = rules.layout.units.numbers(table.column("report"))
     refuse("missing-report", reported.missing)
     refuse("bad-report", ~reported.valid)
     report, outside = _in_range(reported.values, rules, np.maximum(service, 0))
@@ -137,18 +127,18 @@ def parse_reports(table: pa.RecordBatch, rules: ReportRules) -> tuple[Reported, 
     return Reported(user, slot_s, cell, service, event_us, report).take(code == 0), refused
 
 
-def _check_declared(table: pa.RecordBatch, rules: ReportRules, service: Int64s, refuse: Refuse) -> None:
+def _check_declared(table: pa.RecordBatch, rules: FusionSpecification, service: Int64s, refuse: Refuse) -> None:
     """Refuses rows that contradict their service's declaration."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
     refuse("other-mechanism", indices != declared[service])
     epsilons = np.array([receiver.mechanism.epsilon for receiver in rules.services])
-    epsilon = rules.units.numbers(table.column("epsilon"))
+    epsilon = rules.layout.units.numbers(table.column("epsilon"))
     refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
 
 
-def _in_range(values: Float64s, rules: ReportRules, service: Int64s) -> tuple[Float64s, Bools]:
+def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> tuple[Float64s, Bools]:
     """Clips reports to their range; marks those far beyond."""
     report = values.copy()
     outside = np.zeros(report.size, np.bool_)

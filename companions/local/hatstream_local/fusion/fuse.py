@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +23,7 @@ from hatstream_local.fusion.columns import Reported, parse_reports
 from hatstream_local.mechanisms.aggregate import ReportRows, aggregate
 from hatstream_local.mechanisms.distributions import Distribution, maximum_likelihood, smoothed
 from hatstream_local.mechanisms.kinds import Laplace
-from hatstream_local.mechanisms.means import Method, fused_mean
+from hatstream_local.mechanisms.means import fused_mean
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Reports, Service
 
 if TYPE_CHECKING:
@@ -58,17 +57,6 @@ SCHEMA = pa.schema(
 
 Group = tuple[int, int]
 """Start of the slot in seconds since 1970 UTC, and cell; 0 for what the specification does not ask for."""
-
-
-@dataclass(frozen=True)
-class FusionRules:
-    """How a group is fused; buckets: 0 without distribution."""
-
-    services: Sequence[Service]
-    upper_kmh: float
-    mean: Method
-    distribution: str
-    buckets: int
 
 
 class Joined(NamedTuple):
@@ -122,7 +110,7 @@ def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
         yield group, packed.tobytes()
 
 
-def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
+def fuse(parts: Sequence[bytes], rules: FusionSpecification) -> list[Row]:
     """Fuses one group into rows of its statistics."""
     tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
     table = np.concatenate(tables, axis=1)
@@ -137,7 +125,7 @@ def fuse(parts: Sequence[bytes], rules: FusionRules) -> list[Row]:
     return rows + _share_rows(reports, rules, leakage)
 
 
-def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -> Row:
+def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: float) -> Row:
     """Clamps the mean into [0, U], with its interval."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.upper_kmh)
@@ -147,7 +135,7 @@ def _mean_row(reports: Reports, rules: FusionRules, name: str, leakage: float) -
     return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
 
 
-def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Row]:
+def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
     """Estimates users' shares by bucket."""
     telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[telling]
@@ -156,18 +144,12 @@ def _share_rows(reports: Reports, rules: FusionRules, leakage: float) -> list[Ro
         return []
     shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
     status = "ok" if shares.converged else "not-converged"
-    upper = float(rules.upper_kmh)
+    edges = [round(edge, 6) for edge in np.linspace(0, rules.upper_kmh, rules.buckets + 1).tolist()]
     row = _row("share", FUSED, 0.0, "1", users, leakage) | {"status": status}
     return [
         row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
-        for share, (low, high) in zip(shares.shares.tolist(), _buckets(upper, rules.buckets), strict=True)
+        for share, (low, high) in zip(shares.shares.tolist(), pairwise(edges), strict=True)
     ]
-
-
-@cache
-def _buckets(upper: float, buckets: int) -> list[tuple[float, float]]:
-    edges = [round(edge, 6) for edge in np.linspace(0, upper, buckets + 1).tolist()]
-    return list(pairwise(edges))
 
 
 def _distribution(rows: ReportRows, method: str) -> Distribution:
@@ -224,7 +206,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     output.mkdir(parents=True, exist_ok=True)
     fused, tables = Fused(), defaultdict[Group, list[bytes]](list)
     for shard in _read_shards(paths, spec, fused, report):
-        joined = join(shard, spec.fusion.services)
+        joined = join(shard, spec.services)
         fused.refuse("join", {"repeated": joined.repeated, "second-report": joined.second})
         fused.users += joined.users
         fused.leakage = max(fused.leakage, joined.leakage)
@@ -234,7 +216,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
     for number, (group, parts) in enumerate(sorted(tables.items()), 1):
         place = _place(group, spec)
-        fused.rows += [place | row for row in fuse(parts, spec.fusion)]
+        fused.rows += [place | row for row in fuse(parts, spec)]
         report("fuse groups", number, len(tables))
     fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
     for path in fused.files:
@@ -249,7 +231,7 @@ def _read_shards(
     shards: list[list[bytes]] = [[] for _ in range(USER_SHARDS)]
     for path in paths:
         for batch in read_batches(spec.layout, path):
-            reported, refused = parse_reports(batch.table, spec.reports)
+            reported, refused = parse_reports(batch.table, spec)
             fused.read += batch.rows
             fused.refuse("read", batch.refused)
             fused.refuse("parse", refused)
@@ -268,12 +250,10 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
     """Returns a group's specification, slot and cell."""
     slot_s, cell = group
     start = end = ""
-    if spec.reports.hours is not None:
-        begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.reports.hours.zone))
+    if spec.hours is not None:
+        begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.hours.zone))
         start = begin.isoformat()
-        end = (
-            (begin.astimezone(UTC) + timedelta(seconds=spec.reports.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
-        )
+        end = (begin.astimezone(UTC) + timedelta(seconds=spec.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
 
 

@@ -76,11 +76,11 @@ def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report
     if not values.size:
         raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
     nowhere = np.zeros_like(observed.vehicle)
-    slot_us = nowhere if spec.reports.hours is None else spec.reports.hours.starts_us(observed.event_us)
+    slot_us = nowhere if spec.hours is None else spec.hours.starts_us(observed.event_us)
     cell = nowhere if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
-    rows = perturb(observed.vehicle, slot_us, cell, values, spec.fusion.services, Noise())
+    rows = perturb(observed.vehicle, slot_us, cell, values, spec.services, Noise())
     of_users = Counter(row["user"] for row in rows)
-    leakage = max(of_users.values()) / len(spec.fusion.services) * spec.epsilon_of_all
+    leakage = max(of_users.values()) / len(spec.services) * spec.epsilon_of_all
     output.parent.mkdir(parents=True, exist_ok=True)
     write_rows(output, rows, SCHEMA, mode=0o600)  # a user's own reports, which only the services are to have
     return Perturbed(len(rows), len(of_users), leakage, read, refused)
