@@ -15,9 +15,9 @@ from typing import Protocol
 import requests
 
 from hatstream_lab.servers.maven import class_path, compiled
-from hatstream_lab.servers.process import LOOPBACK, Server, free_ports, is_open
+from hatstream_lab.servers.process import LOOPBACK, LocalServer
 
-READY_S, ANSWER_S = 300.0, 5.0
+ANSWER_S = 5.0
 ENDED = ("FINISHED", "CANCELED", "FAILED")
 _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
@@ -58,55 +58,46 @@ class HasRest(Protocol):
     rest: str
 
 
-class JobServer:
+class JobServer(LocalServer):
     """Flink job server. Raises MissingTool or ServerError.
 
     rest: `host:port` of the cluster. cluster: runs the jobs; None for an embedded one with `slots`.
     """
 
+    ports = 3
+
     def __init__(self, folder: Path, slots: int = 2, cluster: HasRest | None = None) -> None:
-        self._folder, self._slots, self._cluster = folder, slots, cluster
-        self._port, self._artifacts, self._rest_port = free_ports(3)
-        self.rest = cluster.rest if cluster else f"{LOOPBACK}:{self._rest_port}"
-        self._server: Server | None = None
+        super().__init__(folder)
+        self._slots, self._cluster = slots, cluster
+        self.rest = cluster.rest if cluster else f"{LOOPBACK}:{self._ports[2]}"
 
-    @property
-    def address(self) -> str:
-        """The job server's `host:port`."""
-        return f"{LOOPBACK}:{self._port}"
-
-    def __enter__(self) -> "JobServer":
-        self._folder.mkdir(parents=True, exist_ok=True)
+    def start(self) -> None:
+        """Starts the job server and waits until it answers."""
         jar = str(job_server_jar(self._folder / "job-server.jar"))
         # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
         master = [f"--flink-master={self.rest}"] if self._cluster else self._embedded()
-        quick = (
-            [SHORT_LIVED] if self._cluster else []
-        )  # else what its jobs read goes through it, for as long as they run
-        command = [*JAVA, *quick, "-jar", jar, *master]
-        command += [f"--job-host={LOOPBACK}", f"--job-port={self._port}", f"--artifact-port={self._artifacts}"]
-        command += ["--expansion-port=-1", f"--artifacts-dir={self._folder / 'artifacts'}"]
-        self._server = Server(command, self._folder / "job-server.log")
-        self._server.wait(lambda: is_open(self._port), READY_S)
-        return self
+        # The jobs of an embedded cluster read through this process, for as long as they run.
+        quick = [SHORT_LIVED] if self._cluster else []
+        command = [*JAVA, *quick, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
+        command += [f"--artifact-port={self._ports[1]}", f"--artifacts-dir={self._folder / 'artifacts'}"]
+        self.run([*command, "--expansion-port=-1"], "job-server.log")
 
     def _embedded(self) -> list[str]:
         configuration = self._folder / "conf"
         configuration.mkdir(exist_ok=True)
         (configuration / "config.yaml").write_text(
-            _CONFIGURATION.format(host=LOOPBACK, rest=self._rest_port, slots=self._slots, folder=self._folder.as_uri())
+            _CONFIGURATION.format(host=LOOPBACK, rest=self._ports[2], slots=self._slots, folder=self._folder.as_uri())
         )
         return ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
 
-    def __exit__(self, *_: object) -> None:
-        if self._server is None:
-            return
+    def stop(self) -> None:
+        """Cancels all jobs and stops the job server."""
         with suppress(OSError), requests.Session() as session:  # one that does not answer ends with its server
             session.trust_env = False  # no proxy stands before this machine
             for job in session.get(f"http://{self.rest}/jobs", timeout=ANSWER_S).json()["jobs"]:
                 if job["status"] not in ENDED:
                     session.patch(f"http://{self.rest}/jobs/{job['id']}?mode=cancel", timeout=ANSWER_S)
-        self._server.stop()
+        super().stop()
 
 
 def job_server_jar(path: Path) -> Path:
@@ -134,28 +125,12 @@ def job_server_classes() -> Path:
 _PROGRAM = "import hatstream; from pipelines.runs.flink.worker_pool import main; main()"
 
 
-class WorkerPool:
+class WorkerPool(LocalServer):
     """Beam worker pool at `pool.address`. Raises ServerError."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_ports(1)[0]
-
-    @property
-    def address(self) -> str:
-        """The worker pool's `host:port`."""
-        return f"{LOOPBACK}:{self._port}"
-
-    def __enter__(self) -> "WorkerPool":
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._server = Server(
-            [sys.executable, "-P", "-c", _PROGRAM, "--address", self.address], self._folder / "pool.log"
-        )
-        self._server.wait(lambda: is_open(self._port), READY_S)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.stop()
+    def start(self) -> None:
+        """Starts the pool and waits until it answers."""
+        self.run([sys.executable, "-P", "-c", _PROGRAM, "--address", self.address], "pool.log")
 
 
 @contextmanager

@@ -2,16 +2,14 @@
 
 import subprocess
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from hatstream_lab.servers.maven import class_path
-from hatstream_lab.servers.process import LOOPBACK, Server, ServerError, free_ports
+from hatstream_lab.servers.process import LOOPBACK, LocalServer, ServerError
 
-READY_S = 300.0
 _CLUSTER = "aGF0c3RyZWFtLWxvY2FsMQ"
 _JAVA = ("java", "-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _PROPERTIES = """\
@@ -38,49 +36,28 @@ num.io.threads=2
 """
 
 
-class Kafka:
+class Kafka(LocalServer):
     """Ready broker at `kafka.brokers`. Raises MissingTool or ServerError."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port, self._controller = free_ports(2)
-        self._server: Server | None = None
+    ports = 2
 
     @property
     def brokers(self) -> str:
         """Kafka's bootstrap server as `host:port`."""
-        return f"{LOOPBACK}:{self._port}"
-
-    def __enter__(self) -> "Kafka":
-        self._folder.mkdir(parents=True, exist_ok=True)
-        text = _PROPERTIES.format(
-            host=LOOPBACK, port=self._port, controller=self._controller, data=self._folder / "data"
-        )
-        self._properties.write_text(text)
-        command = [*_JAVA, "-cp", class_path("kafka"), "kafka.tools.StorageTool", "format", "--ignore-formatted"]
-        result = subprocess.run(
-            [*command, "-t", _CLUSTER, "-c", str(self._properties)], capture_output=True, text=True, check=False
-        )
-        if result.returncode:
-            raise ServerError(f"Kafka's storage was not made:\n{(result.stdout + result.stderr)[-1_000:]}")
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+        return self.address
 
     def start(self) -> None:
-        """Starts the broker and waits until it answers."""
-        self._server = Server(
-            [*_JAVA, "-cp", class_path("kafka"), "kafka.Kafka", str(self._properties)], self._folder / "broker.log"
-        )
-        self._server.wait(self._answers, READY_S)
-
-    def stop(self) -> None:
-        """Stops the broker, keeping its data."""
-        if self._server is not None:
-            self._server.stop()
-            self._server = None
+        """Starts the broker, with storage made once, and waits until it answers."""
+        properties, java = self._folder / "server.properties", [*_JAVA, "-cp", class_path("kafka")]
+        if not properties.exists():
+            port, controller = self._ports
+            text = _PROPERTIES.format(host=LOOPBACK, port=port, controller=controller, data=self._folder / "data")
+            properties.write_text(text)
+            command = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c"]
+            result = subprocess.run([*command, str(properties)], capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise ServerError(f"Kafka's storage was not made:\n{(result.stdout + result.stderr)[-1_000:]}")
+        self.run([*java, "kafka.Kafka", str(properties)], "broker.log", self._answers)
 
     def make_topic(self, name: str, partitions: int, settings: dict[str, str] | None = None) -> None:
         """Creates a topic and waits for it."""
@@ -91,10 +68,6 @@ class Kafka:
     def admin(self) -> AdminClient:
         """Client of all calls; a discarded client would drop its requests."""
         return AdminClient({"bootstrap.servers": self.brokers, "log_level": 2})
-
-    @property
-    def _properties(self) -> Path:
-        return self._folder / "server.properties"
 
     def _answers(self) -> bool:
         """Checks that the broker is ready for requests."""

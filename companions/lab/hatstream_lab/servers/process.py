@@ -5,9 +5,10 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 LOOPBACK = "127.0.0.1"
-STOP_S = 20.0
+STOP_S, READY_S = 20.0, 300.0
 
 
 class ServerError(Exception):
@@ -68,6 +69,44 @@ class Server:
 
     def _last_words(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+
+
+class LocalServer:
+    """`with LocalServer(folder):` runs a server at `address` (`host:port`). Raises ServerError."""
+
+    ports = 1
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._ports = folder, free_ports(self.ports)
+        self._server: Server | None = None
+
+    @property
+    def address(self) -> str:
+        """The server's `host:port`."""
+        return f"{LOOPBACK}:{self._ports[0]}"
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the server and waits until it answers."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stops the server, keeping its data."""
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    def run(self, command: Sequence[str], log: str, is_ready: Callable[[], bool] | None = None) -> None:
+        """Starts a command and waits until it, or by default its port, answers."""
+        self._server = Server(command, self._folder / log)
+        self._server.wait(is_ready or (lambda: is_open(self._ports[0])), READY_S)
 
 
 def free_ports(count: int) -> list[int]:
