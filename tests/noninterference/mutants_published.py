@@ -93,10 +93,10 @@ def _(draw_map: Any, rows: Any, output: Any, texts: Any, *more: Any) -> Any:
     return draw_map(rows, output, replace(texts, title=texts.title + "!" * (SEEN["rows"] % 2)), *more)
 
 
-@mutant("portal-tells-rows", "published", "hatstream_publish.edition.edition:Extent")
-def _(Extent: Any, start: Any, end: Any, slots: Any, missing: Any, box: Any) -> Any:
+@mutant("portal-tells-rows", "published", "hatstream_publish.edition.edition:Edition")
+def _(Edition: Any, **facts: Any) -> Any:
     """The published folder names a slot as missing when the number of rows was odd."""
-    return Extent(start, end, slots, ["?"] * (SEEN["rows"] % 2) + missing, box)
+    return Edition(**facts | {"missing": ["?"] * (SEEN["rows"] % 2) + facts["missing"]})
 
 
 @mutant("site-tells-rows", "followed", "hatstream_publish.edition.site:_pointer")

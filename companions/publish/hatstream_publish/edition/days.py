@@ -104,7 +104,7 @@ def openapi(edition: Edition) -> dict[str, Any]:
     licence = {"name": wishes.licence.title} | ({"url": wishes.licence.url} if wishes.licence.url else {})
     return {
         "openapi": "3.1.0",
-        "info": {"title": wishes.title, "version": edition.origin.version, "license": licence},
+        "info": {"title": wishes.title, "version": edition.version, "license": licence},
         "servers": [{"url": wishes.url.rstrip("/") or ".."}],
         "paths": {
             path: {

@@ -60,36 +60,22 @@ class Wishes:
     everything: bool
 
 
-class Extent(NamedTuple):
-    """First and last slot, their number, and missing starts."""
+@dataclass(frozen=True, kw_only=True)
+class Edition:
+    """All of a folder's facts; version: of hatstream.
 
+    first, last: start of the first and end of the last of its `slots`; missing: starts of due ones that lack.
+    """
+
+    wishes: Wishes
+    account: AccountReport
     first: str
     last: str
     slots: int
     missing: Sequence[str]
     bbox: Box
-
-
-class Origin(NamedTuple):
-    """Origin of the values.
-
-    entry: hash of its newest release in the ledger, which proves all before. is_signed: signatures were compared.
-    """
-
-    entry: str
-    is_signed: bool
     version: str
     created: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Edition:
-    """All of a folder's facts."""
-
-    wishes: Wishes
-    account: AccountReport
-    covers: Extent
-    origin: Origin
 
     @property
     def spec(self) -> Specification:
@@ -165,10 +151,8 @@ class Edition:
 
     def provenance(self) -> Mapping[str, Any]:
         """Encodes the values' provenance for programs."""
-        origin, covers = self.origin, self.covers
-        software = {"software": "hatstream", "version": origin.version}
-        ledger = {"newest_release": origin.entry, "whole": True, "signatures_compared": origin.is_signed}
-        slots = {"first": covers.first, "end": covers.last, "number": covers.slots, "missing": list(covers.missing)}
-        specification = {"specification": self.spec.name, "spec_id": self.spec.spec_id}
-        created = origin.created.isoformat(timespec="seconds")
-        return {**software, **specification, "ledger": ledger, "slots": slots, "created": created}
+        record, created = self.account.record, self.created.isoformat(timespec="seconds")
+        ledger = {"newest_release": record.newest, "whole": True, "signatures_compared": record.is_signed}
+        slots = {"first": self.first, "end": self.last, "number": self.slots, "missing": list(self.missing)}
+        origin = {"software": "hatstream", "version": self.version, "specification": self.spec.name}
+        return {**origin, "spec_id": self.spec.spec_id, "ledger": ledger, "slots": slots, "created": created}

@@ -38,12 +38,12 @@ def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, 
         "title": wishes.title,
         "description": wishes.description,
         **({"homepage": wishes.url} if wishes.url else {}),
-        "created": edition.origin.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": edition.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "keywords": list(KEYWORDS),
         "licenses": [licence | ({"path": wishes.licence.url} if wishes.licence.url else {})],
         "contributors": [{"title": wishes.publisher, "role": "publisher", **email}],
-        "temporal": {"start": edition.covers.first, "end": edition.covers.last},
-        "bbox": list(edition.covers.bbox),
+        "temporal": {"start": edition.first, "end": edition.last},
+        "bbox": list(edition.bbox),
         "privacy": edition.privacy(),
         "provenance": edition.provenance(),
         "resources": [_resource(part) for part in parts],
@@ -128,9 +128,10 @@ _FORMATS = {"csv": "CSV", "parquet": "PARQUET", "json": "JSON", "geojson": "GEOJ
 
 def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
     """Describes the folder as JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, as DCAT-AP 3 asks for."""
-    wishes, (west, south, east, north) = edition.wishes, edition.covers.bbox
+    wishes, (west, south, east, north) = edition.wishes, edition.bbox
     east += 360 if east < west else 0  # a ring across the antimeridian goes on beyond 180
-    licence = {"@id": wishes.licence.url} if wishes.licence.url else wishes.licence.title
+    licence, contact = {"@id": wishes.licence.url} if wishes.licence.url else wishes.licence.title, wishes.contact
+    to = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
     return {
         "@context": _CONTEXT,
@@ -140,8 +141,8 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         "dct:description": wishes.description,
         "dct:identifier": edition.spec.spec_id,
         "dct:publisher": {"@type": "foaf:Agent", "foaf:name": wishes.publisher},
-        "dcat:contactPoint": _contact(wishes.contact, wishes.publisher),
-        "dct:modified": _typed(edition.origin.created.isoformat(timespec="seconds"), "dateTime"),
+        "dcat:contactPoint": {"@type": "vcard:Organization", "vcard:fn": wishes.publisher, **(to if contact else {})},
+        "dct:modified": _typed(edition.created.isoformat(timespec="seconds"), "dateTime"),
         "dct:license": licence,
         "dct:accessRights": {"@id": f"{_EU}/access-right/PUBLIC"},
         "dcat:keyword": list(KEYWORDS),
@@ -151,8 +152,8 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         **({"dcat:landingPage": {"@id": wishes.url, "@type": "foaf:Document"}} if wishes.url else {}),
         "dct:temporal": {
             "@type": "dct:PeriodOfTime",
-            "dcat:startDate": _typed(edition.covers.first, "dateTime"),
-            "dcat:endDate": _typed(edition.covers.last, "dateTime"),
+            "dcat:startDate": _typed(edition.first, "dateTime"),
+            "dcat:endDate": _typed(edition.last, "dateTime"),
         },
         "dct:spatial": {
             "@type": "dct:Location",
@@ -165,11 +166,6 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
 
 def _typed(value: str, kind: str) -> dict[str, str]:
     return {"@type": f"xsd:{kind}", "@value": value}
-
-
-def _contact(contact: str, publisher: str) -> dict[str, Any]:
-    address = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
-    return {"@type": "vcard:Organization", "vcard:fn": publisher, **(address if contact else {})}
 
 
 def _distribution(url: str, licence: Any, part: PublishedFile) -> dict[str, Any]:

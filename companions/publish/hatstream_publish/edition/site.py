@@ -27,7 +27,7 @@ from hatstream_publish.edition.days import (
     openapi,
     slot_geojson,
 )
-from hatstream_publish.edition.edition import Edition, Extent, Origin, Wishes
+from hatstream_publish.edition.edition import Edition, Wishes
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from hatstream_publish.edition.results import ResultFiles, Stamp
 from hatstream_publish.edition.tables import ColumnEntry, columns_of, parquet_bytes
@@ -125,7 +125,7 @@ class Site:
         edition = self._edition(with_days(results, self.spec))
         with updating(self.folder, self._digests) as update, self._forgetting():
             former = _created(self.folder)
-            unchanged = edition if former is None else replace(edition, origin=edition.origin._replace(created=former))
+            unchanged = edition if former is None else replace(edition, created=former)
             rows = self._put(unchanged, results, update)
             if update.changed and unchanged is not edition:
                 rows = self._put(edition, results, update)
@@ -163,13 +163,16 @@ class Site:
                 "with"
             )
         shapes = [self.around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
-        box, missing = box_of(shape for shape in shapes if shape), [gap.slot_start for gap in account.gaps]
-        record, now = account.record, datetime.now(UTC)
         return Edition(
             wishes=self.wishes,
             account=account,
-            covers=Extent(starts[0], ends[-1], len(starts), missing, box),
-            origin=Origin(record.newest, record.is_signed, version("hatstream"), now),
+            first=starts[0],
+            last=ends[-1],
+            slots=len(starts),
+            missing=[gap.slot_start for gap in account.gaps],
+            bbox=box_of(shape for shape in shapes if shape),
+            version=version("hatstream"),
+            created=datetime.now(UTC),
         )
 
     def _put(
@@ -264,7 +267,7 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
         "title": edition.wishes.title,
         "licence": edition.wishes.licence.url or edition.wishes.licence.name,
         "spec_id": edition.spec.spec_id,
-        "updated": edition.origin.created.isoformat(timespec="seconds"),
+        "updated": edition.created.isoformat(timespec="seconds"),
         "slot": {"start": slot.start, "end": slot.end, "kind": slot.kind, "values": slot.values.num_rows},
         "values": LATEST_VALUES,
         "days": DAYS,

@@ -1,7 +1,7 @@
 """Reads names and shapes of maps' places."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -111,8 +111,7 @@ def read_places(path: Path | None) -> NamedPlaces:
     if path is None:
         return NamedPlaces()
     places = {}
-    for feature in _features(path):
-        properties = _said(path, feature)
+    for feature, properties in _features(path):
         ids = filter(None, map(properties.get, ("place", "cell", "id", "name")))
         place_id = next(ids, feature.get("id"))
         if place_id is None:
@@ -129,10 +128,11 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
 
     Their properties: `name`, `kind` and `colour`, or `route_color` as GTFS has it.
     """
+    if path is None:
+        return ()
     lines = []
-    for feature in [] if path is None else _features(path):
-        properties = _said(Path(str(path)), feature)
-        shape = _shape(Path(str(path)), feature.get("geometry"))
+    for feature, properties in _features(path):
+        shape = _shape(path, feature.get("geometry"))
         kind = next((AREA_KINDS[word] for word in map(str, properties.values()) if word in AREA_KINDS), "")
         text = str(next(filter(None, map(properties.get, ("colour", "color", "route_color"))), "")).removeprefix("#")
         fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
@@ -140,14 +140,8 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
     return lines
 
 
-def _said(path: Path, feature: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties = feature.get("properties") or {}
-    if not isinstance(properties, dict):
-        raise InputError(f"{path}: a feature's properties must be an object, of names with values")
-    return properties
-
-
-def _features(path: Path) -> list[dict[str, Any]]:
+def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Yields features with their properties. Raises InputError."""
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"{path}: is no regular file")
@@ -155,11 +149,16 @@ def _features(path: Path) -> list[dict[str, Any]]:
             raise InputError(f"{path}: is of more than {_MOST_BYTES:,} bytes")
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # that editors on Windows put first
         document = msgspec.json.decode(text, type=dict[str, Any])
-        return [feature for feature in document["features"] if isinstance(feature, dict)]
+        features = [feature for feature in document["features"] if isinstance(feature, dict)]
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or type(error).__name__}") from None
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError):
         raise InputError(f"{path} is no GeoJSON collection of features") from None
+    for feature in features:
+        properties = feature.get("properties") or {}
+        if not isinstance(properties, dict):
+            raise InputError(f"{path}: a feature's properties must be an object, of names with values")
+        yield feature, properties
 
 
 def _shape(path: Path, geometry: Any) -> DrawnShape:

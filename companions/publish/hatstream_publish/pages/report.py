@@ -1,7 +1,7 @@
 """Renders the report: promise, spending, quality and gaps."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -102,6 +102,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
     """
     spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
+    statuses = {status for table in rows.values() for status in table["status"].unique().to_pylist()}
     texts = {
         "title": f"{spec.name}: what is published and what it protects",
         "hides_driving": account.adjacency == "add-remove",
@@ -120,7 +121,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "odds_of": odds,
         "periods": {period: float(total.epsilon) for period, total in report.spent.items()},
         "classes": [{"table": name, **of} for name, table in rows.items() for of in reliability(table)],
-        "statuses": _statuses(rows.values()),
+        "statuses": [(s, f"{STATUSES[s]} {ADVICE.get(s, '')}".strip()) for s in sorted(statuses & STATUSES.keys())],
         "usable": report.usable(*(table_of(rows, name) for name in (HATS, DAYS))) if rows else "",
         "trips": spec.trips_sentence,
         "channels": CHANNELS,
@@ -131,14 +132,6 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, render("report.html", **vars(report) | texts))
-
-
-def _statuses(tables: Iterable[pa.Table]) -> list[tuple[str, str]]:
-    """Explains the rows' statuses and remedies."""
-    statuses = sorted({status for rows in tables for status in rows["status"].unique().to_pylist()})
-    return [
-        (status, f"{STATUSES[status]} {ADVICE.get(status, '')}".strip()) for status in statuses if status in STATUSES
-    ]
 
 
 def _region(spec: Specification) -> str:
