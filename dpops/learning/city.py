@@ -21,7 +21,10 @@ _NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
 
 
 def weight_layout(design: Design) -> EffectLayout:
-    """Lists effects of log weights; retention is what clipping leaves of the total."""
+    """Lists effects of log weights, around a timetable's where it is known.
+
+    Retention is what clipping leaves of the total; one visit more reaches cells without a stop.
+    """
     precision = 1 / fitted.HAT_LOG_VARIANCE
     city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
     return EffectLayout(
@@ -31,7 +34,8 @@ def weight_layout(design: Design) -> EffectLayout:
             *_hours(design, precision),
             city(name="day", precision=0.0, is_daily=True),
             city(name="retention", mean=math.log(RETAINED), precision=fitted.RETAINED_SD**-2, regressor="retention"),
-        )
+        ),
+        offset=None if design.visits is None else np.log1p(design.visits),
     )
 
 

@@ -120,10 +120,11 @@ class EffectPrior(NamedTuple):
 
 
 class EffectLayout:
-    """Index of effects by block and day."""
+    """Index of effects by block and day; offset: known part of HATs, (cells, HABITS)."""
 
-    def __init__(self, blocks: Sequence[Block]) -> None:
+    def __init__(self, blocks: Sequence[Block], offset: Float64s | None = None) -> None:
         self.blocks = tuple(blocks)
+        self.offset = np.zeros((1, HABITS)) if offset is None else offset
         self.local = tuple(block for block in blocks if not block.is_border)
         self._starts: dict[str, int] = {}
         self._sizes = {}

@@ -22,11 +22,13 @@ class Design:
         parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
         neighbours: int64 (pairs, 2), cells that touch; each pair once.
         are_small: see `dpops.levels.stages.PublicHats`.
+        visits: vehicles that a timetable has in each cell and hour, (cells, HABITS); None: unknown.
     """
 
     parents: Int64s
     neighbours: Int64s
     are_small: bool = False
+    visits: Float64s | None = None
 
     def __post_init__(self) -> None:
         pairs = np.asarray(self.neighbours, np.int64).reshape(-1, 2)

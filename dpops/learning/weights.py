@@ -88,13 +88,13 @@ class WeightField(LatentField):
         return self._expected(self.effects, day, index, variances), variances
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
-        logs = self.layout.hats(effects, day.hours, index)
+        logs = self.layout.hats(effects, day.hours, index) + self.layout.offset[:, day.hours]
         weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
         return weights
 
     def traffic(self, day: DayValues) -> Float64s:
         """Computes centred logarithms of a day's typical weights, (cells, slots)."""
-        logs = self.layout.hats(self.effects, day.hours, None)
+        logs = self.layout.hats(self.effects, day.hours, None) + self.layout.offset[:, day.hours]
         shares = np.exp(logs)
         return np.asarray(np.clip(logs - np.sum(logs * shares) / shares.sum(), -3, 3))
 

@@ -79,8 +79,8 @@ class SlotTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     weekdays: Annotated[list[Weekday] | None, "the local days that are released; all seven if left out; public"] = None
     trips: Annotated[
         str | None,
-        "a public CSV of columns cell, weekdays and hours with a trip, as `spec new --gtfs` writes it: other HATs have "
-        "no row; no part of the spec_id",
+        "a public CSV of columns cell, weekdays, hours with a trip and how many trips, as `spec new --gtfs` writes it: "
+        "other HATs have no row, and `levels` begin with these numbers; no part of the spec_id",
     ] = None
     allowed_lateness_s: Annotated[int, "how long a stream waits for reports after a slot's end, in seconds"] = 0
 

@@ -22,6 +22,7 @@ from transforms.releases import DayShare, DayShares
 from transforms.releases.periods.products import Product
 from transforms.releases.periods.stages import LevelsPolicy
 from transforms.time.calendar import WEEKDAYS, FirstDays, Timetable, Weekday
+from transforms.time.trips import Trips
 from transforms.value import Value
 
 ONE = Fraction(1)
@@ -98,7 +99,7 @@ class LevelsRelease:
     recipe: as written, with defaults, for the spec_id. strategy: as released. epsilon, delta: total per vehicle and
     period. span: days whose total this is a share of. live: stage of a stream. day_lateness_s: delay after which a
     stream releases a whole period; None: a scheduled job does. products: beside HATs. parts: beside means, with
-    shares of the total. counted: replaces the mean.
+    shares of the total. counted: replaces the mean. trips: public; no part of the recipe.
     """
 
     epsilon: Fraction
@@ -117,6 +118,7 @@ class LevelsRelease:
     parts: tuple[PartRequest, ...] = ()
     accounting: Accounting = "zcdp"
     counted: tables.CountOptions | None = None
+    trips: Trips | None = None
 
     @property
     def claim(self) -> PureDP | ZCDP:
@@ -151,6 +153,7 @@ class LevelsRelease:
             by_day=None if self.span is None else self.span.by_day,
             products=self.products,
             places=None if self.places is None else self.places.pieces,
+            trips=self.trips,
         )
 
     @property

@@ -56,10 +56,11 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     value, prior = checks.value_of(document), checks.prior_of(document.speed)
     privacy = checks.privacy_of(document.privacy, account)
     cells = checks.cells_of(document, folder)
+    trips = checks.trips_of(document, cells, folder)
     levels = levels_of(document, privacy.allocation, cells.region, timetable)
     if levels is not None:
         parts = parts_of(document, value.standard, cells.region or (), partial(checks.text_of, folder), progress)
-        levels = replace(levels, parts=parts)
+        levels = replace(levels, parts=parts, trips=trips)
         checks.check_span(account, levels)
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
@@ -79,7 +80,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
             document, headed=levels is not None and any(part.needs_headings for part in levels.parts)
         ),
         publisher=document.publisher,
-        trips=checks.trips_of(document, cells, folder),
+        trips=trips,
     )
 
 

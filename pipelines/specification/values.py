@@ -235,7 +235,7 @@ class Specification:
         if self.trips is None:
             return ""
         table, region = self.timetable, self.cells.region
-        cells = texts_of(region) if isinstance(region, tuple) else [*self.trips.hours]
+        cells = texts_of(region) if isinstance(region, tuple) else self.trips.cells
         total = len(cells) * len(table.weekdays) * len(table.service_minutes)
         number = self.trips.number(cells, table)
         return f"Rows only where slot.trips has a trip: {number:,} of a week's {total:,} HATs."

@@ -1,68 +1,112 @@
-"""Public hours of a timetable's trips, by cell and weekday."""
+"""Public trips of a timetable, by cell and hour of a week."""
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import h3
+import numpy as np
 
+from dpops.types import Float64s
 from transforms.time.calendar import WEEKDAYS, Timetable
 
 COLUMNS = ("cell", "weekdays", "hours")
 """Of the file: a cell, weekdays such as `sat sun`, and their hours with a trip, such as `5 6 23`."""
+NUMBERS = "trips"
+"""Column of the average number of trips in each of these hours, such as `2 4 0.5`, if it is known."""
 _DAY_HOURS = 24
+_WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
+_WORKDAYS = 5
 
 
 @dataclass(frozen=True)
 class Trips:
-    """Hours with a trip by cell: bit 24 * weekday + hour."""
+    """Trips through cells; packed: numbers by cell and hour of a week.
 
-    hours: Mapping[str, int] = field(hash=False)
+    are_counted: whether they are numbers, or 1 where there is a trip.
+    """
+
+    cells: tuple[str, ...]
+    packed: bytes
+    are_counted: bool
+
+    @cached_property
+    def numbers(self) -> Float64s:
+        """Average numbers of trips, (cells, 168), from Monday on."""
+        return np.frombuffer(self.packed).reshape(len(self.cells), _WEEK_HOURS)
 
     def cells_in(self, start: str, end: str) -> frozenset[str]:
         """Lists the cells with a trip in a local slot."""
         first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
         minutes = int((last - first).total_seconds()) // 60
-        mask = hours_mask(first.weekday(), 60 * first.hour + first.minute, minutes)
-        return frozenset(cell for cell, hours in self.hours.items() if hours & mask)
+        hours = week_hours(first.weekday(), 60 * first.hour + first.minute, minutes)
+        return frozenset(np.array(self.cells)[self.numbers[:, hours].any(axis=1)].tolist())
 
     def number(self, cells: Iterable[str], table: Timetable) -> int:
         """Counts the HATs with a trip of a week, or of the table's weekdays."""
-        days, minutes = map(WEEKDAYS.index, table.weekdays), table.slot_minutes
-        masks = [hours_mask(day, start, minutes) for day in days for start in table.service_minutes]
-        return sum(bool(self.hours.get(cell, 0) & mask) for cell in cells for mask in masks)
+        days, minutes, numbers = map(WEEKDAYS.index, table.weekdays), table.slot_minutes, self._of_cells(cells)
+        slots = (week_hours(day, start, minutes) for day in days for start in table.service_minutes)
+        return sum(int(numbers[:, hours].any(axis=1).sum()) for hours in slots)
 
     def of_parents(self) -> "Trips":
-        """Joins the hours of cells one resolution coarser."""
-        parents = dict[str, int]()
-        for cell, hours in self.hours.items():
-            parent = h3.cell_to_parent(cell)
-            parents[parent] = parents.get(parent, 0) | hours
-        return Trips(parents)
+        """Adds up the trips of cells one resolution coarser."""
+        parents, parent = np.unique([h3.cell_to_parent(cell) for cell in self.cells], return_inverse=True)
+        numbers = np.zeros((parents.size, _WEEK_HOURS))
+        np.add.at(numbers, parent, self.numbers)
+        return Trips(tuple(parents.tolist()), numbers.tobytes(), self.are_counted)
+
+    def of_habits(self, cells: Iterable[str]) -> Float64s:
+        """Averages numbers by habit, working days before days off, (cells, 48)."""
+        by_day = self._of_cells(cells).reshape(-1, len(WEEKDAYS), _DAY_HOURS)
+        return np.hstack([by_day[:, :_WORKDAYS].mean(axis=1), by_day[:, _WORKDAYS:].mean(axis=1)])
+
+    def _of_cells(self, cells: Iterable[str]) -> Float64s:
+        """Looks up numbers, with none for other cells."""
+        row = {cell: index for index, cell in enumerate(self.cells)}
+        return np.vstack([self.numbers, np.zeros(_WEEK_HOURS)])[[row.get(cell, -1) for cell in cells]]
 
 
-def hours_mask(weekday: int, minute: int, minutes: int) -> int:
-    """Marks the hours of a week that a slot touches."""
-    first, last = minute // 60, (minute + minutes - 1) // 60
-    return ((1 << (last - first + 1)) - 1) << (_DAY_HOURS * weekday + first)
+def week_hours(weekday: int, minute: int, minutes: int) -> slice:
+    """Finds the hours of a week that a slot touches."""
+    start = _DAY_HOURS * weekday
+    return slice(start + minute // 60, start + (minute + minutes - 1) // 60 + 1)
 
 
 def read_trips(content: str, resolution: int) -> Trips:
-    """Reads a file of COLUMNS. Raises ValueError naming the rule."""
-    rows, cells = csv.DictReader(io.StringIO(content)), dict[str, int]()
-    if tuple(rows.fieldnames or ()) != COLUMNS:
-        raise ValueError(f"needs the columns {', '.join(COLUMNS)}")
+    """Reads a file of COLUMNS, and NUMBERS if known. Raises ValueError naming the rule."""
+    rows, cells = csv.DictReader(io.StringIO(content)), dict[str, Float64s]()
+    names = tuple(rows.fieldnames or ())
+    if names not in (COLUMNS, (*COLUMNS, NUMBERS)):
+        raise ValueError(f"needs the columns {', '.join(COLUMNS)}, and may have {NUMBERS}")
     for row in rows:
         (cell, days, hours), line = (row[name] or "" for name in COLUMNS), f"line {rows.line_num} needs"
         if not h3.is_valid_cell(cell) or h3.get_resolution(cell) != resolution:
             raise ValueError(f"{line} a cell of resolution {resolution}, as cells.resolution has it")
         if not set(days.split()) <= set(WEEKDAYS) or not set(hours.split()) <= set(map(str, range(_DAY_HOURS))):
             raise ValueError(f"{line} weekdays like `sat sun` and hours from 0 to 23 like `5 6 23`")
+        week = cells.setdefault(cell, np.zeros(_WEEK_HOURS))
+        numbers = _numbers(row[NUMBERS] or "", line) if NUMBERS in row else [1.0] * len(hours.split())
+        if len(numbers) != len(hours.split()):
+            raise ValueError(f"{line} as many trips as hours")
         for day in days.split():
-            for hour in hours.split():
-                cells[cell] = cells.get(cell, 0) | hours_mask(WEEKDAYS.index(day), 60 * int(hour), 60)
-    if not cells:
+            for hour, number in zip(hours.split(), numbers, strict=True):
+                week[week_hours(WEEKDAYS.index(day), 60 * int(hour), 60)] = number
+    if not any(week.any() for week in cells.values()):
         raise ValueError("must hold an hour with a trip")
-    return Trips(cells)
+    return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), NUMBERS in names)
+
+
+def _numbers(text: str, line: str) -> list[float]:
+    """Reads numbers of trips. Raises ValueError."""
+    with_rule = f"{line} numbers of trips above 0 like `2 4 0.5`"
+    try:
+        numbers = [float(number) for number in text.split()]
+    except ValueError:
+        raise ValueError(with_rule) from None
+    if not all(0 < number < math.inf for number in numbers):
+        raise ValueError(with_rule)
+    return numbers

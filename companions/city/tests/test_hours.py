@@ -12,18 +12,20 @@ from hatstream_city.timetable import service
 from hatstream_city.timetable.town import read_town
 from transforms.time.trips import read_trips
 
-weekdays_of_trips = service._weekdays_of_trips
+runs_per_date = service._runs_per_date
 HEAD = "trip_id,stop_sequence,stop_id,arrival_time,departure_time\n"
 NORTH, MARKET, DEPOT = (h3.latlng_to_cell(lat, -104.6, 7) for lat in (50.5, 50.45, 50.4))
 ALL_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
+def content(folder, **tables):
+    return read_town(write(folder / "feed.zip", {**FEED, **tables}), 7).files("t")["t-hours.csv"].decode()
+
+
 def hours(folder, **tables):
-    """Hours by cell and weekday of the written file, which a specification reads."""
-    content = read_town(write(folder / "feed.zip", {**FEED, **tables}), 7).files("t")["t-hours.csv"].decode()
-    assert read_trips(content, 7).hours
+    """Hours by cell and weekday of the written file."""
     found = defaultdict(list)
-    for row in csv.DictReader(content.splitlines()):
+    for row in csv.DictReader(content(folder, **tables).splitlines()):
         for day in row["weekdays"].split():
             found[row["cell"], day] += map(int, row["hours"].split())
     return found
@@ -33,7 +35,7 @@ def trip(number, *stops):
     return "".join(f"{number},{place},{stop},{time}:00,{time}:00\n" for place, (stop, time) in enumerate(stops))
 
 
-def town(folder, **tables):
+def town(folder, read=hours, **tables):
     """Buses from 05:00 to 00:40 on all days, with none at night; and on workdays, at 7 and 17, to the depot."""
     daily = [trip(f"D{h}", ("A", f"{h:02d}:10"), ("B", f"{h:02d}:40")) for h in range(5, 25)]
     peak = [trip(f"P{h}", ("B", f"{h:02d}:20"), ("C", f"{h:02d}:50")) for h in (7, 17)]
@@ -46,7 +48,7 @@ def town(folder, **tables):
         "stop_times": HEAD + "".join(daily + peak),
         "calendar": f"service_id,{WEEKDAYS},start_date,end_date\n{calendar}",
     }
-    return hours(folder, **{**written, **tables})
+    return read(folder, **{**written, **tables})
 
 
 def check(found) -> None:
@@ -64,7 +66,7 @@ def test_a_gap_at_night_and_a_line_at_peak_hours_have_no_other_hours(tmp_path):
     ("name", "wrong"),
     [
         ("_HOUR_S", 1_800),
-        ("_weekdays_of_trips", lambda calendar: np.roll(weekdays_of_trips(calendar), 1, axis=1)),
+        ("_runs_per_date", lambda calendar: np.roll(runs_per_date(calendar), 1, axis=1)),
         ("departures_of", lambda _feed: {0: [range(1)]}),
     ],
     ids=["half hours", "the next weekday", "departures"],
@@ -110,3 +112,12 @@ def test_a_trip_of_one_date_counts_for_its_weekday_and_a_holiday_takes_none(tmp_
     assert [day for day in ALL_DAYS if found[DEPOT, day] == [7, 17]] == ["mon", "tue", "wed", "thu", "fri", "sat"]
     both = dates + "work,20260518,2\n"
     assert (DEPOT, "mon") not in town(tmp_path, calendar_dates=both)
+
+
+def test_trips_are_averaged_over_the_dates_of_a_weekday(tmp_path):
+    holiday = "service_id,date,exception_type\nwork,20260511,2\n"  # one of two Mondays
+    listed = read_trips(town(tmp_path, content, calendar_dates=holiday), 7)
+    trips = {cell: numbers.reshape(7, 24) for cell, numbers in zip(listed.cells, listed.numbers, strict=True)}
+    assert trips[DEPOT][:, 7].tolist() == [0.5, 1, 1, 1, 1, 0, 0]
+    assert trips[MARKET][:, 7].tolist() == [1.5, 2, 2, 2, 2, 1, 1]
+    assert listed.of_habits([NORTH, "8742d9d6bffffff", DEPOT])[:, [7, 31]].tolist() == [[1, 1], [0, 0], [0.9, 0]]

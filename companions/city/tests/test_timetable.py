@@ -29,10 +29,26 @@ def test_vehicles_hours_and_days_are_those_of_the_day_with_the_most_trips(tmp_pa
 
 
 def test_two_duties_one_after_the_other_are_one_vehicle_s(tmp_path):
-    later = FEED["stop_times"].replace("T3,2,B,06:50", "T3,2,B,09:50").replace("T3,1,A,06:30", "T3,1,A,08:45")
+    later = FEED["stop_times"].replace("T3,2,B,06:50", "T3,2,B,09:50").replace("T3,1,A,06:30", "T3,1,A,09:05")
     assert (town(tmp_path, stop_times=later).service.vehicles, town(tmp_path).service.vehicles) == (1, 2)
-    at_once = later.replace("T3,1,A,08:45", "T3,1,A,08:35")  # less than ten minutes to turn
+    at_once = later.replace("T3,1,A,09:05", "T3,1,A,08:45")  # less than half an hour to the other route
     assert town(tmp_path, stop_times=at_once).service.vehicles == 2
+    own = FEED["trips"].replace("R10", "R1")
+    assert town(tmp_path, stop_times=at_once, trips=own).service.vehicles == 1
+
+
+def test_vehicles_stay_on_their_routes_where_they_can(tmp_path):
+    """Each half hour a trip of half an hour on either route: two vehicles, each at its own stops."""
+    ways = {"R1": ("A", "B"), "R10": ("B", "C")}
+    trips = [(route, minute) for minute in range(360, 600, 30) for route in ways]
+    rows, times = "trip_id,route_id,service_id\n", "trip_id,stop_sequence,stop_id,arrival_time,departure_time\n"
+    for number, (route, minute) in enumerate(trips):
+        rows += f"T{number},{route},week\n"
+        for place, (stop, at) in enumerate(zip(ways[route], (minute, minute + 25), strict=True)):
+            time = f"{at // 60:02d}:{at % 60:02d}:00"
+            times += f"T{number},{place},{stop},{time},{time}\n"
+    service = town(tmp_path, trips=rows, stop_times=times).service
+    assert (service.vehicles, service.profile["cells"]) == (2, 2)
 
 
 def test_a_vehicle_touches_the_cells_and_hours_of_its_stops(tmp_path):
@@ -54,7 +70,7 @@ def test_trips_by_frequency_run_once_for_each_departure(tmp_path):
     every = "trip_id,start_time,end_time,headway_secs\nT1,06:00:00,08:00:00,600\n"
     service = town(tmp_path, frequencies=every).service
     assert service.blocks == 12 + 2
-    assert service.vehicles >= 7  # an hour's trip each ten minutes, and ten minutes to turn
+    assert service.vehicles >= 7  # an hour's trip each ten minutes
 
 
 def test_hours_after_midnight_are_the_clock_s_and_what_is_left_out_is_said(tmp_path):
@@ -146,7 +162,7 @@ def test_a_specification_is_drafted_from_a_timetable_alone(tmp_path, hatstream):
     write(tmp_path / "feed.zip")
     target = tmp_path / "town.toml"
     code, _, err = hatstream("spec", "new", "--gtfs", tmp_path / "feed.zip", "--output", target)
-    assert (code, "2 vehicles under way at once" in err) == (0, True)
+    assert (code, "2 vehicles for the 2 duties" in err) == (0, True)
     spec = load(target)
     assert (spec.timetable.zone, spec.timetable.service) == ("America/Regina", ((360, 540),))
     assert len(spec.cells.region or ()) == len(read_town(tmp_path / "feed.zip", 7).cells)

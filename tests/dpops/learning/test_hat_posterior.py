@@ -274,3 +274,18 @@ def test_what_a_release_says_of_vehicles_leaves_what_unequal_reports_add() -> No
     unknown, known = (float(spread.of_reports(numbers, kmh, np.array([p]))[0]) for p in (1e-9, 1e9))
     assert np.var(of_reports) == pytest.approx(unknown, rel=0.1)
     assert np.var(of_reports - speeds.mean(axis=1)) == pytest.approx(known, rel=0.1)
+
+
+def test_a_timetable_tells_where_vehicles_are_and_a_wrong_one_misleads() -> None:
+    """Root mean square of errors of log weights, by weight, after one day of much noise."""
+    of = design()
+    weights, _ = truth(of)
+
+    def log_error(visits: np.ndarray | None) -> float:
+        known = replace(of, visits=None if visits is None else np.tile(visits, 2))
+        state = add_day(State.new(known, FACTS), released_day(of, 3.0, 1))
+        field = learned(state).estimate()
+        return float(np.sqrt(np.sum(weights * np.log(field.weights / weights) ** 2) / weights.sum()))
+
+    assert log_error(20 * weights) < 0.8 * log_error(None)
+    assert log_error(20 * weights[::-1, ::-1]) > 1.1 * log_error(None)

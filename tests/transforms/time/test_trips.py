@@ -7,7 +7,7 @@ from tests.transforms.sinks.units import slot_of, unit
 from transforms.sinks.rows import Shape, rows_of
 from transforms.time import trips
 from transforms.time.calendar import Timetable
-from transforms.time.trips import Trips, read_trips
+from transforms.time.trips import read_trips
 
 HEAD = "cell,weekdays,hours\n"
 CELLS = ("872830828ffffff", "872830829ffffff")
@@ -15,8 +15,8 @@ LIST = f"{HEAD}{CELLS[0]},mon tue wed thu fri,6 7 10\n{CELLS[0]},sat,0 23\n{CELL
 SLOT = slot_of(unit(5_000_000, 6_000_000))  # of Friday, 2026-05-01, 10:00 to 11:00
 
 
-def moved(hours_mask, days, hours):
-    return lambda weekday, minute, minutes: hours_mask((weekday + days) % 7, minute + 60 * hours, minutes)
+def moved(week_hours, days, hours):
+    return lambda weekday, minute, minutes: week_hours((weekday + days) % 7, minute + 60 * hours, minutes)
 
 
 def shown(content: str, start: str, end: str) -> list[str]:
@@ -41,7 +41,7 @@ def test_rows_are_those_of_hours_with_a_trip_on_that_weekday() -> None:
 @pytest.mark.parametrize(("days", "hours"), [(1, 0), (6, 0), (0, 1), (0, -1)])
 def test_a_filter_by_another_weekday_or_hour_is_caught(days: int, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
     content = read_trips(LIST, 7)
-    monkeypatch.setattr(trips, "hours_mask", moved(trips.hours_mask, days, hours))
+    monkeypatch.setattr(trips, "week_hours", moved(trips.week_hours, days, hours))
     monkeypatch.setitem(globals(), "read_trips", lambda _content, _resolution: content)
     with pytest.raises(AssertionError):
         check()
@@ -60,13 +60,24 @@ def test_hats_with_a_trip_are_counted_over_a_week_by_slot_and_by_parent() -> Non
     assert listed.number(CELLS, table) == 5 * 3 + 2 + 2
     assert listed.number(CELLS, Timetable("UTC", "vehicle-day", 120)) == 5 * 2 + 2 + 2
     assert listed.number(CELLS, Timetable("UTC", "vehicle-day", 60, ((0, 660),), ("sat",))) == 1 + 1
-    assert listed.of_parents() == Trips({h3.cell_to_parent(CELLS[0]): listed.hours[CELLS[0]] | listed.hours[CELLS[1]]})
+    both = listed.of_parents()
+    assert (both.cells, both.numbers.tolist()) == ((h3.cell_to_parent(CELLS[0]),), [sum(listed.numbers).tolist()])
+
+
+def test_numbers_of_trips_are_read_and_without_them_none_are_known():
+    counted = read_trips(f"{HEAD.strip()},trips\n{CELLS[0]},mon sun,6 7,2 0.5\n", 7)
+    assert counted.are_counted
+    assert not read_trips(LIST, 7).are_counted
+    assert counted.of_habits(CELLS)[:, [6, 7, 30, 31]].tolist() == [[0.4, 0.1, 1, 0.25], [0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        ("cell,hours\n", "columns cell, weekdays, hours"),
+        ("cell,hours\n", "columns cell, weekdays, hours, and may have trips"),
+        (f"{HEAD.strip()},trips\n{CELLS[0]},mon,5 6,1\n", "line 2 needs as many trips as hours"),
+        (f"{HEAD.strip()},trips\n{CELLS[0]},mon,5 6,1 0\n", "numbers of trips above 0"),
+        (f"{HEAD.strip()},trips\n{CELLS[0]},mon,5,many\n", "numbers of trips above 0"),
         (HEAD, "an hour with a trip"),
         (f"{HEAD}nowhere,mon,5\n", "line 2 needs a cell of resolution 7"),
         (f"{HEAD}882830828bfffff,mon,5\n", "line 2 needs a cell of resolution 7"),

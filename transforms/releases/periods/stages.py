@@ -29,6 +29,7 @@ from transforms.recorded.stage_plan import as_stored, hats_under, stage_of
 from transforms.recorded.units import LiveUnit, StageUnit
 from transforms.releases import DayShares, SlotFacts
 from transforms.releases.periods.products import Product
+from transforms.time.trips import Trips
 from transforms.value import Value
 from transforms.wire import Tally
 
@@ -47,7 +48,8 @@ class LevelsPolicy:
 
     total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others; count:
     stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a share. by_day: shares of
-    days; part: the period's. region: sorted cells, cut by places. cache_file: of states; no result depends on it.
+    days; part: the period's. region: sorted cells, cut by places. trips: through them.
+    cache_file: of states; no result depends on it.
     """
 
     spec_id: str
@@ -66,6 +68,7 @@ class LevelsPolicy:
     part: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
     places: Pieces | None = None
+    trips: Trips | None = None
     cache_file: "StateFile | None" = field(default=None, compare=False)
 
     @property

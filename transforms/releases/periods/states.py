@@ -13,7 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,12 +30,13 @@ from dpops.levels.parts import is_too_few, slot_weight
 from dpops.levels.stages import CENTRE_STEP_KMH
 from transforms.atomic_files import locked, read_regular, replacing
 from transforms.errors import reason_of
-from transforms.places.hierarchy import design_of
+from transforms.places.hierarchy import design_of, texts_of
 from transforms.recorded.codec import encode
 from transforms.recorded.stage_plan import part_of
 from transforms.recorded.units import StageEntry
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
+from transforms.time.trips import Trips
 
 if TYPE_CHECKING:
     from transforms.ledger.chain import Signature
@@ -152,6 +153,8 @@ class StateSource:
         """Computes the digest of periods' entries."""
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
+        if policy.trips is not None and policy.trips.are_counted:
+            digest.update(msgspec.json.encode([policy.trips.cells, policy.trips.packed]))
         for entry in (entry for period in periods for entry in period):
             digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
         return StateSource(digest.hexdigest(), least_recent, periods, policy)
@@ -177,12 +180,14 @@ def _fitted(released: StateSource) -> Learned:
 
 
 def _new(released: StateSource) -> State:
-    return _begun(released.policy.region, facts_of(released.policy.fleet), released.least_recent)
+    policy = released.policy
+    return _begun(policy.region, facts_of(policy.fleet), released.least_recent, policy.trips)
 
 
 @lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
-def _begun(region: Sequence[int], facts: Facts, least_recent: int | None) -> State:
-    return State.new(design_of(region), facts, least_recent)
+def _begun(region: Sequence[int], facts: Facts, least_recent: int | None, trips: Trips | None) -> State:
+    visits = None if trips is None or not trips.are_counted else trips.of_habits(texts_of(region))
+    return State.new(replace(design_of(region), visits=visits), facts, least_recent)
 
 
 _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)

@@ -3,6 +3,7 @@
 import csv
 import heapq
 import io
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_city.timetable.gtfs import WEEKDAYS, Gtfs
-from hatstream_city.timetable.positions import Int64s, distance_m
+from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 from hatstream_city.timetable.surroundings import Passages
 
-TURN_S = 600
-"""Between two duties of a vehicle."""
+TURN_S = 1_800
+"""Between duties of different routes; between those of one, layover stands in the timetable."""
 LEAST_SHARE = 0.005
 """Of a day's stops: an hour with fewer is none of service."""
 MOST_DATES = 50_000
@@ -123,7 +124,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     run, trip, stop, s, block = _visits(feed, np.flatnonzero(runs_then[calendar.of_trip]), calendar.date_of(busiest))
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
-    vehicle, blocks = _vehicles(run, s, block)
+    vehicle, blocks = _vehicles(run, s, block, feed.rows_of("trips", "route_id", "routes")[trip])
     per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
     busy = per_hour >= LEAST_SHARE
     starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
@@ -207,25 +208,34 @@ def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
     return owner, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)
 
 
-def _vehicles(run: Int64s, s: Int64s, block: Int64s) -> tuple[Int64s, int]:
-    """Assigns visits to the fewest vehicles, and counts duties.
+def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int64s, int]:
+    """Assigns visits to few vehicles, and counts duties.
 
-    A duty is a block, or a trip without one.
+    A duty is a block, or a trip without one. Who waits at its route drives it, else who waits elsewhere for TURN_S.
     """
     is_own = block < 0
     duty_of_run = np.where(is_own, block.max(initial=-1) + 1 + np.arange(block.size), block)
     duties, duty = np.unique(duty_of_run[run], return_inverse=True)
-    start, end = np.full(duties.size, np.iinfo(np.int64).max), np.full(duties.size, -1)
-    np.minimum.at(start, duty, s)
-    np.maximum.at(end, duty, s)
-    vehicle, free = np.empty(duties.size, np.int64), list[tuple[int, int]]()
-    vehicles = 0
-    for trip in np.argsort(start, kind="stable").tolist():
-        if free and free[0][0] + TURN_S <= start[trip]:
-            _, vehicle[trip] = heapq.heappop(free)
+    order = np.lexsort((s, duty))
+    last = np.cumsum(np.bincount(duty, minlength=duties.size)) - 1
+    begins, ends = order[np.append(0, last[:-1] + 1)], order[last]
+    vehicle, vehicles = np.empty(duties.size, np.int64), 0
+    waiting, by_route, taken = list[tuple[int, int]](), defaultdict[int, list[tuple[int, int]]](list), set[int]()
+    for number in np.argsort(s[begins], kind="stable").tolist():
+        start_s, of_route = int(s[begins[number]]), by_route[int(route[begins[number]])]
+        chosen = None
+        for heap, turn_s in ((of_route, 0), (waiting, TURN_S)):
+            while heap and heap[0][1] in taken:
+                heapq.heappop(heap)
+            if chosen is None and heap and heap[0][0] + turn_s <= start_s:
+                chosen = heapq.heappop(heap)[1]
+        if chosen is None:
+            vehicle[number], vehicles = vehicles, vehicles + 1
         else:
-            vehicle[trip], vehicles = vehicles, vehicles + 1
-        heapq.heappush(free, (int(end[trip]), int(vehicle[trip])))
+            taken.add(chosen)
+            vehicle[number] = vehicle[chosen]
+        for heap in (waiting, by_route[int(route[ends[number]])]):
+            heapq.heappush(heap, (int(s[ends[number]]), number))
     return vehicle[duty], int(duties.size)
 
 
@@ -278,38 +288,50 @@ def hours_table(
 ) -> tuple[bytes, int]:
     """Writes the CSV that `slot.trips` names, and counts its hours of cells.
 
-    A trip of any date counts for all such weekdays, exceptions included; beyond 24:00 it is the next day's. Between
-    stops a vehicle follows its line evenly. cells: sorted.
+    Trips are averaged over a weekday's dates, exceptions included; beyond 24:00 they are the next day's. Between stops
+    a vehicle follows its line evenly. cells: sorted.
     """
-    is_served, days = np.zeros((cells.size, _WEEK_HOURS), np.bool_), _weekdays_of_trips(calendar)
-    for trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
-        row, known = np.searchsorted(cells, cell), cell > 0
-        first, last = start_s // _HOUR_S, end_s // _HOUR_S
-        for later in range(int((last - first).max(initial=0)) + 1):
-            for weekday in range(len(WEEKDAYS)):
-                chosen = known & (first + later <= last) & days[trip, weekday]
-                is_served[row[chosen], (_DAY_HOURS * weekday + first[chosen] + later) % _WEEK_HOURS] = True
+    numbers, per_date = np.zeros((cells.size, _WEEK_HOURS)), _runs_per_date(calendar)
+    for run, trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
+        row, first, last = np.searchsorted(cells, cell), start_s // _HOUR_S, end_s // _HOUR_S
+        stays = [
+            np.stack([run, trip, row, first + later])[:, (cell > 0) & (first + later <= last)]
+            for later in range(int((last - first).max(initial=0)) + 1)
+        ]
+        run, trip, row, hour = np.concatenate(stays, axis=1)
+        once = np.unique((run * cells.size + row) * (1 + hour.max(initial=0)) + hour, return_index=True)[1]
+        trip, row, hour = trip[once], row[once], hour[once]
+        for weekday in range(len(WEEKDAYS)):
+            np.add.at(numbers, (row, (_DAY_HOURS * weekday + hour) % _WEEK_HOURS), per_date[trip, weekday])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("cell", "weekdays", "hours"))
-    for cell, week in zip(cells.tolist(), is_served.reshape(cells.size, len(WEEKDAYS), _DAY_HOURS), strict=True):
-        by_hours: dict[str, list[str]] = {}
+    writer.writerow(("cell", "weekdays", "hours", "trips"))
+    for cell, week in zip(cells.tolist(), numbers.reshape(cells.size, len(WEEKDAYS), _DAY_HOURS), strict=True):
+        days: dict[tuple[str, str], list[str]] = {}
         for name, day in zip(WEEKDAYS, week, strict=True):
-            by_hours.setdefault(" ".join(map(str, np.flatnonzero(day).tolist())), []).append(name[:3])
-        writer.writerows((f"{cell:x}", " ".join(names), hours) for hours, names in by_hours.items() if hours)
-    return text.getvalue().encode(), int(is_served.sum())
+            hours = np.flatnonzero(day)
+            trips = (f"{max(number, 0.1):.1f}".removesuffix(".0") for number in day[hours].tolist())
+            key = " ".join(map(str, hours.tolist())), " ".join(trips)
+            days.setdefault(key, []).append(name[:3])
+        writer.writerows((f"{cell:x}", " ".join(names), *key) for key, names in days.items() if key[0])
+    return text.getvalue().encode(), int(np.count_nonzero(numbers))
 
 
-def _weekdays_of_trips(calendar: ServiceCalendar) -> NDArray[np.bool_]:
-    """Marks the weekdays on any of which each trip runs, (trips, 7)."""
+def _runs_per_date(calendar: ServiceCalendar) -> Floats:
+    """Averages each trip's service over the dates of a weekday, (trips, 7)."""
     weekday = (np.arange(calendar.days) + calendar.first.weekday()) % len(WEEKDAYS)
-    runs = (calendar.runs(number) for number in range(calendar.of_trip.max(initial=-1) + 1))
-    marks: NDArray[np.bool_] = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) > 0 for days in runs])
-    return marks[calendar.of_trip]
+    served, counts = np.zeros(calendar.days, np.bool_), []
+    for number in range(calendar.of_trip.max(initial=-1) + 1):
+        runs = calendar.runs(number)
+        served |= runs
+        counts.append(np.bincount(weekday[runs], minlength=len(WEEKDAYS)))
+    dates = np.bincount(weekday[served], minlength=len(WEEKDAYS))
+    averages: Floats = np.array(counts) / np.maximum(dates, 1)
+    return averages[calendar.of_trip]
 
 
-def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple[Int64s, Int64s, Int64s, Int64s]]:
-    """Yields columns of trip, cell, and first and last second of stops and passages."""
+def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple[Int64s, ...]]:
+    """Yields runs' stops and passages: run, trip, cell, first and last second."""
     times = feed.stop_times
     rows = np.flatnonzero(~np.isnan(feed.stop_positions[0][times.stop]))
     trip, stop, s = times.trip[rows], times.stop[rows], times.s[rows]
@@ -327,6 +349,8 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
         run, row = _expanded(low, high)
         edges = (np.interp(2 * chosen[run] + edge[row], 2 * trip + part, s) for edge in (passages.start, passages.end))
         start_s, end_s = (edge.astype(np.int64) + later_s[run] for edge in edges)
-        yield chosen[run], passages.cell[row], start_s, end_s
+        on_way = some[run], chosen[run], passages.cell[row], start_s, end_s
         run, row = _expanded(*(np.searchsorted(trip, chosen, side) for side in ("left", "right")))
-        yield chosen[run], stop_cells[stop[row]], s[row] + later_s[run], s[row] + later_s[run]
+        at_s = s[row] + later_s[run]
+        at_stops = some[run], chosen[run], stop_cells[stop[row]], at_s, at_s
+        yield tuple(map(np.concatenate, zip(on_way, at_stops, strict=True)))
