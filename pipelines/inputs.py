@@ -5,9 +5,9 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from pipelines.errors import InputError, UsageError, raise_as, shortened
@@ -113,22 +113,14 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 
 def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
     """Parses an ISO time, or a local date's start (`last`: end). Raises UsageError."""
-    day = _parsed(date, text)
-    instant = day or _parsed(datetime, text)
-    if instant is None:
+    for kind in (date, datetime):
+        with suppress(ValueError, TypeError):  # a library's caller may give anything
+            instant = kind.fromisoformat(text)
+            break
+    else:
         raise UsageError(f"{text!r} is neither a date (2016-11-24) nor an ISO time (2016-11-24T10:00)")
     if not FIRST_YEAR <= instant.year <= LAST_YEAR:
         raise UsageError(f"{text!r} is not in the years {FIRST_YEAR} to {LAST_YEAR}")
     if isinstance(instant, datetime):
         return instant if instant.tzinfo else instant.replace(tzinfo=ZoneInfo(timetable.zone))
     return timetable.midnight(instant + timedelta(days=1) if last else instant)
-
-
-Parsed = TypeVar("Parsed", date, datetime)
-
-
-def _parsed(kind: type[Parsed], text: str) -> Parsed | None:
-    try:
-        return kind.fromisoformat(text)
-    except (ValueError, TypeError):  # a library's caller may give anything
-        return None

@@ -62,7 +62,8 @@ def release_days(
     if not days:
         return {}
     slots = {slot_s: facts for day in days.values() for slot_s, facts in day.facts.items()}
-    run = _EvaluatedDays.of(spec, slots, Noise() if seed is None else Noise(np.random.default_rng(seed).bytes))
+    account, noise = _MemoryAccount.of(spec), Noise() if seed is None else Noise(np.random.default_rng(seed).bytes)
+    run = _EvaluatedDays(spec, account, _release_of(spec, slots, account), noise)
     for number, day in enumerate(days.values()):
         facts = list(day.facts.values())
         if forecasts and number:
@@ -162,11 +163,6 @@ class _EvaluatedDays:
     release: ReleaseKind
     noise: Noise
     shown: dict[str, list[SlotEstimates]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, spec: Specification, facts: Mapping[int, SlotFacts], noise: Noise) -> "_EvaluatedDays":
-        account = _MemoryAccount.of(spec)
-        return cls(spec, account, _release_of(spec, facts, account), noise)
 
     @property
     def recorded(self) -> RecordedStages:

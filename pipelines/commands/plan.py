@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -141,12 +140,9 @@ def plan_hats(spec: Specification, within: float, source: Given, report: Report)
     """Plans a release of each HAT by itself. source: None for typical counts."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
-    from pipelines.plan.needs import needs_of
 
     counts, recount = source or (sources.typical_counts(), None)
     planned = plan(spec, counts, recount, report, within)
-    needs = needs_of(spec, within, Fraction(planned.composed.epsilon_per_hat_least))
-    planned = msgspec.structs.replace(planned, needs=needs)
     return planned, partial(show, planned)
 
 

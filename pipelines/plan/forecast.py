@@ -27,7 +27,7 @@ from pipelines.plan.composed import (
     translated,
 )
 from pipelines.plan.counts import SampleCounts
-from pipelines.plan.needs import FACTORS, MechanismNeeds
+from pipelines.plan.needs import FACTORS, MechanismNeeds, needs_of
 from pipelines.specification import Specification
 from transforms.releases.hats.draw import weights_of
 from transforms.time.calendar import DAY_MINUTES
@@ -97,7 +97,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     not_protected: str
     choices: list[OtherChoice]
     notes: list[str]
-    needs: MechanismNeeds | None = None
+    needs: MechanismNeeds | None
 
 
 class Forecaster:
@@ -181,6 +181,7 @@ def plan(
         not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics, composed), *impossible],
+        needs=needs_of(spec, within, Fraction(composed.epsilon_per_hat_least)),
     )
 
 

@@ -134,8 +134,3 @@ def _spend_of(
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
     return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))
-
-
-def of_counts(counts: Mapping[str, int]) -> KeyedFact:
-    """Encodes counters as a keyed fact."""
-    return 0, msgspec.json.encode(dict(counts))

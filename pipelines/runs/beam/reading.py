@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import apache_beam as beam
+import msgspec
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.timestamp import MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import WindowedValue
@@ -78,7 +79,8 @@ class Observe(beam.DoFn):
                 self._counts[f"{judge.UNREADABLE}{batch}"] += 1
 
     def finish_bundle(self) -> Iterator[Any]:
-        yield WindowedValue((((NO_SLOT, 0), 0), judge.of_counts(self._counts)), MIN_TIMESTAMP, (GlobalWindow(),))
+        fact: judge.KeyedFact = 0, msgspec.json.encode(self._counts)
+        yield WindowedValue((((NO_SLOT, 0), 0), fact), MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
         if piece.others:

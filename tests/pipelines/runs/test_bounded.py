@@ -216,7 +216,7 @@ def test_what_is_drawn_again_after_a_fault_gives_what_was_recorded_first(tmp_pat
 
 def test_a_verdict_is_read_back_as_it_was_written():
     facts = [
-        judge.of_counts({"rows": 7, "refused/parse/bad-time": 2, "period/2022-01-01": 5})[1],
+        json.dumps({"rows": 7, "refused/parse/bad-time": 2, "period/2022-01-01": 5}).encode(),
         json.dumps(["2022-01-01", [["s", 0, 0, "3/7"]], ["1", "2/3", "1"]]).encode(),
     ]
     verdict = judge.verdict_on(facts, 2, ["2022-01-01"], lambda _: [])
