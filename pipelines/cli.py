@@ -18,22 +18,16 @@ from transforms.errors import did_you_mean, missing
 from transforms.memory import keep_freed_memory
 
 COMMANDS = {
-    "init": (
-        "pipelines.commands.init:init",
-        "Open the account of a specification: its ledger, its key and its head file.",
-    ),
-    "spec": ("pipelines.commands.spec:spec", "Check a specification, or draft one from a sample of a feed."),
-    "plan": ("pipelines.commands.plan:plan", "Forecast what a specification would give, before anything is spent."),
-    "release": ("pipelines.commands.release:release", "Release the closed slots of a range, once."),
-    "estimate": (
-        "pipelines.commands.estimate:estimate",
-        "Estimate released days again, or days to come, from the ledger.",
-    ),
-    "stream": ("pipelines.commands.stream:stream", "Release slots as they end, until it is stopped."),
-    "ledger": ("pipelines.commands.ledger:ledger", "Show spending, verify the record, and back it up."),
+    "init": "Open the account of a specification: its ledger, its key and its head file.",
+    "spec": "Check a specification, or draft one from a sample of a feed.",
+    "plan": "Forecast what a specification would give, before anything is spent.",
+    "release": "Release the closed slots of a range, once.",
+    "estimate": "Estimate released days again, or days to come, from the ledger.",
+    "stream": "Release slots as they end, until it is stopped.",
+    "ledger": "Show spending, verify the record, and back it up.",
 }
-"""Where each command of the core is, and what it does in one line; its module, and Beam with it, is imported when it is
-called. Commands of companions are found by entry points."""
+"""What each command of the core does. Its module in `pipelines.commands`, and Beam with it, is imported when it is
+called; commands of companions are found by entry points."""
 
 _CODES = {
     "pipelines.errors.UsageError": WRONG_USE,
@@ -59,8 +53,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
         if name in COMMANDS:
-            module, _, attribute = COMMANDS[name][0].partition(":")
-            return with_verbosity(getattr(importlib.import_module(module), attribute))
+            return with_verbosity(getattr(importlib.import_module(f"pipelines.commands.{name}"), name))
         command: click.Command | None = companion_command(name)
         return None if command is None else with_verbosity(command)
 
@@ -74,7 +67,7 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+            formatter.write_dl([*COMMANDS.items()])
         installed, lines = entries(COMMANDS_GROUP), _companion_commands().items()
         with formatter.section("Commands of companions"):
             formatter.write_dl([(name, line + " (not installed)" * (name not in installed)) for name, line in lines])

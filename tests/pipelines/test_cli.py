@@ -52,7 +52,7 @@ def test_files_that_the_shell_made_of_a_pattern_are_told_to_need_quotes(hatstrea
 
 def test_wrong_options_are_answered_without_waiting_for_beam():
     """Importing Beam takes seconds; a command imports it when there is something to run."""
-    modules = sorted({place.partition(":")[0] for place, _ in COMMANDS.values()})
+    modules = sorted(f"pipelines.commands.{name}" for name in COMMANDS)
     load = f"import importlib, sys; [importlib.import_module(name) for name in {modules}]"
     program = f"{load}; sys.exit(bool({{'apache_beam', 'matplotlib'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
