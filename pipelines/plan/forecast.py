@@ -17,15 +17,7 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown
 from pipelines.account.guarantee import NOT_PROTECTED
 from pipelines.errors import InputError, Report
-from pipelines.plan.composed import (
-    Composed,
-    Guarantee,
-    PlannedHat,
-    lay_out,
-    may_have_constants,
-    of_several_periods,
-    translated,
-)
+from pipelines.plan import composed as totals
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, MechanismNeeds, needs_of
 from pipelines.specification import Specification
@@ -79,7 +71,7 @@ class OtherChoice(msgspec.Struct, frozen=True, kw_only=True):
     hats_planned: int
     median_vehicles: float
     forecast_error: dict[str, float]
-    composed: Composed
+    composed: totals.Composed
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +84,8 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     forecast: str
     hats: int
     statistics: list[StatisticPlan]
-    composed: Composed
-    guarantees: list[Guarantee]
+    composed: totals.Composed
+    guarantees: list[totals.Guarantee]
     not_protected: str
     choices: list[OtherChoice]
     notes: list[str]
@@ -107,7 +99,7 @@ class Forecaster:
         self._grid, self._prior = spec.value.grid, spec.prior
         self._known: dict[tuple[str, Fraction, int, bytes], list[RankedPlan]] = {}
 
-    def candidates(self, stat: RequestedStatistic, hat: PlannedHat) -> list[RankedPlan]:
+    def candidates(self, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
         """Ranks candidates, the best forecast first; only `auto` has more than one."""
         epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
         key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())
@@ -141,7 +133,7 @@ def plan(
     within: requested error, in the value's unit. recount: counts other cells and slots where positions are known.
     Raises InputError.
     """
-    hats, composed = lay_out(spec, counts)
+    hats, composed = totals.lay_out(spec, counts)
     if not hats:
         raise InputError("the counts hold no HAT")
     forecaster, prior = Forecaster(spec), spec.prior
@@ -177,7 +169,7 @@ def plan(
         hats=len(hats),
         statistics=statistics,
         composed=composed,
-        guarantees=translated(spec, composed),
+        guarantees=totals.translated(spec, composed),
         not_protected=NOT_PROTECTED,
         choices=choices,
         notes=[*_notes(spec, counts, statistics, composed), *impossible],
@@ -186,7 +178,7 @@ def plan(
 
 
 def _statistics(
-    spec: Specification, hats: list[PlannedHat], forecaster: Forecaster, progress: Report
+    spec: Specification, hats: list[totals.PlannedHat], forecaster: Forecaster, progress: Report
 ) -> list[StatisticPlan]:
     classes = [[hat for hat in hats if low <= hat.samples.size <= (high or hat.samples.size)] for low, high in CLASSES]
     chosen = [_evenly(members, PER_CLASS) for members in classes]
@@ -210,7 +202,7 @@ def _statistics(
 # --- classes of HATs -------------------------------------------------------------------------------------------------
 
 
-def _evenly(hats: list[PlannedHat], number: int) -> list[PlannedHat]:
+def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHat]:
     """Samples HATs evenly by size."""
     if len(hats) <= number:
         return hats
@@ -293,7 +285,7 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
 
 
 def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
-    hats, composed = lay_out(spec, counts)
+    hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {
         stat.name: float(np.median([forecaster.candidates(stat, hat)[0].error for hat in sample]))
@@ -313,7 +305,9 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
     )
 
 
-def _notes(spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan], composed: Composed) -> list[str]:
+def _notes(
+    spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan], composed: totals.Composed
+) -> list[str]:
     """Lists caveats for the reader of the numbers."""
     notes, unit, period = [], spec.account.unit, spec.account.unit.removeprefix("vehicle-")
     hats = sum(hat_class.hats for hat_class in statistics[0].classes)
@@ -327,7 +321,7 @@ def _notes(spec: Specification, counts: SampleCounts, statistics: list[Statistic
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
         if spec.privacy.allocation.total is not None and spec.privacy.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
-    elif of_several_periods(spec, counts):
+    elif totals.of_several_periods(spec, counts):
         notes.append(
             f"the counts name more slots than a {period} has: what adds up is of all of them, so at most that in one "
             f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"
@@ -345,7 +339,7 @@ def _notes(spec: Specification, counts: SampleCounts, statistics: list[Statistic
         notes.append(f"the counts are of {days}; what adds up in a period ({unit}) is so if days are alike")
     if any(hat_class.noise_scale == 0 for stat in statistics for hat_class in stat.classes):
         notes.append("noise 0: for half or more of these HATs a constant is published, whatever was driven there")
-    if may_have_constants(spec):
+    if totals.may_have_constants(spec):
         notes.append("a constant costs nothing; what adds up counts each HAT as if something was drawn there")
     if spec.privacy.cap is not None:
         notes.append("which samples the cap keeps is drawn anew by a release")
