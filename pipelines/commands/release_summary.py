@@ -21,9 +21,8 @@ from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber, Fact, Operator, Summary
-from transforms.recorded.codec import CountedPart
 from transforms.recorded.stage_plan import numbers_of, rests_on
-from transforms.recorded.units import counted
+from transforms.recorded.units import HatUnit, all_of, counted
 from transforms.sinks.published import HATS, READERS
 
 if TYPE_CHECKING:
@@ -43,27 +42,29 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
     """Summarises a run with public counts."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
-    periods, hat, bound, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[CountedPart]()
+    periods, hat, bound, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[HatUnit]()
     for period in run.calendar.periods:
-        units = [unit for unit in place.ledger.counted(spec.spec_id, period) if unit.slot_s in wanted]
+        released = all_of(HatUnit, place.ledger.released(spec.spec_id, period))
+        units = [unit for unit in released if unit.slot_s in wanted]
         recorded += units
+        plans = [hat.plan for unit in units for hat in unit.released]
         debits, spend = spending(place.ledger, spec, period)
-        with_data = {unit.slot_s for unit in units if unit.empty < len(unit.released)}
+        with_data = {unit.slot_s for unit in units if any(hat.plan is not None for hat in unit.released)}
         periods.append(
             {
                 "period": period,
                 "slots": len({unit.slot_s for unit in units}),
                 "slots_with_data": len(with_data) if spec.counts_are_public else None,
-                "hats": sum(len(unit.released) for unit in units) // statistics,
-                "no_data": sum(unit.empty for unit in units) // statistics,
-                "constants": sum(unit.constants for unit in units),
+                "hats": len(plans) // statistics,
+                "no_data": plans.count(None) // statistics,
+                "constants": sum(plan is not None and plan.get("epsilon") == "0" for plan in plans),
                 "sum_of_slot_maxima": float(debits.epsilon),
                 "most_spent_by_a_vehicle": None if spend is None else float(spend.most),
                 "spent_by_half_of_vehicles_at_most": None if spend is None else float(spend.median),
                 "spent_by_nine_in_ten_at_most": None if spend is None else float(spend.p90),
             }
         )
-        hat = max([hat, *(unit.rate for unit in units)])
+        hat = max([hat, *(unit.per_hat.epsilon for unit in units)])
         bound = max(bound, debits if spend is None else Loss(spend.most))
     return Summary(
         {

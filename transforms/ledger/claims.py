@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import compress
@@ -17,8 +17,6 @@ from transforms.ledger.head import LedgerError
 from transforms.recorded.units import DebitGroup, HatUnit, Unit
 
 FREE = PureDP(ZERO)  # of a plan by which nothing is drawn
-
-_ClaimTerms = Claim | tuple[str, str, int]  # what a stored plan says of its claim: see `Plan.claim_terms`
 
 
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
@@ -109,11 +107,11 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
-    terms: Sequence[_ClaimTerms] = Plan.claim_terms([plan for plan in plans if plan is not None])
+    terms = Plan.claim_terms([plan for plan in plans if plan is not None])
     numbers = {item: code for code, item in enumerate(dict.fromkeys(terms))}
     codes = list(map(numbers.__getitem__, terms))
-    claims = [claim_of_terms(*item) if isinstance(item, tuple) else item for item in numbers]
-    free = {code for item, code in numbers.items() if isinstance(item, tuple) and claims[code] == FREE}
+    claims = [claim_of_terms(*item) for item in numbers]
+    free = {code for code, claim in enumerate(claims) if claim == FREE}
     for released in compress(drawn, [code in free for code in codes]) if free else ():
         if released.plan is None or released.integers != [released.plan["facts"].get("constant")]:
             raise LedgerError(

@@ -24,7 +24,7 @@ from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
-from transforms.recorded.codec import LIVE_COLUMN, CountedPart, DrawnUnits, Encoded, column_of, decode
+from transforms.recorded.codec import LIVE_COLUMN, DrawnUnits, Encoded, column_of, decode
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of
 
 Found = TypeVar("Found")
@@ -196,17 +196,10 @@ class Ledger:
         units = self._run(lambda db: recorded_units(db, self.signature, spec_id, period))
         return [units[key] for key in sorted(units, key=lambda key: (key.slot_s, column_of(key)))]
 
-    def counted(self, spec_id: str, period: str) -> list[CountedPart]:
-        """Reads the counted parts of a period's released HATs."""
-        return self._read(CountedPart.of, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-
     def released_of(self, spec_id: str, slots: Sequence[int]) -> list[Unit]:
         """Reads a specification's releases of slots by their start."""
-        return self._read(decode, ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots))
-
-    def _read(self, read: Callable[[str], Found], *which: sa.ColumnElement[bool]) -> list[Found]:
-        of_release = ENTRY.c.kind == "release", *which
-        return self._run(lambda db: [read(entry["body"]) for entry in chain.checked(db, self.signature, *of_release)])
+        which = ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.slot_s.in_(slots)
+        return self._run(lambda db: [decode(entry["body"]) for entry in chain.checked(db, self.signature, *which)])
 
     def stages(self, account: str, spec_id: str) -> list[StageEntry]:
         """Lists a specification's stages with sequence numbers, in order."""

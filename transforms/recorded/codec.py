@@ -35,45 +35,6 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     epsilon_total: str | None = None
 
 
-class _SpentOn(msgspec.Struct, frozen=True, gc=False):
-    """Spending of a plan."""
-
-    epsilon: str = ""
-
-
-class _Counted(msgspec.Struct, frozen=True, gc=False):
-    cell: str
-    plan: _SpentOn | None
-
-
-class CountedPart(msgspec.Struct, frozen=True):
-    """The parts of a stored unit that summaries count."""
-
-    slot_s: int
-    epsilon_hat: str
-    released: list[_Counted]
-
-    @classmethod
-    def of(cls, text: str) -> "CountedPart":
-        """Decodes the counted part of a unit's text."""
-        return msgspec.json.decode(text, type=cls)
-
-    @property
-    def rate(self) -> Fraction:
-        """The epsilon of a HAT."""
-        return Fraction(self.epsilon_hat)
-
-    @property
-    def empty(self) -> int:
-        """How many statistics of HATs have no data."""
-        return sum(hat.plan is None for hat in self.released)
-
-    @property
-    def constants(self) -> int:
-        """Number of HATs that cost nothing."""
-        return sum(hat.plan is not None and hat.plan.epsilon == "0" for hat in self.released)
-
-
 class Encoded(NamedTuple):
     """A unit, and its text as encoded when drawn."""
 
