@@ -42,7 +42,7 @@ _DAYS = (
 )
 _OFFSET = f"(Z|[+-]{_HOURS}(:?{_SIXTY})?)"
 _ISO = f"^{_DAYS}[T ]{_HOURS}:{_SIXTY}(:{_SIXTY}(\\.[0-9]{{1,6}})?)?{_OFFSET}?$"
-_ABSOLUTE, _LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
+ABSOLUTE, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 _AT_ONCE = 512  # texts: of more that cannot be cast, each takes Arrow 5 us
 
 
@@ -285,16 +285,24 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
         text = pc.if_else(pa.array(missing), nothing, text)
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():
-        for kind in (_ABSOLUTE, _LOCAL):
+        for kind in (ABSOLUTE, LOCAL):
             with suppress(pa.ArrowInvalid):
                 parts = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
                 instants = timestamps(pa.concat_arrays(parts))
-                return instants if kind is _ABSOLUTE else place_local(instants, None, zone)
+                return instants if kind is ABSOLUTE else place_local(instants, None, zone)
     text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
-    fits, has_offset = (pc.match_substring_regex(text, form) for form in (_ISO, f"{_OFFSET}$"))
-    chosen = (_ABSOLUTE, pc.and_(fits, has_offset)), (_LOCAL, pc.and_not(fits, has_offset))
-    utc, local = (timestamps(pc.if_else(rows, text, nothing).cast(kind)) for kind, rows in chosen)
+    has_offset = pc.match_substring_regex(text, f"{_OFFSET}$")
+    utc, local = (
+        cast_iso(pc.if_else(has_offset, text, nothing), ABSOLUTE),
+        cast_iso(pc.if_else(has_offset, nothing, text), LOCAL),
+    )
     return place_local(absolute(utc.us + local.us, utc.valid | local.valid, missing), local.valid, zone)
+
+
+def cast_iso(text: pa.Array, kind: pa.DataType) -> Instants:
+    """Casts texts of the form _ISO; others count as missing."""
+    fits = pc.match_substring_regex(text, _ISO)
+    return timestamps(pc.if_else(fits, text, pa.scalar(None, pa.string())).cast(kind))
 
 
 _STEP_S = 900  # clocks change on quarters of an hour: within one, all local times have the same offset

@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dpops.types import Int64s
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import Bools, Instants, absolute, as_binary, nulls, place_local
+from transforms.layouts.columns import ABSOLUTE, LOCAL, Instants, absolute, as_binary, cast_iso, place_local
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
 _PARTS: Mapping[str, tuple[str, str]] = {
@@ -37,6 +37,7 @@ Months by name are English ones, of which three letters count; what a weekday sa
 after midnight, in place of a clock."""
 _NEEDED = ("year", "month", "day", "hour", "minute")
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_HOURS = [f"{hour:02}" for hour in (12, *range(1, 12))]
 _LONGEST = 60
 
 
@@ -86,35 +87,33 @@ class TimeFormat:
         parts = pc.extract_regex(text, _pattern(self.text))
         names = {field.name for field in parts.type}
 
-        def number(name: str) -> Int64s:
-            return _whole(pc.struct_field(parts, name)) if name in names else np.zeros(len(parts), np.int64)
+        def digits(name: str) -> Any:
+            return pc.utf8_lpad(pc.struct_field(parts, name), 2, "0") if name in names else "00"
 
-        year = number("year") + (2_000 if "%y" in self.text else 0)  # of this century
-        day, minute, second, midnight_s = (number(name) for name in ("day", "minute", "second", "midnight"))
-        if "%b" in self.text or "%B" in self.text:  # three letters count; 0 for another word
-            word = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "month"), 0, 3))
-            month = _whole(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
-        else:
-            month = number("month")
-        hour = number("hour")
+        year, month, hour = (digits(name) for name in ("year", "month", "hour"))
+        if "%y" in self.text:  # of this century
+            year = pc.binary_join_element_wise("20", year, "")
+        if "%b" in self.text or "%B" in self.text:  # three letters count
+            word = pc.utf8_lower(pc.utf8_slice_codeunits(month, 0, 3))
+            month = _two_digits(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
         if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
-            letter = pc.utf8_lower(pc.utf8_slice_codeunits(pc.struct_field(parts, "half"), 0, 1))
-            is_pm = pc.equal(letter, "p").fill_null(False).to_numpy(zero_copy_only=False)
-            hour = np.where((hour >= 1) & (hour <= 12), hour % 12 + 12 * is_pm, 24)
-        seconds, valid = _clock_s(year, month, day, hour, minute, second)
-        us, valid = (seconds + midnight_s) * 1_000_000, valid & ~nulls(parts)
+            is_pm = pc.match_substring_regex(pc.struct_field(parts, "half"), "^[Pp]")
+            hour = _two_digits(pc.add(pc.index_in(hour, value_set=pa.array(_HOURS)), pc.if_else(is_pm, 12, 0)))
+        written = [year, "-", month, "-", digits("day"), " ", hour, ":", digits("minute"), ":", digits("second")]
         if "fraction" in names:
-            digits = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(parts, "fraction"), 9, "0"), 0, 6)
-            us += _whole(digits)
+            written += [".", pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, 6)]
         if "offset" in names:
-            offset = pc.replace_substring_regex(pc.struct_field(parts, "offset"), "Z|UTC|GMT", "+0000")
-            plain = pc.replace_substring(offset, ":", "")
-            off_hour, off_minute = (_whole(pc.utf8_slice_codeunits(plain, start, start + 2)) for start in (1, 3))
-            is_west = pc.starts_with(plain, "-").fill_null(False).to_numpy(zero_copy_only=False)
-            us -= np.where(is_west, -1_000_000, 1_000_000) * (off_hour * 3_600 + off_minute * 60)
-            valid &= (off_hour <= 23) & (off_minute <= 59)
-        instants = absolute(np.where(valid, us, 0), valid, missing)
-        return instants if "%z" in self.text else place_local(instants, None, zone)
+            written.append(pc.replace_substring_regex(pc.struct_field(parts, "offset"), "UTC|GMT", "Z"))
+        us, valid, *_ = cast_iso(pc.binary_join_element_wise(*written, ""), ABSOLUTE if "offset" in names else LOCAL)
+        if "midnight" in names:
+            seconds = pc.struct_field(parts, "midnight").cast(pa.int64()).fill_null(0)
+            us = np.where(valid, us + 1_000_000 * seconds.to_numpy(zero_copy_only=False), 0)
+        instants = absolute(us, valid, missing)
+        return instants if "offset" in names else place_local(instants, None, zone)
+
+
+def _two_digits(numbers: pa.Array) -> pa.Array:
+    return pc.utf8_lpad(numbers.cast(pa.string()), 2, "0")
 
 
 @cache
@@ -126,28 +125,3 @@ def _pattern(text: str) -> str:
         for piece in pieces
     ]
     return f"^{''.join(written)}$"
-
-
-def _whole(digits: pa.Array) -> Int64s:
-    numbers: Int64s = digits.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _clock_s(
-    year: Int64s, month: Int64s, day: Int64s, hour: Int64s, minute: Int64s, second: Int64s
-) -> tuple[Int64s, Bools]:
-    """Computes local seconds since 1970, and fields' validity."""
-    is_time = (
-        (year >= 1) & (year <= 9999) & (month >= 1) & (month <= 12) & (hour <= 23) & (minute <= 59) & (second <= 59)
-    )
-    firsts, lengths = _days_of_months()
-    number = np.where(is_time, year * 12 + month - 1, 12)
-    is_time &= (day >= 1) & (day <= lengths[number])
-    return (firsts[number] + day - 1) * 86_400 + hour * 3_600 + minute * 60 + second, is_time
-
-
-@cache
-def _days_of_months() -> tuple[Int64s, Int64s]:
-    """Lists months to year 9999: first day and length."""
-    firsts = np.arange("0000-01", "10000-01", dtype="datetime64[M]").astype("datetime64[D]").astype(np.int64)
-    return firsts, np.diff(firsts, append=np.int64(firsts[-1] + 31))
