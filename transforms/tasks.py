@@ -22,7 +22,7 @@ from transforms.ledger.recording import LedgerAccount, record_units
 from transforms.observe import hexagons
 from transforms.observe.parse import Rules, locate, parse
 from transforms.places.ground import Ground
-from transforms.recorded.codec import DrawnUnits
+from transforms.recorded.units import Unit
 from transforms.records import Observations, RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases.base import DrawnUnit, History, ReleaseKind, Stopped, Tallies, release_group
 
@@ -105,7 +105,7 @@ def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())
 
 
-def recorded(units: DrawnUnits, account: LedgerAccount, count: Count) -> list[RecordedSlot]:
+def recorded(units: Sequence[Unit], account: LedgerAccount, count: Count) -> list[RecordedSlot]:
     """Records units in one transaction; returns recorded slots."""
     slots, counts = record_units(units, account)
     for name, number in counts.items():

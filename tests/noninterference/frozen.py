@@ -14,8 +14,8 @@ import pytest
 from dpops.levels.stages import UNIT
 from dpops.noise.words import Words
 from transforms.ledger.ledger import Ledger
-from transforms.recorded.codec import DrawnUnits, Encoded, Stored, decode
-from transforms.recorded.units import VECTOR, Released
+from transforms.recorded.codec import Stored, decode, encode
+from transforms.recorded.units import VECTOR, Released, Unit
 
 
 @contextmanager
@@ -27,8 +27,8 @@ def frozen(offered: list[Stored]) -> Iterator[None]:
     attempts = Counter[tuple[str, int, int]]()
     record = Ledger.record
 
-    def recording(self: Ledger, account: str, limit: Any, spec_name: str, spec_text: str, units: DrawnUnits) -> Any:
-        as_stored = [msgspec.json.decode(Encoded.of(unit).text, type=Stored) for unit in units]
+    def recording(self: Ledger, account: str, limit: Any, spec_name: str, spec_text: str, units: list[Unit]) -> Any:
+        as_stored = [msgspec.json.decode(encode(unit), type=Stored) for unit in units]
         offered.extend(as_stored)
         kept = []
         for unit in as_stored:

@@ -114,7 +114,7 @@ def _(decoded_or_estimates: Any, *given: Any) -> Any:
 
 
 def _drawn(units: Any) -> int:
-    return sum(sum(released.integers or ()) for read in units for released in read.unit.released)
+    return sum(sum(released.integers or ()) for unit in units for released in unit.released)
 
 
 @mutant("delays-beside-the-latest", "file-of-gtfs-trip-updates", "transforms.layouts.base:Units.values")

@@ -8,7 +8,6 @@ from typing import Any
 
 from pipelines.errors import InputError
 from tests.noninterference.mutating import SEEN, mutant
-from transforms.recorded.codec import Encoded
 
 # --- what is published --------------------------------------------------------------------------------------------
 
@@ -17,7 +16,7 @@ from transforms.recorded.codec import Encoded
 def _(record_units: Any, units: Any, account: Any) -> Any:
     """What goes on is what this attempt drew, not what the ledger returned."""
     slots, counts = record_units(units, account)
-    slots[0].units[:] = [Encoded.of(unit).unit for unit in units]
+    slots[0].units[:] = units
     return slots, counts
 
 

@@ -31,7 +31,6 @@ from tests.stream.feed import ANY_TIME
 from transforms.failpoints import failpoint
 from transforms.ledger.recording import LedgerAccount
 from transforms.ledger.releases import Recorded
-from transforms.recorded.codec import Encoded
 from transforms.sinks.files import file_stem
 from transforms.sources.topic import Topic
 
@@ -225,7 +224,6 @@ class Forgetful:
 
     def record(self, _account, _limit, _name, _text, units):
         failpoint("before-record")
-        units = [Encoded.of(unit).unit for unit in units]
         with self._database() as db:
             rows = [(unit.slot_s, msgspec.json.encode(unit.released).decode()) for unit in units]
             db.executemany("insert into attempts values (?, ?)", rows)

@@ -24,7 +24,7 @@ from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.releases import Audit, Recorded, json_of, record_missing, recorded_units, stopped_by
 from transforms.ledger.spending import Account, AccountRefusal, LimitExceeded, SpanSpent, SpanUse, Spent
-from transforms.recorded.codec import LIVE_COLUMN, DrawnUnits, Encoded, column_of, decode
+from transforms.recorded.codec import LIVE_COLUMN, column_of, decode
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, Sequenced, StageEntry, StageUnit, Unit, all_of
 
 Found = TypeVar("Found")
@@ -148,15 +148,13 @@ class Ledger:
         """Computes the spent fractions of multi-day spans, by day."""
         return self._run(lambda db: spending.uses_of_spans(db, account))
 
-    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, drawn_units: DrawnUnits) -> Recorded:
+    def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Unit]) -> Recorded:
         """Records a period's missing units atomically; returns all units.
 
         Raises:
             LimitExceeded: The debits would exceed the limit or the account's; nothing is written.
             PeriodClosed: A live slot's period has its first stage already.
         """
-        encoded = list(map(Encoded.of, drawn_units))
-        units = [unit for unit, _ in encoded]
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")
 
@@ -167,7 +165,7 @@ class Ledger:
             if spending.periods_over(db, account, limit, {period: debits}):
                 in_force = spending.limit_in_force(db, account, limit)
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
-            recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, encoded)
+            recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, units)
             spending.check_total(db, account, units)
             failpoint("before-commit")
             return recorded

@@ -1,6 +1,6 @@
 """The ledger as releases use it, and recording units."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from dpops.accountant import Limit
 from transforms import counters
 from transforms.errors import reason_of, recorded_but
-from transforms.recorded.codec import DrawnUnits, Encoded, column_of
+from transforms.recorded.codec import column_of, decode
+from transforms.recorded.units import Unit
 from transforms.records import RecordedSlot
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ class LedgerAccount:
         return Ledger(self.url, self.head, self.signature)
 
 
-def decoded(units: Iterable[bytes]) -> list[Encoded]:
+def decoded(units: Iterable[bytes]) -> list[Unit]:
     """Decodes a transaction's units, in the order of recording."""
-    return sorted(map(Encoded.read, units), key=lambda read: (read.unit.slot_s, column_of(read.unit.key)))
+    return sorted(map(decode, units), key=lambda unit: (unit.slot_s, column_of(unit.key)))
 
 
-def record_units(units: DrawnUnits, account: LedgerAccount) -> tuple[list[RecordedSlot], Mapping[str, int]]:
+def record_units(units: Sequence[Unit], account: LedgerAccount) -> tuple[list[RecordedSlot], Mapping[str, int]]:
     """Records units in one transaction.
 
     Returns slots as the ledger has them (none if refused), and counter increments. Raises LedgerError, or StepError for

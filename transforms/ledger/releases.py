@@ -10,7 +10,7 @@ from transforms.ledger import chain
 from transforms.ledger.chain import ENTRY, Entry, Signature
 from transforms.ledger.claims import check_claims, claims_of
 from transforms.ledger.spending import AccountRefusal, PeriodClosed
-from transforms.recorded.codec import LIVE_COLUMN, Encoded, column_of, decode, key_of
+from transforms.recorded.codec import LIVE_COLUMN, column_of, decode, encode, key_of
 from transforms.recorded.units import DebitGroup, Unit, UnitKey
 
 
@@ -39,10 +39,9 @@ def record_missing(
     spec_id: str,
     spec_name: str,
     spec_text: str,
-    encoded: Sequence[Encoded],
+    units: Sequence[Unit],
 ) -> Recorded:
     """Appends missing units, after debits cover all plans' claims."""
-    units = [unit for unit, _ in encoded]
     slots = [unit.slot_s for unit in units]
     is_whole = DebitGroup.of(units[0]).slot_s is None
     recorded = recorded_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
@@ -67,9 +66,9 @@ def record_missing(
         text = json_of({"name": spec_name, "spec": spec_text})
         new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
     new += [
-        {"kind": "release", "account": account, **_place(unit), "epsilon": str(unit.debit), "body": text.decode()}
-        | {"release_id": f"{spec_id}/{unit.slot_s}/{column_of(unit.key)}"}
-        for unit, text in encoded
+        {"kind": "release", "account": account, **_place(unit), "epsilon": str(unit.debit)}
+        | {"body": encode(unit).decode(), "release_id": f"{spec_id}/{unit.slot_s}/{column_of(unit.key)}"}
+        for unit in units
         if unit.key not in recorded
     ]
     new += _changes(db, account, spec_id, period, differing)

@@ -3,9 +3,8 @@
 A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -33,26 +32,6 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
     scope: UnitScope = "slot"
     debit: str | None = None  # null where it is epsilon_slot
     epsilon_total: str | None = None
-
-
-class Encoded(NamedTuple):
-    """A unit, and its text as encoded when drawn."""
-
-    unit: Unit
-    text: bytes
-
-    @classmethod
-    def of(cls, unit: "Unit | Encoded") -> "Encoded":
-        """Encodes a unit, unless it is encoded."""
-        return unit if isinstance(unit, Encoded) else cls(unit, encode(unit))
-
-    @classmethod
-    def read(cls, text: bytes) -> "Encoded":
-        """Decodes the unit, raising as `decode`."""
-        return cls(decode(text), text)
-
-
-DrawnUnits = Sequence[Unit | Encoded]  # of one transaction
 
 
 def encode(unit: Unit) -> bytes:

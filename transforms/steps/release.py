@@ -131,9 +131,9 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         if self.needs_consent and records.CONSENT not in encoded:
             return
         units = decoded(self.shelf.get(unit) if self.shelf else unit for unit in encoded if unit != records.CONSENT)
-        if self.needs_rows and not any(hat.plan is not None for read in units for hat in read.unit.released):
-            raise StepError(f"the input has no row of {units[0].unit.period}: nothing was recorded or spent")
-        for period, together in groupby(units, key=lambda read: read.unit.period):
+        if self.needs_rows and not any(hat.plan is not None for unit in units for hat in unit.released):
+            raise StepError(f"the input has no row of {units[0].period}: nothing was recorded or spent")
+        for period, together in groupby(units, key=lambda unit: unit.period):
             slots = tasks.recorded(list(together), self.account, count)
             if not slots and not self.may_lose:
                 raise beyond_the_limit(self.account, period)

@@ -15,7 +15,7 @@ from transforms import atomic_files
 from transforms.ledger.head import Head, LedgerError
 from transforms.ledger.ledger import Ledger
 from transforms.ledger.spending import AccountRefusal
-from transforms.recorded.codec import Encoded, encode
+from transforms.recorded.codec import decode, encode
 from transforms.recorded.units import Debit, UnitKey
 
 
@@ -283,8 +283,8 @@ def test_a_folder_that_a_stranger_keeps_locked_is_said_after_a_while(tmp_path, m
         pass
 
 
-def test_the_ledger_keeps_the_text_that_was_encoded_where_a_unit_was_drawn(in_file):
+def test_the_ledger_has_the_text_that_was_encoded_where_a_unit_was_drawn(in_file):
     text = encode(unit(0))
-    record(in_file, Encoded.read(text), unit(3600))
+    record(in_file, decode(text), unit(3600))
     bodies = [entry["body"].encode() for entry in in_file.entries() if entry["kind"] == "release"]
     assert bodies == [text, encode(unit(3600))]
