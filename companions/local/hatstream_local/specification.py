@@ -98,7 +98,7 @@ class FusionSpecification:
 
     @property
     def step(self) -> Fraction:
-        """Of the grid of telemetry's speeds, in km/h."""
+        """The step of the grid of telemetry's speeds, in km/h."""
         return Fraction(self.upper_kmh) / GRID_STEPS
 
     @property

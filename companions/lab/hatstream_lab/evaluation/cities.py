@@ -193,7 +193,7 @@ def _day(
     routes: Sequence[Int64s],
     pattern: Float64s,
 ) -> VehicleVisits:
-    """Of cells of the whole city."""
+    """Draws visits in all cells of the city."""
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
     driven = rng.random((city.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
