@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
 from dpops.statistics import RequestedStatistic
-from dpops.types import CountsKnown, Int64s
+from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.specification import Specification
 
 MOST_VEHICLES = 3_000
@@ -62,7 +62,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
 
 
 def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now: bool, within: float) -> Need:
-    half = partial(_half_width, spec, epsilon * stat.share)
+    half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)
 
     def needed(mechanism: Mechanism) -> int | None:
         return fewest(lambda vehicles: half(mechanism, vehicles) <= within, MOST_VEHICLES)
@@ -84,12 +84,13 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
     )
 
 
-def _half_width(spec: Specification, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
+@cache
+def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
     """Computes a HAT's half-width, with typical counts of reports."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
-    plan = mechanism.plan(CountsKnown.all_of(counts), spec.value.grid, epsilon)
-    return min(plan.half_width(MISS), float(spec.value.grid.upper))
+    plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)
+    return min(plan.half_width(MISS), float(grid.upper))
 
 
 def _answer(name: str, rows: Sequence[Need], width: str) -> str:

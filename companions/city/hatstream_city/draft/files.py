@@ -27,7 +27,10 @@ _DAY_US = 86_400_000_000
 def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
     """Computes the usable share of first rows. Raises InputError."""
     source = layout(sample.layout, **layout_options(sample, columns))
-    batch = next((batch for batch in read_batches(source, path) if batch.rows), None)
+    batches = read_batches(source, path)
+    batch = next((batch for batch in batches if batch.rows), None)
+    with suppress(InputError):  # who reads a short file to its end leaves its decoder to the next one
+        next(batches, None)
     return 0.0 if batch is None else float(_usable(source, batch.table)[0].sum() / batch.rows)
 
 
@@ -43,8 +46,11 @@ def counted(
     source = layout(sample.layout, **layout_options(sample, columns))
     subset = paths[:: -(-len(paths) // MOST_FILES)]
     for path in subset:
+        rows_before = rows
         try:
             for batch in read_batches(source, path):  # further than the sample it was not read: it may be damaged there
+                if rows_before < rows and len(paths) > 1:
+                    break
                 fits, day, lat, lon = _usable(source, batch.table, zone)
                 read = vehicle_ids(batch.table.column("vehicle"))
                 pairs = np.unique(day[fits] * max(len(read.ids), 1) + read.code[fits])
@@ -52,7 +58,7 @@ def counted(
                     days.setdefault(number, set()).add(read.ids[code])
                 cells = np.union1d(cells, cells_in(lat[fits], lon[fits], resolution))
                 rows += batch.rows
-                if rows >= MOST_ROWS or len(paths) > 1:
+                if rows >= MOST_ROWS:
                     break
         except (InputError, OSError):
             if len(paths) == 1:
