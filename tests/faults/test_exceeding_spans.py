@@ -166,15 +166,6 @@ def over_a_day_of_25_hours(world: World) -> None:
         world.spend(long + timedelta(days=step))
 
 
-@way(counts_by_hours)
-def with_a_slot_more_on_every_day_of_25_hours(world: World) -> None:
-    """Slots of a 24th of a day's limit: the 25th does not fit into the day, nor do 80 hours into the 28 days."""
-    table = Timetable("America/Chicago", "vehicle-day", 60)
-    for day in (date(2027, 11, 7), date(2027, 11, 8), date(2027, 11, 9), date(2027, 12, 4)):
-        for slot_s in table.day_slots(day):
-            world.spend(day, DAY / 24, slot_s=slot_s)
-
-
 @way(knows_days_alone)
 def with_what_a_day_of_23_hours_leaves(world: World) -> None:
     """What its missing hour would have cost is no more than that."""
@@ -202,6 +193,15 @@ def by_a_specification_for_each_weekday(world: World) -> None:
         weekday = WEEKDAYS[day.weekday()]
         served = Timetable("UTC", "vehicle-day", 60, weekdays=(weekday,)).most_served(DAYS)
         world.spend(day, SpanTotal(DAYS, Fraction(served), TOTAL, None).of_a_day()[0], weekday)
+
+
+@way(counts_by_hours)
+def with_a_slot_more_on_every_day_of_25_hours(world: World) -> None:
+    """Slots of a 24th of a day's limit: the 25th does not fit into the day, nor do 80 hours into the 28 days."""
+    table = Timetable("America/Chicago", "vehicle-day", 60)
+    for day in (date(2027, 11, 7), date(2027, 11, 8), date(2027, 11, 9), date(2027, 12, 4)):
+        for slot_s in table.day_slots(day):
+            world.spend(day, DAY / 24, slot_s=slot_s)
 
 
 @way(knows_days_alone)

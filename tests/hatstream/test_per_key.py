@@ -75,6 +75,7 @@ def hourly(given):
 FLEET = {"vehicles": 90, "profile": {"hats": 24, "cells": 1, "parents": 1, "grandparents": 1, "hours": 24, "parts": 6}}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("hides", ["presence", "values"])
 def test_means_of_keys_and_hours_are_near_the_true_ones(tmp_path, hides):
     of = account(TOTAL if hides == "presence" else 24.0, hides=hides)
@@ -233,7 +234,7 @@ def test_counts_of_a_heavy_user_are_bounded_over_all_keys(tmp_path):
 def test_a_stream_releases_each_window_once_it_is_over(tmp_path):
     clock = Clock().advance_watermark_to(MIDNIGHT_S)
     for hour in range(4):
-        rows = late(hours=[hour] if hour != 1 else [])  # one in which nobody drives
+        rows = late(hours=[hour] if hour != 1 else [], buses=30)  # one in which nobody drives
         clock = clock.add_elements([TimestampedValue(row, row["at"] + 1) for row in rows])
         clock = clock.advance_watermark_to(MIDNIGHT_S + 3_600 * (hour + 1))
     p = beam.Pipeline(runner="DirectRunner", options=PipelineOptions(["--streaming"]))

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 
 import apache_beam as beam
 import numpy as np
@@ -32,9 +34,10 @@ def streamed(town, hatstream):
 
 def stream_of(folder, rows, *, delay_s=1, end_s=5 * 3600):
     clock = Clock().advance_watermark_to(START_S - 60)
-    for row in sorted(rows, key=lambda row: row["ts"]):
-        taken_s = datetime.fromisoformat(row["ts"]).timestamp() + delay_s
-        clock = clock.advance_watermark_to(taken_s).add_elements([TimestampedValue(row, taken_s)])
+    for _, together in groupby(sorted(rows, key=itemgetter("ts")), lambda row: row["ts"][:16]):  # of one minute
+        taken = [TimestampedValue(row, datetime.fromisoformat(row["ts"]).timestamp() + delay_s) for row in together]
+        taken_s = taken[0].timestamp
+        clock = clock.advance_watermark_to(taken_s).add_elements(taken)
     for hour_s in range(3600, end_s + 1, 3600):  # a live slot that is not there when its day ends is missed
         if START_S + hour_s > taken_s:
             clock = clock.advance_watermark_to(START_S + hour_s)

@@ -130,6 +130,7 @@ def is_said_of_six_days(account: Town, before: str, after: str) -> None:
     assert span["odds"]["most"] > 0.9999998
 
 
+@pytest.mark.slow
 def test_a_limit_of_a_week_that_is_set_after_six_days_holds_from_a_date_on(account: Town) -> None:
     is_said_of_six_days(account, specification("limit = 2.64"), specification(limits(DAY, in_week("5.28"))))
     assert [account.code(day) for day in DAYS[10:]] == [3, 0], "a release fits again on the day that init names"

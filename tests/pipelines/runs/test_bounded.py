@@ -186,7 +186,7 @@ def test_over_the_limit_nothing_is_recorded_and_the_words_are_the_same(tmp_path,
 
 def test_a_range_that_is_not_over_and_options_that_do_not_fit_are_wrong_use(tmp_path, hatstream):
     city.opened(tmp_path, hatstream)
-    assert hatstream(*city.release(tmp_path, *OPTIONS, end="2099-01-01"))[0] == 1
+    assert hatstream(*city.release(tmp_path, *OPTIONS, start="2098-12-31", end="2099-01-01"))[0] == 1
     for more, words in (
         (["--runner", "flink"], "needs --job-server, --worker-pool and --rest"),
         (["--parallelism", "2"], "go with --runner flink"),

@@ -43,7 +43,7 @@ def test_a_parquet_file_of_too_many_rows_is_refused_whatever_they_take(monkeypat
     assert rows_or_rule(path) == "more than 1,999 rows: write several files"
 
 
-@pytest.mark.parametrize("text_bytes", [100, 30_000])
+@pytest.mark.parametrize("text_bytes", [100, pytest.param(30_000, marks=pytest.mark.slow)])
 def test_a_parquet_encoding_that_repeats_prefixes_is_read_or_ends_at_a_limit(text_bytes, tmp_path):
     """Each of the texts but the first takes no bytes in the file, and all of them in memory."""
     columns = {field: pa.repeat(row(0)[field], 50_000) for field in FIELDS} | {
