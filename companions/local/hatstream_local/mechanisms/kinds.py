@@ -133,6 +133,8 @@ class Window(LocalMechanism):
     keep: float = field(init=False, repr=False)
     uniform: float = field(init=False, repr=False)
     """1 - keep, not by subtraction."""
+    is_halved: ClassVar[bool] = False
+    """Whether raw reports are of (v + 1) / 2, shrunk by `keep`."""
 
     def __post_init__(self) -> None:
         LocalMechanism.__post_init__(self)
@@ -149,12 +151,12 @@ class Window(LocalMechanism):
     @property
     def raw_slope(self) -> float:
         """A raw report is raw_middle + raw_slope * (unbiased report)."""
-        return 1.0
+        return self.keep / 2 if self.is_halved else 1.0
 
     @property
     def raw_middle(self) -> float:
         """Middle of the raw reports' range."""
-        return 0.0
+        return 0.5 if self.is_halved else 0.0
 
     @property
     def bound(self) -> float:
@@ -250,6 +252,7 @@ class SquareWave(Window):
     """
 
     name: ClassVar[str] = "sw"
+    is_halved: ClassVar[bool] = True
 
     def exact_width(self) -> Decimal:
         """Computes the relative width 2 b."""
@@ -257,16 +260,6 @@ class SquareWave(Window):
         top = EXACT.add(EXACT.multiply(EXACT.subtract(epsilon, 1), grown), 1)
         bottom = EXACT.multiply(grown, EXACT.subtract(EXACT.subtract(grown, 1), epsilon))
         return EXACT.divide(top, bottom)
-
-    @property
-    def raw_slope(self) -> float:
-        """Slope of raw reports: (o - 1/2) / v = 1/2, shrunk by `keep`."""
-        return self.keep / 2
-
-    @property
-    def raw_middle(self) -> float:
-        """Middle of the raw reports' range."""
-        return 0.5
 
 
 LOCAL_MECHANISMS: dict[str, Callable[[float], LocalMechanism]] = {
