@@ -71,7 +71,6 @@ class Town:
     origin: str
     zone: str
     service: ServiceDay
-    resolution: int
     cells: frozenset[str]
     documents: Mapping[str, Mapping[str, Any]]
     visits: Mapping[str, float]
@@ -141,7 +140,6 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         origin=path.name,
         zone=feed.zone,
         service=service,
-        resolution=resolution,
         cells=texts,
         documents=documents,
         visits=visits,

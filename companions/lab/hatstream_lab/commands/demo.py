@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -69,27 +69,8 @@ def demo(output: Path, as_json: bool) -> None:
     errors = steps.compare_streets(days, results[STANDING]) if spec.places else None
     pages = _draw(results, output, account.guarantee, spec)
 
-    lines = [
-        "Guarantee: what is published about a day raises the odds of a true guess about a bus, that it drove at all "
-        f"included, by {account.most.most()}.",
-        *(
-            f"Days add up, those of {cost.days} to {cost.loss.rounded_up().most()}, unless the account has a limit "
-            "for them (docs/guarantee.md)."
-            for cost in account.standing[-1:]
-        ),
-        *_lines_of(classes),
-        "Mean absolute errors, by vehicles in a hexagon and hour; constant: the town's true mean, "
-        f"{days.mean_kmh:.1f} km/h.",
-        "Its streets are left out: its specification was drafted without them."
-        if errors is None
-        else f"{errors['streets']} streets: what is usual on them is missed by {errors['learned']:.1f} km/h, by their "
-        f"true mean by {errors['constant']:.1f}.",
-        f"The first day again: the same {again['digests']} digests, {again['files']} files of the same bytes, and "
-        "nothing is spent.",
-        pages,
-        "Next: docs/tutorial.md, or docs/release.md for a feed of your own.",
-    ]
-    for line in lines:
+    facts = {"account": account, "classes": classes, "errors": errors, "again": again, "pages": pages}
+    for line in steps.summary({**facts, "city_kmh": days.mean_kmh}):
         out.print(line, soft_wrap=True, highlight=False)
     if as_json:
         document = {"output": str(output), "map": str(output / "map.html"), "city_kmh": days.mean_kmh}
@@ -147,22 +128,3 @@ def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str, spec: S
     streets = MapTexts("Streets of a made-up town, as usual", guarantee)
     draw_map(results[STANDING], output / STREETS_PAGE, streets, Surroundings(read_places(output / STREETS)))
     return f"Maps of {hexagons:,} hexagons and of streets open in any browser: {page}, {output / STREETS_PAGE}"
-
-
-def _lines_of(classes: list[dict[str, Any]]) -> list[str]:
-    """Formats errors by vehicles in a HAT, beside the true mean's."""
-    row = "{:>11} {:>8} {:>10} {:>12} {:>12} {:>9} {:>16}"
-    lines = [row.format("vehicles", "HATs", "published", "estimate", "constant", "interval", "holds the truth")]
-    for error in classes:
-        is_estimated = error["estimate"] is not None
-        texts = (
-            error["name"],
-            f"{error['hats']:,}",
-            f"{100 * error['known'] / error['hats']:.0f} %",
-            f"{error['estimate']:.1f} km/h" if is_estimated else "none",
-            f"{error['constant']:.1f} km/h",
-            f"±{error['half_width']:.0f}" if is_estimated else "",
-            f"{100 * error['covered']:.0f} %" if is_estimated else "",
-        )
-        lines.append(row.format(*texts))
-    return lines

@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -104,3 +107,9 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
             row["constant"] = float(constant[has_value if has_value.any() else in_class].mean())
             classes.append({"name": name, "hats": int(in_class.sum()), "known": int(has_value.sum()), **row})
     return classes
+
+
+def summary(facts: Mapping[str, Any]) -> list[str]:
+    """Words what a demonstration released, line by line."""
+    template = files(__package__).joinpath("summary.txt").read_text(encoding="utf-8")
+    return jinja2.Template(template, trim_blocks=True, undefined=jinja2.StrictUndefined).render(facts).splitlines()

@@ -113,6 +113,10 @@ class Table:
         wanted = {name: value if isinstance(value, list | tuple) else (value,) for name, value in labels.items()}
         return Table([row for row in self.rows if all(row.get(name) in values for name, values in wanted.items())])
 
+    def with_figures(self, figures: Mapping[str, Callable[[Mapping[str, Any]], Any]]) -> "Table":
+        """Adds figures to each row, computed from it."""
+        return Table([row | {name: figure(row) for name, figure in figures.items()} for row in self.rows])
+
     def show(
         self, title: str, caption: str, labels: Sequence[str], figures: Mapping[str, str] | Sequence[str]
     ) -> RichTable:

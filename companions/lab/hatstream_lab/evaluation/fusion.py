@@ -108,14 +108,9 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
         else:
             value, secondary = float(trials.mean()), float(np.sqrt(trials).mean())
             error = float(trials.std(ddof=1)) / math.sqrt(cell.trials) if cell.trials > 1 else math.inf
-        row: Row = {
-            "table": cell.table,
-            "data": cell.data,
-            "config": cell.config,
-            "column": column,
-            "trials": cell.trials,
-        }
-        yield {**row, "value": Mean(value), "error": Mean(error), "other": Mean(secondary)}
+        labels = {"table": cell.table, "data": cell.data, "config": cell.config, "column": column}
+        figures = {"value": Mean(value), "error": Mean(error), "other": Mean(secondary)}
+        yield {**labels, "trials": cell.trials, **figures}
 
 
 def _services(table: str, epsilons: Sequence[float]) -> list[Service]:
@@ -161,13 +156,8 @@ def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: P
     plan = [("mean", "beta", config) for config in MEANS]
     plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
     cells = [FusionCell(*cell, trials, users, seed) for cell in plan]
-    return judge(Experiment(pool, cells, measure).table(1, report, processes))
-
-
-def judge(table: Table) -> Table:
-    """Adds `reference`, `exact` and `agrees` to each row."""
-    figures = {"reference": reference_of, "exact": exact_of, "agrees": agrees}
-    return Table([row | {name: figure(row) for name, figure in figures.items()} for row in table.rows])
+    table = Experiment(pool, cells, measure).table(1, report, processes)
+    return table.with_figures({"reference": reference_of, "exact": exact_of, "agrees": agrees})
 
 
 def reference_of(row: Mapping[str, Any]) -> float | None:
@@ -238,9 +228,8 @@ def pictures(table: Table, folder: Path) -> list[Path]:
     paths = []
     for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
         stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"
-        figure = "mean square error, 1,000,000 users" if kind == "mean" else f"Jensen-Shannon divergence, {data}"
-        rows, axes = table.where(table=kind, data=data), ("", figure)
-        path = folder / f"{stem}.png"
-        drawn = rows.draw(path, "config", "value", ("column",), axes, title=stem, is_log=True, rings="reference")
-        paths.append(drawn)
+        axes = "", "mean square error, 1,000,000 users" if kind == "mean" else f"Jensen-Shannon divergence, {data}"
+        what: dict[str, Any] = {"series": ("column",), "axes": axes, "is_log": True, "rings": "reference"}
+        rows = table.where(table=kind, data=data)
+        paths.append(rows.draw(folder / f"{stem}.png", "config", "value", **what, title=stem))
     return paths

@@ -90,12 +90,8 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
         for label in contenders(data)
         for epsilon in EPSILONS.get(name, _EPSILONS)
     ]
-    return Table(
-        [
-            row | {"reference": reference_of(row), "agrees": agrees(row)}
-            for row in Experiment(sources, cells or every, measure_cell).table(1, report, processes).rows
-        ]
-    )
+    table = Experiment(sources, cells or every, measure_cell).table(1, report, processes)
+    return table.with_figures({"reference": reference_of, "agrees": agrees})
 
 
 def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
@@ -226,9 +222,8 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
 def pictures(table: Table, folder: Path) -> list[Path]:
     """Draws errors over epsilon, references as open rings."""
     axes = ("epsilon of the HAT", "mean absolute error, km/h")
-    paths = []
-    for name in dict.fromkeys(row["data"] for row in table.rows):
-        path, of_set = folder / f"error-{name}.png", table.where(data=name)
-        drawn = of_set.draw(path, "epsilon", "error", ("mechanism",), axes, title=name, is_log=True, rings="reference")
-        paths.append(drawn)
-    return paths
+    what: dict[str, Any] = {"series": ("mechanism",), "axes": axes, "is_log": True, "rings": "reference"}
+    return [
+        table.where(data=name).draw(folder / f"error-{name}.png", "epsilon", "error", **what, title=name)
+        for name in dict.fromkeys(row["data"] for row in table.rows)
+    ]

@@ -28,8 +28,11 @@ def cache_folder() -> Path:
 
 def missing_tools() -> list[str]:
     """Lists missing programs that servers need."""
-    missing = []
-    if _javac_version() < JAVA:
+    missing, version = [], None
+    if shutil.which("java") and shutil.which("javac"):
+        result = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
+        version = re.search(r"javac (\d+)", result.stdout + result.stderr)
+    if version is None or int(version[1]) < JAVA:
         missing.append(f"a JDK {JAVA} or newer (`java` and `javac` on the PATH; Debian: openjdk-{JAVA}-jdk-headless)")
     if shutil.which("mvn") is None:
         missing.append("Maven (`mvn` on the PATH; Debian: maven)")
@@ -95,12 +98,3 @@ def _alone(lock: Path) -> Iterator[None]:
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _javac_version() -> int:
-    """Reads the major version of `javac`; 0 without Java."""
-    if shutil.which("java") is None or shutil.which("javac") is None:
-        return 0
-    result = subprocess.run(["javac", "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r"javac (\d+)", result.stdout + result.stderr)
-    return int(version[1]) if version else 0
