@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
     [("bus", pa.string()), ("ts", pa.timestamp("us", tz="UTC")), *((name, pa.float64()) for name in _MEASURED)]
 )
 
-TOWN_RADIUS_M, BOX_MARGIN_M = 9_000.0, 500.0
+TOWN_RADIUS_M = 9_000.0
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of radius 6371 km
 CENTRE_M = 2_200.0  # traffic is as slow as in the middle of town up to about here
 
@@ -80,13 +80,6 @@ class MadeUpFleet:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not -80 <= self.centre[0] <= 80:
             raise ValueError(f"centre must have a latitude within [-80, 80], got {self.centre[0]}")
-
-    @property
-    def bbox(self) -> tuple[float, float, float, float]:
-        """West, south, east, north of the town in degrees."""
-        half_m = np.array([-1.0, 1.0]) * (TOWN_RADIUS_M + BOX_MARGIN_M)
-        (south, north), (west, east) = degrees(self, half_m, half_m)
-        return float(west), float(south), float(east), float(north)
 
 
 def write_sample(fleet: MadeUpFleet, path: Path) -> int:

@@ -41,6 +41,7 @@ _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """How a point begins in well-known binary, and how long it is."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5
+_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,8 @@ def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | N
     for name, entry in own_layouts().items():
         if entry.form == form and entry.has_positions and entry.fits(columns, records):
             in_texts = entry.layout.units.time_unit == "iso"
-            if not in_texts or _have_offsets(columns[entry.columns[1]]):
+            texts = [text for text in columns[entry.columns[1]] if isinstance(text, str) and text]
+            if not in_texts or sum(bool(_OFFSET.search(text)) for text in texts) > len(texts) / 2:
                 return name
     return None
 
@@ -350,14 +352,6 @@ def _csv(text: str) -> Sample:
         return Sample(name, columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
     return Sample("csv", columns, mark, first_line, repeated=repeated)
-
-
-_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
-
-
-def _have_offsets(times: Sequence[Any]) -> bool:
-    texts = [text for text in times if isinstance(text, str) and text]
-    return sum(bool(_OFFSET.search(text)) for text in texts) > len(texts) / 2
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:

@@ -112,4 +112,5 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
 def summary(facts: Mapping[str, Any]) -> list[str]:
     """Words what a demonstration released, line by line."""
     template = files(__package__).joinpath("summary.txt").read_text(encoding="utf-8")
-    return jinja2.Template(template, trim_blocks=True, undefined=jinja2.StrictUndefined).render(facts).splitlines()
+    text: str = jinja2.Template(template, trim_blocks=True, undefined=jinja2.StrictUndefined).render(facts)
+    return text.splitlines()

@@ -139,7 +139,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
         source = ("--kafka", kafka.brokers, "--topic", TOPIC, "--output", str(output), "--formats", "parquet,csv")
         engine = ("--local", "--checkpoint-s", "5", "--parallelism", str(parallelism), "--json")
         stream = stack.enter_context(_started("stream", *account, *source, *engine))
-        threading.Thread(target=lambda: stop.wait() and stream.terminate(), daemon=True).start()
+        threading.Thread(target=_stop, args=(stop, stream), daemon=True).start()
         report = stack.enter_context(progress_bars(quiet=False))
         show = _Show(minutes, output, stop)
         for line in stream.stdout or ():
@@ -166,6 +166,11 @@ def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         with suppress(subprocess.TimeoutExpired):
             process.wait(SHOWING_S)
         process.kill()
+
+
+def _stop(stop: threading.Event, process: "subprocess.Popen[str]") -> None:
+    stop.wait()
+    process.terminate()
 
 
 @contextmanager

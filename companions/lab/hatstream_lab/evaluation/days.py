@@ -42,11 +42,6 @@ class Days:
         return float(self.tables["speed"].get("grid_kmh", Decimal("0.01")))
 
     @property
-    def upper_kmh(self) -> float:
-        """Upper bound of speeds, in km/h."""
-        return float(self.tables["speed"]["upper_kmh"])
-
-    @property
     def is_by_hat(self) -> bool:
         """Whether days are released HAT by HAT."""
         return "privacy" in self.tables

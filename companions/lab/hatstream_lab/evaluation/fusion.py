@@ -109,8 +109,8 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
             value, secondary = float(trials.mean()), float(np.sqrt(trials).mean())
             error = float(trials.std(ddof=1)) / math.sqrt(cell.trials) if cell.trials > 1 else math.inf
         labels = {"table": cell.table, "data": cell.data, "config": cell.config, "column": column}
-        figures = {"value": Mean(value), "error": Mean(error), "other": Mean(secondary)}
-        yield {**labels, "trials": cell.trials, **figures}
+        means = {"value": Mean(value), "error": Mean(error), "other": Mean(secondary)}
+        yield {**labels, "trials": cell.trials, **means}
 
 
 def _services(table: str, epsilons: Sequence[float]) -> list[Service]:

@@ -148,7 +148,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
 
 def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of HATs and cells' days with FROM_VEHICLES vehicles or more."""
-    upper, counts = days.upper_kmh, lists_of(days.counted["histograms"])
+    upper, counts = float(days.tables["speed"]["upper_kmh"]), lists_of(days.counted["histograms"])
     percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
     for product, rows in setting.release(days, run).items():
         names = [name for name in PERCENTILES if name in rows.column_names]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,21 +30,18 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
         return load(path, report)
 
 
-def read_surroundings(places_path: Path | None, ground_path: Path | None) -> Surroundings:
-    """Reads the files that the options name."""
+def read_surroundings(
+    places_path: Path | None, ground_path: Path | None, spec: Specification | None, spec_path: Path | None
+) -> Surroundings:
+    """Reads the files that the options name, and adds the shapes of a specification's places."""
     from hatstream_publish.pages.page import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 
-    return Surroundings(read_places(places_path), read_ground(ground_path))
-
-
-def with_specified(around: Surroundings, spec: Specification, path: Path) -> Surroundings:
-    """Adds shapes of places from the specification's file."""
-    places = None if spec.places is None else spec.places.pieces.places
-    if places is None or not places.geometries:
-        return around
-    shapes = dict(zip(places.names, places.geometries, strict=True))
-    return replace(around, places=around.places.with_shapes(shapes, path))
+    named, ground = read_places(places_path), read_ground(ground_path)
+    places = None if spec is None or spec.places is None else spec.places.pieces.places
+    if places is not None and places.geometries and spec_path is not None:
+        named = named.with_shapes(dict(zip(places.names, places.geometries, strict=True)), spec_path)
+    return Surroundings(named, ground)
 
 
 def drawing_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hatstream.api import option
-from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings, with_specified
+from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings
 
 if TYPE_CHECKING:
     from hatstream.api import Specification
@@ -49,11 +49,9 @@ def map_(
     from hatstream_publish.pages.page import MapTexts, draw_map
     from hatstream_publish.pages.rows import read_rows
 
-    around = read_surroundings(places_path, ground_path)
     spec = None if spec_path is None else loaded(spec_path, quiet=as_json)
+    around = read_surroundings(places_path, ground_path, spec, spec_path)
     rows, standing = read_rows(pattern, spec)
-    if spec_path is not None and spec is not None:
-        around = with_specified(around, spec, spec_path)
     places = draw_map(rows, output, MapTexts(title, claim_of(spec), tiles, credit, language), around, standing)
     slots = len(rows["slot_start"].unique())
     size = output.stat().st_size

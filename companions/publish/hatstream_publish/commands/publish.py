@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hatstream.api import InputError, UsageError, asked_to_stop, option
-from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings, with_specified
+from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings
 from hatstream_publish.commands.following import follow as keep_current
 from hatstream_publish.commands.following import write_wishes
 from hatstream_publish.edition.edition import NAMES, licence
@@ -63,7 +63,7 @@ def asked_site(
 
     dates = _date("--from", texts["start"] or "0001-01-01"), _date("--to", texts["end"] or "9999-12-31")
     places_path, ground_path = (texts[name] and Path(texts[name]) for name in ("places_path", "ground_path"))
-    around = with_specified(read_surroundings(places_path, ground_path), spec, spec_path)
+    around = read_surroundings(places_path, ground_path, spec, spec_path)
     spec_text = spec_path.read_text(encoding="utf-8")
     trips = b""
     if spec.trips is not None:

@@ -191,7 +191,11 @@ class Site:
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
         files["places.geojson"] = places_geojson(results.values(), places)
         files |= {**self._map(edition, rows), **self.public_inputs}
-        files |= _records(edition, {name: table.columns for name, table in tables.items()} or _columns(edition, days))
+        card = f"{self.wishes.title}: privacy"
+        files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=card)
+        files |= {"privacy.json": _json(edition.privacy()), "provenance.json": _json(edition.provenance())}
+        columns = {name: table.columns for name, table in tables.items()} or _columns(edition, days)
+        files["dictionary.csv"] = dictionary_csv(columns)
         files[LATEST_VALUES] = slot_geojson(slot, places)
         files[DAYS] = days_json(days, update.digests)
         files[OPENAPI] = _json(openapi(edition))
@@ -272,17 +276,6 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
         "values": LATEST_VALUES,
         "days": DAYS,
         **({"map": data} if data else {}),
-    }
-
-
-def _records(edition: Edition, columns: Mapping[str, list[ColumnEntry]]) -> dict[str, bytes]:
-    """Builds metadata: privacy, provenance, dictionary."""
-    about_privacy = f"{edition.wishes.title}: privacy"
-    return {
-        "privacy.html": render("privacy.html", edition=edition, shown=shown, title=about_privacy),
-        "privacy.json": _json(edition.privacy()),
-        "provenance.json": _json(edition.provenance()),
-        "dictionary.csv": dictionary_csv(columns),
     }
 
 
