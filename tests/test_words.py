@@ -52,12 +52,17 @@ QUOTED = """
 """Sentences that a stranger could not place; they were rewritten, and their like is not to come back."""
 
 
+NAMED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg)
+
+
 @cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_bytes())
+def parsed(path: Path) -> list[ast.AST]:
+    """What has a docstring or gives a name."""
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    return [n for n in nodes if isinstance(n, NAMED) or (isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))]
 
 
-def trees(root: Path, packages: tuple[str, ...] = PACKAGES) -> Iterator[tuple[Path, ast.Module]]:
+def trees(root: Path, packages: tuple[str, ...] = PACKAGES) -> Iterator[tuple[Path, list[ast.AST]]]:
     for package in packages:
         for path in sorted((root / package).rglob("*.py")):
             yield path.relative_to(root), parsed(path)
@@ -68,9 +73,9 @@ def first_lines(root: Path) -> list[tuple[str, str]]:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
         (str(path), text.splitlines()[0])
-        for path, tree in trees(root, (*PACKAGES, "companions"))
+        for path, nodes in trees(root, (*PACKAGES, "companions"))
         if "tests" not in path.parts and "build" not in path.parts
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, kinds) and (text := ast.get_docstring(node))
     ]
 
@@ -78,10 +83,9 @@ def first_lines(root: Path) -> list[tuple[str, str]]:
 def empty_names(root: Path) -> list[str]:
     """Where a variable or an argument is given a name that says nothing."""
     places = []
-    for path, tree in trees(root, (*PACKAGES, "companions")):
-        for node in ast.walk(tree):
-            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            name = node.id if stored else node.arg if isinstance(node, ast.arg) else None
+    for path, nodes in trees(root, (*PACKAGES, "companions")):
+        for node in nodes:
+            name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else None
             if name in EMPTY:
                 places.append(f"{path}:{node.lineno}: {name}")
     return places
@@ -91,8 +95,8 @@ def verbless_docstrings(root: Path) -> list[str]:
     """Where a function's docstring does not begin with a verb in the third person; properties are nouns, commands
     speak to their user."""
     places = []
-    for path, tree in trees(root):
-        for node in ast.walk(tree):
+    for path, nodes in trees(root):
+        for node in nodes:
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             text, marks = ast.get_docstring(node) or "", " ".join(map(ast.unparse, node.decorator_list))
@@ -112,11 +116,9 @@ def synonyms(glossary: str) -> set[str]:
 def named_by(root: Path, words: set[str]) -> list[str]:
     """Where a function, class, variable or argument has one of these words in its name."""
     places = []
-    for path, tree in trees(root, (*PACKAGES, "companions")):
-        for node in ast.walk(tree):
-            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-            named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            name = node.id if stored else node.name if named else node.arg if isinstance(node, ast.arg) else ""
+    for path, nodes in trees(root, (*PACKAGES, "companions")):
+        for node in nodes:
+            name = next((getattr(node, of) for of in ("id", "name", "arg") if hasattr(node, of)), "")
             parts = {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", name)}
             if "tests" not in path.parts and words & parts:
                 places.append(f"{path}:{node.lineno}: {name}")

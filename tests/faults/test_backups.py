@@ -86,7 +86,7 @@ def test_an_old_copy_of_the_ledger_without_a_head_is_no_witness_of_itself(backed
 
 def test_another_ledger_or_key_in_the_place_is_left_alone(backed_up, hatstream, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
-    city.opened(other, hatstream)
+    city.opened(other, hatstream, is_new=True)
     for name in FILES:
         before = (backed_up / name).read_bytes()
         copy2(other / name, backed_up / name)

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+import pytest
+
 from hatstream_lab.demo.timetable import write_timetable
 from hatstream_lab.made_up_fleet import MadeUpFleet, write_sample
 from pipelines.specification import load
@@ -21,6 +23,7 @@ def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path, monkeypatch
     assert are_delays(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_pipeline_of_the_library_runs_as_it_is_printed(tmp_path, monkeypatch, hatstream):
     monkeypatch.chdir(tmp_path)
     Path("build/demo").mkdir(parents=True)

@@ -143,6 +143,9 @@ def _once_a_kind_of_dofn(ask: Callable[[Any], tuple[set[Any], set[Any]]]) -> Any
     return specs
 
 
+JOB_NAME = "--job_name="
+
+
 def _once_a_class(view_as: Callable[[Any, type], Any]) -> Any:
     cached: dict[tuple[type, tuple[str, ...]], dict[str, Any]] = {}
 
@@ -150,12 +153,14 @@ def _once_a_class(view_as: Callable[[Any, type], Any]) -> Any:
     def viewed(self: Any, cls: type) -> Any:
         if self._flags is None:  # then it is for the arguments of this process to say
             return view_as(self, cls)
-        key = cls, tuple(self._flags)
+        names = [flag for flag in self._flags if flag.startswith(JOB_NAME)]  # each job has its own
+        key = cls, tuple(flag for flag in self._flags if flag not in names)
         if key not in cached:
-            parsed = cls(self._flags)
-            cached[key] = vars(parsed._visible_options)
+            cached[key] = vars(cls(list(key[1]))._visible_options)
         view = cls.__new__(cls)
         visible = copy.deepcopy(cached[key])
+        if names and "job_name" in visible:
+            visible["job_name"] = names[-1].removeprefix(JOB_NAME)
         for name, value in visible.items():
             self._all_options.setdefault(name, value)
         view.__dict__.update(_flags=self._flags, _visible_options=Namespace(**visible), _all_options=self._all_options)

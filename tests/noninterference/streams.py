@@ -19,7 +19,6 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.pvalue import DoOutputsTuple
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.testing.test_stream import TestStream as Clock
 from apache_beam.transforms.window import FixedWindows, TimestampedValue
@@ -34,12 +33,11 @@ from tests.noninterference import feeds
 from tests.noninterference.roads import ByKey, Job, by_library, element
 from tests.noninterference.world import Feed, Report, Town
 from tests.stream.by_hand import ByHand
-from transforms.records import REFUSED, KeyedTally, TallyBytes
+from tests.stream.clock import Beats, Fed
 from transforms.sources import kafka, kafka_partition, unbounded
 from transforms.sources.kafka_partition import PartitionStart, Poll
 from transforms.sources.topic import Topic
 from transforms.sources.unbounded import Names
-from transforms.steps.observe import windows
 from transforms.time.calendar import slots_from
 
 TOPIC = Topic(brokers="nowhere:1", name="positions")
@@ -234,32 +232,3 @@ def scandir(folder: str) -> Iterator[Iterator[Any]]:
         )
         for path in Path(folder).iterdir()
     )
-
-
-@dataclass
-class Fed(beam.PTransform[Any, DoOutputsTuple]):
-    """What the TestStream plays, decoded by the source's own step."""
-
-    clock: Clock
-    decode: Any
-
-    def expand(self, begin: Any) -> DoOutputsTuple:
-        return begin | "clock" >> self.clock | "decode" >> self.decode.with_outputs(REFUSED, main="batches")
-
-
-@dataclass
-class Beats(beam.PTransform[Any, Any]):
-    """The heartbeats of some slots, which are there from the beginning."""
-
-    slots: tuple[int, ...]
-    slot_s: int
-
-    @property
-    def start_s(self) -> int:
-        return self.slots[0]
-
-    def expand(self, begin: Any) -> Any:
-        beats = [TimestampedValue(((slot_s, 0), TallyBytes(b"")), slot_s) for slot_s in self.slots]
-        stamp = beam.Map(lambda beat: beat).with_output_types(KeyedTally)
-        stamped = begin | "slots" >> beam.Create(beats) | "stamp" >> stamp
-        return stamped | "window" >> beam.WindowInto(windows(self.slot_s, self.start_s))

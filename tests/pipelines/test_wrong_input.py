@@ -35,9 +35,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def town(tmp_path: Path, hatstream: Any) -> Path:
-    write(tmp_path, levels_city.rows(buses=BUSES))
-    assert hatstream(*city.init(tmp_path))[0] == 0
-    return tmp_path
+    return levels_city.opened(tmp_path, hatstream, spec=SPEC, lines=levels_city.rows(buses=BUSES))
 
 
 def write(folder: Path, lines: list[str], spec: str = SPEC) -> None:
@@ -86,8 +84,7 @@ def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
 ) -> None:
     """So few vehicles are not counted first, and what is public is the same for all inputs."""
     said = "No row was usable: what this run recorded holds no vehicle"
-    write(tmp_path, levels_city.rows(buses=4), levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream, spec=levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
     code, out, _ = hatstream(*city.release(tmp_path, end=DAYS[0]))
     assert (code, said in " ".join(out.split())) == (0, False)
     write(tmp_path, lines, levels_city.SPEC.replace("vehicles = 50", "vehicles = 12"))
@@ -103,8 +100,7 @@ def test_a_fleet_far_beyond_the_declared_one_is_said_to_the_operator(
 ) -> None:
     """A sample's glance at 20 vehicles of 300: released weights show it, though so few are not counted first."""
     spec = levels_city.SPEC.replace("vehicles = 50", f"vehicles = {declared}")
-    write(tmp_path, levels_city.rows(DAYS[:1], buses=200), spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    levels_city.opened(tmp_path, hatstream, spec=spec, lines=levels_city.rows(DAYS[:1], buses=200))
     code, out, _ = hatstream(*city.release(tmp_path, end=DAYS[0]))
     public, secret = " ".join(out.split()).split("for the operator alone")
     said = "10 times the vehicles that [fleet] declares, on 2022-01-01"
@@ -171,9 +167,6 @@ def test_a_pipeline_of_beam_stops_too(runner: str, town: Path, hatstream: Any) -
 @pytest.mark.slow
 def test_a_small_or_undeclared_fleet_has_none(tmp_path: Path, hatstream: Any) -> None:
     for name, spec in (("small", levels_city.SPEC), ("none", SPEC.replace(f"[fleet]\nvehicles = {DECLARED}\n", ""))):
-        folder = tmp_path / name
-        folder.mkdir()
-        write(folder, OTHER_DAY, spec)
-        assert hatstream(*city.init(folder))[0] == 0
+        folder = levels_city.opened(tmp_path / name, hatstream, spec=spec, lines=OTHER_DAY)
         assert hatstream(*city.release(folder, end=DAYS[0]))[0] == 0
         assert not any(counts for _, _, counts in stages(folder))

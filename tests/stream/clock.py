@@ -1,6 +1,7 @@
 """A source whose watermark a test moves by hand, and heartbeats of a few hours."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -16,18 +17,14 @@ HOUR_S = 3600
 
 @dataclass
 class Fed(beam.PTransform):
-    """A source whose watermark the test moves."""
+    """A source whose watermark the test moves. decode: the source's own step; without it batches are passed on."""
 
     clock: Clock
+    decode: Any = None
 
     def expand(self, begin):
-        fed = begin | "clock" >> self.clock
-        return fed | "pass on" >> beam.ParDo(PassOn()).with_outputs(REFUSED, main="batches")
-
-
-class PassOn(beam.DoFn):
-    def process(self, batch):
-        yield batch
+        decode = self.decode or beam.Map(lambda batch: batch)
+        return begin | "clock" >> self.clock | "pass on" >> decode.with_outputs(REFUSED, main="batches")
 
 
 @dataclass
@@ -35,6 +32,7 @@ class Beats(beam.PTransform):
     """The heartbeats of some slots, which are there from the beginning."""
 
     slots: tuple[int, ...]
+    slot_s: int = HOUR_S
 
     @property
     def start_s(self):
@@ -44,7 +42,7 @@ class Beats(beam.PTransform):
         beats = [TimestampedValue(((slot_s, 0), TallyBytes(b"")), slot_s) for slot_s in self.slots]
         stamp = beam.Map(lambda beat: beat).with_output_types(KeyedTally)
         stamped = begin | "slots" >> beam.Create(beats) | "stamp" >> stamp
-        return stamped | "window" >> beam.WindowInto(windows(HOUR_S, self.start_s))
+        return stamped | "window" >> beam.WindowInto(windows(self.slot_s, self.start_s))
 
 
 def batch(*rows):

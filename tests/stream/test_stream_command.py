@@ -24,9 +24,10 @@ def run(tmp_path, hatstream):
     (tmp_path / "feed").mkdir()
 
     def stream(*options, spec=city.SPEC, source=("--folder", tmp_path / "feed"), engine=NOWHERE, opened=True):
-        city.write(tmp_path, spec=spec)
         if opened:
-            assert hatstream(*city.init(tmp_path))[0] == 0
+            city.opened(tmp_path, hatstream, spec=spec)
+        else:
+            city.write(tmp_path, spec=spec)
         files = ["--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "out"]
         code, _, said = hatstream("stream", *files, *source, *engine, *options)
         return code, said
@@ -34,15 +35,7 @@ def run(tmp_path, hatstream):
     return stream
 
 
-def changed(*pairs):
-    spec = city.SPEC
-    for old, new in pairs:
-        assert old in spec
-        spec = spec.replace(old, new)
-    return spec
-
-
-PERIOD = changed(('per = "hat"', 'per = "hat"\nscope = "period"'))
+PERIOD = city.changed(city.SPEC, ('per = "hat"', 'per = "hat"\nscope = "period"'))
 
 
 def test_a_plan_of_a_whole_period_is_refused(run):
@@ -57,7 +50,9 @@ def test_a_plan_of_a_whole_period_is_refused(run):
     [("America/New_York", 120, "08:00-12:00"), ("Australia/Lord_Howe", 60, "08:00-12:00")],
 )
 def test_slots_that_cannot_follow_the_clock_are_refused(run, zone, minutes, service):
-    spec = changed(("Asia/Kolkata", zone), ("minutes = 60", f"minutes = {minutes}"), ("08:00-12:00", service))
+    spec = city.changed(
+        city.SPEC, ("Asia/Kolkata", zone), ("minutes = 60", f"minutes = {minutes}"), ("08:00-12:00", service)
+    )
     code, said = run(spec=spec)
     assert code == 2
     assert f"slot.minutes = {minutes}: {zone} changes its clock" in said
@@ -65,7 +60,8 @@ def test_slots_that_cannot_follow_the_clock_are_refused(run, zone, minutes, serv
 
 def test_a_period_that_began_with_slots_that_could_not_follow_the_clock_is_refused(tmp_path):
     """Only whoever divides what a vehicle may spend needs these slots."""
-    ever = changed(
+    ever = city.changed(
+        city.SPEC,
         ("Asia/Kolkata", "America/Mexico_City"), ("minutes = 60", "minutes = 120"),
         ('"vehicle-day"', '"vehicle-ever"\nsince = 2022-01-01\nuntil = 2030-01-01'),
     )  # fmt: skip
@@ -155,7 +151,7 @@ def test_the_first_slot_is_one_that_has_not_begun_unless_it_is_named(tmp_path):
 
 
 def test_no_stream_starts_outside_of_its_accounts_life(run):
-    spec = changed(('"vehicle-day"', '"vehicle-ever"\nsince = 2020-01-01\nuntil = 2021-01-01'))
+    spec = city.changed(city.SPEC, ('"vehicle-day"', '"vehicle-ever"\nsince = 2020-01-01\nuntil = 2021-01-01'))
     code, said = run(spec=spec)
     assert code == 3
     assert "lasts from 2020-01-01T00:00:00+05:30 to 2021-01-01T00:00:00+05:30" in said
@@ -165,7 +161,9 @@ def test_no_stream_starts_outside_of_its_accounts_life(run):
 @pytest.mark.parametrize("unit", ["vehicle-day", "vehicle-week", "vehicle-ever"])
 def test_the_facts_of_a_slot_are_those_of_the_scheduled_job(tmp_path, per, unit):
     ever = "\nsince = 2026-03-01\nuntil = 2026-03-20" if unit == "vehicle-ever" else ""
-    city.write(tmp_path, spec=changed(('per = "hat"', f'per = "{per}"'), ('"vehicle-day"', f'"{unit}"{ever}')))
+    city.write(
+        tmp_path, spec=city.changed(city.SPEC, ('per = "hat"', f'per = "{per}"'), ('"vehicle-day"', f'"{unit}"{ever}'))
+    )
     spec = load(tmp_path / "spec.toml")
     book = LedgerAccount("", tmp_path, "small", 1, "", "")
     closed = job_of(

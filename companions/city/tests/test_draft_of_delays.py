@@ -75,6 +75,7 @@ def test_the_profile_is_of_keys_and_by_the_timetable(drafted):
     assert load(drafted).fleet.profile.hats == route["hats"]
 
 
+@pytest.mark.slow
 def test_a_day_of_trip_updates_gives_rows_by_route(drafted, hatstream):
     drafted.write_text(drafted.read_text().replace("epsilon = 2.64", "epsilon = 60"))  # little noise, for near values
     folder, zone, spec = drafted.parent, ZoneInfo(TOWN.zone), load(drafted)

@@ -32,6 +32,7 @@ def evaluate(feed: Path, *arguments: str, command: str = "days", spec: str = "sp
     return ["evaluate", command, *data, epsilons, "2.64", "--runs", "1", *arguments]
 
 
+@pytest.mark.slow
 def test_learned_estimates_are_beside_the_constant_and_drawn(feed, tmp_path, hatstream):
     code, out, err = hatstream(*evaluate(feed, "--totals", "30", "--noise", "delta", "--output", str(tmp_path)))
     assert code == 0, err

@@ -67,6 +67,7 @@ def test_ua_and_fixed_weights_are_unbiased(epsilon: float) -> None:
         assert expectation(value, epsilon, "fixed") == pytest.approx(value, abs=1e-8)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("epsilon", "bias"), [(0.1, -2.1e-5), (0.5, -7.6e-4), (1.0, -4.0e-3), (3.0, -2.0e-2)])
 def test_uwa_is_biased_by_the_known_figures(epsilon: float, bias: float) -> None:
     """Algorithms 12.3: SR and PM at v = 0.9."""

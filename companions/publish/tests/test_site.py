@@ -17,7 +17,6 @@ import pytest
 from hatstream_publish.commands import following
 from hatstream_publish.edition import writing
 from tests import city
-from tests.browser import browser
 from tests.kit.static_server import served
 
 TEXTS = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--title", "Speeds of Town")
@@ -303,11 +302,11 @@ def test_the_description_names_what_there_is(grown, site):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("size", [(1280, 860), (390, 844)])
-def test_the_map_of_a_site_shows_what_comes_and_the_first_page_leads_to_it(grown, site, size):
+def test_the_map_of_a_site_shows_what_comes_and_the_first_page_leads_to_it(grown, site, size, page):
     town, slots = grown
     come(town, slots[0])
     updated(site)
-    with served(town / "public") as address, browser() as page, page.screen(*size):
+    with served(town / "public") as address, page.screen(*size):
         page.open(f"{address}/map.html")
         assert "08:00 to 09:00" in page.one("#when").text
         come(town, slots[1])

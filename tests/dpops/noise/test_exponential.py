@@ -189,6 +189,7 @@ def test_without_the_half_in_its_rate_the_quantile_would_lose_more() -> None:
     assert largest_loss(3, 4, Fraction(1), Fraction(3, 2), half=False) > 1.2 * 1.5
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("values", "upper", "rank", "epsilon"),
     [

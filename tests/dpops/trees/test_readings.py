@@ -96,6 +96,7 @@ def _exact_tail(weights: Float64s, points: Float64s) -> Float64s:
     return 1 - np.array(inside)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("tree", [best_tree(2), best_tree(13), best_tree(65), Tree(64, (2,) * 6)], ids=str)
 @pytest.mark.parametrize("miss", [0.5, 0.2, 0.05, 0.025])
 def test_no_estimate_of_a_tree_leaves_its_interval_with_more_than_the_stated_probability(

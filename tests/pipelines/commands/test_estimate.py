@@ -40,12 +40,10 @@ def made(folder: Path, hatstream: Run, *days: str, is_known: bool = False) -> Pa
 
     is_known: with so little noise, and so different cells, that nothing is held back.
     """
-    folder.mkdir(exist_ok=True)
     if is_known:
-        levels_city.write(folder, spec=KNOWN, lines=different_cells())
+        levels_city.opened(folder, hatstream, spec=KNOWN, lines=different_cells())
     else:
-        levels_city.write(folder)
-    assert hatstream(*city.init(folder))[0] == 0
+        levels_city.opened(folder, hatstream)
     for day in days:
         code, _, err = hatstream(*city.release(folder, start=day, end=day))
         assert code == 0, err

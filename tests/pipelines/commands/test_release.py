@@ -102,10 +102,8 @@ def test_rows_outside_range_service_and_region_are_counted_by_reason(tmp_path, h
 
 
 def test_per_period_bounds_what_any_vehicle_spends_in_the_whole_period(tmp_path, hatstream):
-    city.write(
-        tmp_path, spec=city.SPEC.replace('per = "hat"', 'per = "period"').replace("epsilon = 1.0", "epsilon = 6")
-    )
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    spec = city.changed(city.SPEC, ('per = "hat"', 'per = "period"'), ("epsilon = 1.0", "epsilon = 6"))
+    city.opened(tmp_path, hatstream, spec=spec)
     done = summary_of(hatstream(*city.release(tmp_path, "--json"))[1])
     for period in done["periods"]:
         assert period["sum_of_slot_maxima"] == pytest.approx(6 * 3 / 4)  # three of four slots had vehicles

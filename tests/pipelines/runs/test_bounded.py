@@ -113,7 +113,7 @@ def test_speeds_are_derived_over_a_whole_day_of_each_vehicle(tmp_path, hatstream
 STREETS = {"north": [[72.83, 21.16], [72.83, 21.22]], "south": [[72.83, 21.22], [72.83, 21.16]]}
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("of_rows", [True, False])
 def test_places_of_one_direction_are_those_of_this_machine(tmp_path, hatstream, of_rows):
     """By a column of headings, or by the way from each vehicle's row before."""

@@ -157,14 +157,13 @@ class Translated(ByName):
 @pytest.mark.parametrize("name", ["DataflowRunner", "SparkRunner"])
 @pytest.mark.parametrize("spec", [city.SPEC, levels_city.SPEC], ids=["hats", "levels"])
 def test_a_job_for_a_cluster_is_translated_with_its_options(tmp_path, hatstream, name, spec):
-    _, feed = city.write(tmp_path, spec=spec)
-    assert hatstream(*city.init(tmp_path))[0] == 0
+    city.opened(tmp_path, hatstream, spec=spec)
     spec = load(tmp_path / "spec.toml")
     place = location.find(str(tmp_path / "ledger.sqlite"), None)
     when = range_of(spec.timetable, *ONE_DAY.values())
     secret = location.read_key(place.key)
     job = job_of(spec, when, secret, ledger_account_of(spec, place), Outputs(tmp_path / "out", ("csv",)))
-    made = Bounded(job, [str(feed)], None)
+    made = Bounded(job, [str(tmp_path / "feed.csv")], None)
     options = ("--project", "P", "--region", "R", "--num_workers=7", "--spark_master_url=spark://there:7077")
     p = Translated(name, options).pipeline(made.build, "hatstream-release-Small City-1")
     cloud = p.options.view_as(GoogleCloudOptions)

@@ -48,6 +48,7 @@ def of_each(shapes):
     return {cell: [number for _, number in sorted(pairs)] for cell, pairs in near_cells.items()}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("where", CENTRES)
 def test_each_cell_has_the_lines_that_it_is_near_the_nearest_first(where, monkeypatch):
     monkeypatch.setattr(near_shapes, "AT_ONCE", 37)
