@@ -13,7 +13,7 @@ from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s
 from tests.dpops import reference
-from tests.dpops.reference import best_fit_grouping, value_of
+from tests.dpops.reference import Silent, best_fit_grouping, value_of
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 ONE = Fraction(1)
@@ -114,8 +114,4 @@ def test_a_plan_read_back_decodes_but_never_releases_again() -> None:
 
 
 def noiseless(mechanism: ArrayAverage, plan: Plan, counts: Int64s, sums: Int64s) -> int:
-    class Silent(Noise):
-        def laplace(self, scales):  # type: ignore[no-untyped-def]
-            return np.zeros(len(scales), np.int64)
-
     return mechanism.release([Totals(counts, sums)], [plan], Silent())[0][-1]

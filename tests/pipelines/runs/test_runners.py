@@ -22,21 +22,13 @@ ONE_DAY = {"start": city.DAYS[0], "end": city.DAYS[0]}
 KNOWN = {"beam:coder:bytes:v1", "beam:coder:string_utf8:v1", "beam:coder:varint:v1", "beam:coder:kv:v1"}
 
 
-@pytest.fixture
-def town(tmp_path, hatstream):
-    def open_(spec=city.SPEC, lines=None):
-        return city.opened(tmp_path, hatstream, spec=spec, lines=lines)
-
-    return open_
-
-
 @pytest.mark.parametrize(("name", "pane_rows"), [("FnApiRunner", 1), ("DirectRunner", bounded.PANE_ROWS)])
 def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(
     town, hatstream, monkeypatch, name, pane_rows
 ):
     """Once with slots that are counted in panes, and once with slots that are counted at once."""
     monkeypatch.setattr(bounded, "PANE_ROWS", pane_rows)
-    folder = town()
+    folder = town
     arguments = city.release(folder, "--json", **ONE_DAY)
     code, out, err = hatstream(*arguments, "--runner", name)
     assert (code, "FnApiRunner" in err) == (0, name == "DirectRunner")
@@ -54,7 +46,7 @@ def test_a_runner_of_beams_gives_the_bytes_of_this_machine_and_says_which_it_is(
 def test_events_stay_on_disk_whatever_threads_read_them(town, hatstream, monkeypatch, options):
     put, shuffled = Spool.put, []
     monkeypatch.setattr(Spool, "put", lambda spool, data: shuffled.append(put(spool, data)) or shuffled[-1])
-    folder = town()
+    folder = town
     arguments = city.release(folder, **ONE_DAY)
     assert hatstream(*arguments, "--runner", "FnApiRunner", *options)[0] == 0
     assert 0 < max(map(len, shuffled)) <= 32
@@ -82,7 +74,7 @@ def test_events_stay_on_disk_whatever_threads_read_them(town, hatstream, monkeyp
     ],
 )
 def test_wrong_use_is_told_before_anything_runs(town, hatstream, arguments, told):
-    code, _, err = hatstream(*city.release(town(), **ONE_DAY), *arguments)
+    code, _, err = hatstream(*city.release(town, **ONE_DAY), *arguments)
     assert code == 1
     assert told in err
     assert err.count("\n") < 6  # no page of all of Beam's options
@@ -90,7 +82,7 @@ def test_wrong_use_is_told_before_anything_runs(town, hatstream, arguments, told
 
 def test_a_job_that_nobody_takes_ends_in_a_sentence_that_says_why(town, hatstream):
     options = ["--flink_job_server_jar", "/nowhere.jar", "--max_bundle_time_mills=100"]
-    code, out, err = hatstream(*city.release(town(), **ONE_DAY), "--runner", "FlinkRunner", "--", *options)
+    code, out, err = hatstream(*city.release(town, **ONE_DAY), "--runner", "FlinkRunner", "--", *options)
     assert (code, out) == (4, "")
     assert "does not know --max_bundle_time_mills; it is handed on" in err
     assert "FlinkRunner did not take the job (ValueError: Unable to parse jar URL" in err
@@ -100,7 +92,7 @@ def test_a_job_that_nobody_takes_ends_in_a_sentence_that_says_why(town, hatstrea
 def test_prism_without_its_program_ends_in_a_sentence(town, hatstream, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     arguments = ["--runner", "PrismRunner", "--", "--prism_location", "/nowhere/prism"]
-    code, out, err = hatstream(*city.release(town(), **ONE_DAY), *arguments)
+    code, out, err = hatstream(*city.release(town, **ONE_DAY), *arguments)
     assert (code, out) == (4, "")
     assert "needs Prism's program" in err
     assert err.count("\n") == 1

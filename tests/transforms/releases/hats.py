@@ -6,9 +6,9 @@ import numpy as np
 
 from dpops.allocation import Allocation
 from dpops.mechanisms.baseline import Baseline
-from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
+from tests.dpops.reference import Silent
 from transforms.releases import SlotFacts
 from transforms.releases.hats.draw import Policy, draw_releases, weights_of
 from transforms.value import Value
@@ -21,13 +21,6 @@ DAY = {
     slot_s: SlotFacts("2026-05-01", f"2026-05-01T{hour}:00:00-05:00", "later", (3600, 7200), 1)
     for slot_s, hour in ((3600, 10), (7200, 11))
 }
-
-
-class Quiet(Noise):
-    """No noise: shows what would be noised."""
-
-    def laplace(self, scales):
-        return np.zeros(len(scales), np.int64)
 
 
 def policy(epsilon=1, per="hat", scope="slot", most_hats=None, clip_user=False, **changes):
@@ -58,5 +51,5 @@ def tally_of(*rows, slot_s=3600):
 
 
 def drawn_unit(table, noise=None, shard=0, **changes):
-    ((unit, _),) = draw_releases({(3600, shard): table}, {3600: FACTS}, policy(**changes), noise or Quiet())
+    ((unit, _),) = draw_releases({(3600, shard): table}, {3600: FACTS}, policy(**changes), noise or Silent())
     return unit

@@ -13,8 +13,8 @@ from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.statistics import RequestedStatistic
-from tests.dpops.reference import value_of
-from tests.transforms.releases.hats import CELLS, DAY, FACTS, Quiet, drawn_unit, policy, tally_of
+from tests.dpops.reference import Silent, value_of
+from tests.transforms.releases.hats import CELLS, DAY, FACTS, drawn_unit, policy, tally_of
 from transforms.releases.hats import draw
 from transforms.releases.hats.draw import draw_releases, is_plain, release_shard
 from transforms.wire import joined
@@ -90,7 +90,7 @@ def of_day(*tables, noise=None, **changes):
     return [
         unit
         for unit, _ in draw_releases(
-            {(3600, 0): joined(tables)}, DAY, policy(scope="period", **changes), noise or Quiet()
+            {(3600, 0): joined(tables)}, DAY, policy(scope="period", **changes), noise or Silent()
         )
     ]
 
@@ -156,7 +156,7 @@ def test_clip_user_sees_counts_and_never_speeds():
 
 def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
     ((_, exposure),) = draw_releases(
-        {(3600, 0): crowd()}, {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Quiet()
+        {(3600, 0): crowd()}, {3600: FACTS}, policy(clip_user=True, epsilon=Fraction(1, 100)), Silent()
     )
     assert exposure.drawn.max() == 1
     assert exposure.vehicle.size == 42
@@ -176,9 +176,9 @@ def test_slots_that_are_drawn_together_get_what_each_gets_alone(per, at_once, mo
         kept = [int(number) for number in random.integers(0, 9, len(pairs))]
         rows = [(*pair, number, 100 * number, 9 - number) for pair, number in zip(sorted(pairs), kept, strict=True)]
         groups[slot_s, 0] = tally_of(*rows[: 0 if slot_s == slots[2] else 12], slot_s=slot_s)
-    alone = [draw_releases({key: tally}, facts, asked, Quiet())[0] for key, tally in groups.items()]
+    alone = [draw_releases({key: tally}, facts, asked, Silent())[0] for key, tally in groups.items()]
     monkeypatch.setattr(draw, "TOGETHER_ROWS", at_once)
-    together = draw_releases(groups, facts, asked, Quiet())
+    together = draw_releases(groups, facts, asked, Silent())
     assert [unit for unit, _ in together] == [unit for unit, _ in alone]
     for (_, exposure), (_, expected) in zip(together, alone, strict=True):
         assert [column.tolist() for column in exposure] == [column.tolist() for column in expected]

@@ -14,7 +14,8 @@ from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
-from tests.transforms.releases.hats import DAY, FACTS, Quiet, drawn_unit, policy, tally_of
+from tests.dpops.reference import Silent
+from tests.transforms.releases.hats import DAY, FACTS, drawn_unit, policy, tally_of
 from transforms.ledger.head import LedgerError
 from transforms.releases.hats import draw as by_hexagon
 from transforms.releases.hats.draw import draw_releases
@@ -55,7 +56,7 @@ def test_a_slot_of_constants_draws_nothing_spends_nothing_and_is_the_same_for_al
 
 def test_a_vehicle_pays_for_what_is_drawn_in_its_hats_alone():
     rows = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), (1, 2, 3, 0, 0), *CROWD)
-    ((unit, exposure),) = draw_releases({(3600, 0): rows}, {3600: FACTS}, policy(statistics=AUTO), Quiet())
+    ((unit, exposure),) = draw_releases({(3600, 0): rows}, {3600: FACTS}, policy(statistics=AUTO), Silent())
     assert [hat.plan["epsilon"] for hat in unit.released] == ["0", "0", "1"]
     assert str(unit.spent) == "1", "vehicle 1 is in three HATs"
     assert set(exposure.drawn.ravel().tolist()) == {1}
@@ -64,7 +65,7 @@ def test_a_vehicle_pays_for_what_is_drawn_in_its_hats_alone():
 def test_of_several_statistics_each_is_drawn_or_constant_by_itself():
     """Vehicle 1 is in two HATs where only the variance is drawn, the crowd in one where both are."""
     rows = tally_of((1, 0, 2, 0, 0), (1, 1, 1, 0, 0), *CROWD)
-    ((unit, exposure),) = draw_releases({(3600, 0): rows}, {3600: FACTS}, policy(statistics=BOTH, epsilon=9), Quiet())
+    ((unit, exposure),) = draw_releases({(3600, 0): rows}, {3600: FACTS}, policy(statistics=BOTH, epsilon=9), Silent())
     assert [hat.plan["epsilon"] for hat in unit.released] == ["0", "6", "0", "6", "3", "6"]
     assert str(unit.spent) == "12"
     drawn_of = dict(zip(*(column.tolist() for column in exposure), strict=True))
@@ -78,14 +79,14 @@ def test_shares_of_any_size_are_added_up_exactly(times):
     twice = tuple(RequestedStatistic("mean", Baseline(), share) for share in shares)
     slots = [tally_of(*((1, cell, 2, 0, 0) for cell in range(3)), slot_s=slot_s) for slot_s in range(3600, 18000, 3600)]
     day = {slot_s: replace(DAY[3600], plan=tuple(range(3600, 18000, 3600))) for slot_s in range(3600, 18000, 3600)}
-    first, *_ = draw_releases({(3600, 0): joined(slots)}, day, policy(scope="period", statistics=twice), Quiet())
+    first, *_ = draw_releases({(3600, 0): joined(slots)}, day, policy(scope="period", statistics=twice), Silent())
     assert (str(first[0].spent), str(first[0].debit)) == ("3", "12")
 
 
 def test_a_period_that_is_planned_as_a_whole_debits_what_its_busiest_vehicle_spends():
     slots = joined([tally_of((1, 0, 1, 0, 0), *CROWD), tally_of((1, 1, 1, 0, 0), (1, 2, 3, 0, 0), *CROWD, slot_s=7200)])
     units = [
-        unit for unit, _ in draw_releases({(3600, 0): slots}, DAY, policy(scope="period", statistics=AUTO), Quiet())
+        unit for unit, _ in draw_releases({(3600, 0): slots}, DAY, policy(scope="period", statistics=AUTO), Silent())
     ]
     assert [(str(unit.spent), str(unit.debit)) for unit in units] == [("1", "2"), ("1", "0")]
 
