@@ -21,12 +21,12 @@ from dpops.levels.parts import count_stage
 from dpops.levels.stages import Stage, scaled
 from dpops.levels.strategy import chosen
 from dpops.spread import LEAST_VEHICLES
+from dpops.types import Float64s
 from pipelines.outcome import hundredths
 from pipelines.specification import Specification
 from pipelines.specification.levels import LevelsRelease, SpanTotal
 from transforms.places.hierarchy import hats_of, texts_of
-from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Timetable
-from transforms.time.trips import Trips
+from transforms.time.calendar import DAY_MINUTES, WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)
 DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)
@@ -148,6 +148,7 @@ def rho_of(levels: LevelsRelease, factor: Fraction = Fraction(1)) -> Fraction | 
 USABLE_DAYS = (1, 7, 28)
 """Released days, counted from an account's first, of which usable rows are told."""
 _VEHICLES = np.geomspace(1.0, 1_000.0, 600)
+_NORMAL = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])
 
 
 class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,62 +167,60 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, spec: Specification, choice: str, bounds: BoundsOnly, served: float | None, worth: Sequence[SpanWorth]
+        cls, spec: Specification, choice: str, bounds: BoundsOnly, trips: Float64s | None, worth: Sequence[SpanWorth]
     ) -> "UsablePart":
-        """Forecasts usable parts of rows. served: see `choices_of_hats`."""
+        """Forecasts usable parts of rows. trips: see `choices_of_hats`."""
         published = next(span.first_published for span in worth if span.as_specified) or math.inf
         days = []
         for number in USABLE_DAYS:
-            rows, reports = usable_parts(spec.by_levels, bounds, served, number) if number >= published else (0.0, 0.0)
+            rows, reports = usable_parts(spec.by_levels, bounds, trips, number) if number >= published else (0.0, 0.0)
             days.append(UsableDay(day=number, rows=rows, reports=reports))
         return cls(choice=choice, days=days)
 
 
-def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, float | None]]:
-    """Lists choices of HATs, with the share that has a trip, if known."""
+def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, Float64s | None]]:
+    """Lists choices of HATs, with a week's trips by HAT, if known."""
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
-    yield "", bounds, served_share(trips, spec.cells.region or (), table)
+    cells = texts_of(spec.cells.region)
+    yield "", bounds, None if trips is None else trips.of_hats(cells, table)
     if spec.keys is None and spec.cells.resolution:
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
         hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
         touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
         coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
-        served = served_share(trips and trips.of_parents(), parents, table)
-        yield f"cells.resolution {spec.cells.resolution - 1}", coarser, served
+        of_parents = None if trips is None else trips.of_parents().of_hats(texts_of(parents), table)
+        yield f"cells.resolution {spec.cells.resolution - 1}", coarser, of_parents
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
         slots = profile.hours * 60 / table.slot_minutes
         met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
         fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
         hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
-        served = served_share(trips, spec.cells.region or (), replace(table, slot_minutes=minutes))
-        yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), served
+        of_longer = None if trips is None else trips.of_hats(cells, replace(table, slot_minutes=minutes))
+        yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), of_longer
 
 
-def served_share(trips: Trips | None, cells: Sequence[int], table: Timetable) -> float | None:
-    """Computes the share of HATs with a trip, None if trips are unknown."""
-    if trips is None:
-        return None
-    number = trips.number(texts_of(cells), table)
-    return number / (len(cells) * len(table.weekdays) * len(table.service_minutes)) or 1.0
-
-
-def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, served: float | None, days: int) -> tuple[float, float]:
+def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | None, days: int) -> tuple[float, float]:
     """Forecasts shares of `ok` rows and of their reports, after some days.
 
-    Vehicles of HATs with rows are lognormal, spread as busy cells are, or more where some may have no trip. A HAT is
-    `ok` where the cautious end of its posterior is at least LEAST_VEHICLES; neighbours and hours teach too (SMOOTHED).
-    Reports follow vehicles, so their law is the size-biased one.
+    A HAT is `ok` where the cautious end of its posterior is at least LEAST_VEHICLES; neighbours and hours teach too
+    (SMOOTHED). Vehicles of HATs with rows follow their trips; where numbers are unknown they are lognormal, spread as
+    busy cells are, or more where some may have no trip. Reports follow vehicles.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = HAT_SPREAD if served is None else fitted.BUSIER**2
+    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
     first = int(np.argmax(cautious >= LEAST_VEHICLES))
-    known = max(spread - float(unknown[first]), 1e-6)
-    above = math.log(bounds.usual_vehicles / (served or 1.0) / _VEHICLES[first])
-    law = NormalDist(0, math.sqrt(known))
-    return law.cdf(above - known / 2), law.cdf(above + known / 2)
+    with_trip = np.ones(1) if trips is None else trips[trips > 0]
+    if np.ptp(with_trip) == 0:  # unknown: lognormal
+        known = max(spread - float(unknown[first]), 1e-6)
+        relative = np.exp(math.sqrt(known) * _NORMAL - known / 2)
+    else:
+        relative = with_trip / with_trip.mean()
+    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0
+    are_usable = relative * bounds.usual_vehicles / served >= _VEHICLES[first]
+    return float(are_usable.mean()), float(np.average(are_usable, weights=relative))
 
 
 def answer(parts: Sequence[UsablePart]) -> str:

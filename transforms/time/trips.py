@@ -48,9 +48,13 @@ class Trips:
 
     def number(self, cells: Iterable[str], table: Timetable) -> int:
         """Counts the HATs with a trip of a week, or of the table's weekdays."""
+        return int(np.count_nonzero(self.of_hats(cells, table)))
+
+    def of_hats(self, cells: Iterable[str], table: Timetable) -> Float64s:
+        """Sums trips by HAT of the table's weekdays, (slots of a week, cells)."""
         days, minutes, numbers = map(WEEKDAYS.index, table.weekdays), table.slot_minutes, self._of_cells(cells)
         slots = (week_hours(day, start, minutes) for day in days for start in table.service_minutes)
-        return sum(int(numbers[:, hours].any(axis=1).sum()) for hours in slots)
+        return np.array([numbers[:, hours].sum(axis=1) for hours in slots])
 
     def of_parents(self) -> "Trips":
         """Adds up the trips of cells one resolution coarser."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import h3
+import numpy as np
 import pytest
 
 from pipelines.plan.levels import known_of
@@ -74,8 +75,17 @@ def test_where_every_row_has_a_trip_more_are_expected_to_be_usable(tmp_path):
     spec = load(tmp_path / "spec.toml")
     for epsilon in (9, 30):
         levels = replace(spec.by_levels, epsilon=Fraction(epsilon))
-        rows, unknown = (usable_parts(levels, known_of(spec), served, 7)[0] for served in (1.0, None))
+        bounds = known_of(spec)
+        rows, unknown = (usable_parts(levels, bounds, trips, 7)[0] for trips in (np.ones((24, 9)), None))
         assert unknown < rows < 1
+
+
+def test_where_trips_are_counted_usable_rows_are_those_with_enough_of_them(tmp_path):
+    """Of ten HATs with a trip, one has nine tenths of all: with few vehicles, only that one is usable."""
+    (tmp_path / "spec.toml").write_text(levels_city.SPEC.replace("vehicles = 50", "vehicles = 5"))
+    spec = load(tmp_path / "spec.toml")
+    trips = np.array([81, *[1] * 9, *[0] * 6])
+    assert usable_parts(spec.by_levels, known_of(spec), trips, 7) == pytest.approx((0.1, 0.9))
 
 
 def test_a_distribution_says_what_is_expected_of_it_and_where_it_is_not_worth_its_share(planned):

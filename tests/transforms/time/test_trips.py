@@ -58,6 +58,7 @@ def test_live_rows_are_filtered_and_products_are_not() -> None:
 def test_hats_with_a_trip_are_counted_over_a_week_by_slot_and_by_parent() -> None:
     listed, table = read_trips(LIST, 7), Timetable("UTC", "vehicle-day", 60)
     assert listed.number(CELLS, table) == 5 * 3 + 2 + 2
+    assert listed.of_hats(CELLS, table).shape == (7 * 24, 2)
     assert listed.number(CELLS, Timetable("UTC", "vehicle-day", 120)) == 5 * 2 + 2 + 2
     assert listed.number(CELLS, Timetable("UTC", "vehicle-day", 60, ((0, 660),), ("sat",))) == 1 + 1
     both = listed.of_parents()
