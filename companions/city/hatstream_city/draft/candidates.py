@@ -24,7 +24,7 @@ SNAPSHOT_S = 1_800
 CLEARER = 0.05
 
 _DAY_US = 86_400_000_000
-_UNKNOWN, _UNLIKELY, _LIKELY = 1, 0, 2
+UNKNOWN, UNLIKELY, LIKELY = 1, 0, 2
 
 
 class Track(NamedTuple):
@@ -47,23 +47,13 @@ def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[st
 
     Returns None where none is named and none plausible. others: columns that may hold ids.
     """
-    marks = {name: _mark(codes_of(arrays[name]), track) for name in named}
-    if (best := max(marks.values(), default=_UNLIKELY)) == _LIKELY:
+    marks = {name: mark(arrays[name], track) for name in named}
+    if (best := max(marks.values(), default=UNLIKELY)) == LIKELY:
         return next(name for name in named if marks[name] == best)
-    likely = [name for name in others if _mark(codes_of(arrays[name]), track) == _LIKELY]
+    likely = [name for name in others if mark(arrays[name], track) == LIKELY]
     if likely:
         return min(likely, key=lambda name: len(arrays[name].unique()))
     return next((name for name in named if marks[name] == best), None)
-
-
-def is_doubtful(ids: Any, track: Track) -> bool:
-    """Checks whether rows of an id contradict one vehicle."""
-    return _mark(codes_of(ids), track) == _UNLIKELY
-
-
-def are_borne_out(ids: Any, track: Track) -> bool:
-    """Checks whether each id's rows look like one vehicle's."""
-    return _mark(codes_of(ids), track) == _LIKELY
 
 
 def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
@@ -89,23 +79,25 @@ def codes_of(ids: Any) -> Int64s:
     return vehicle_ids(ids).code.astype(np.int64)
 
 
-def _mark(codes: Int64s, track: Track) -> int:
+def mark(ids: Any, track: Track) -> int:
+    """Judges whether each id's rows look like one vehicle's: UNLIKELY, UNKNOWN or LIKELY."""
+    codes = codes_of(ids)
     chosen = np.flatnonzero(track.fits)
     if not chosen.size:
-        return _UNKNOWN
+        return UNKNOWN
     order = chosen[np.lexsort((track.us[chosen], codes[chosen]))]
     us, code, lat, lon = track.us[order], codes[order], track.lat[order], track.lon[order]
     repeats = np.diff(code) == 0
     if not repeats.any():
-        return _UNKNOWN
+        return UNKNOWN
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
     near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + (60 if not (us % 60_000_000).any() else 0))
     if repeats.any() and near[repeats].mean() < NEAR_SHARE:
-        return _UNLIKELY
+        return UNLIKELY
     a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]
     if np.median(a_day) >= 2:
-        return _LIKELY
-    return _UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else _UNLIKELY
+        return LIKELY
+    return UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else UNLIKELY
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:

@@ -13,16 +13,17 @@ import pyarrow as pa
 
 from hatstream.api import vehicle_ids
 from hatstream_city.draft.candidates import (
+    LIKELY,
     OPEN,
+    UNLIKELY,
     Column,
     Track,
-    are_borne_out,
     array_of,
     arrays_of,
     best_time,
     best_vehicle,
     codes_of,
-    is_doubtful,
+    mark,
     track_of,
 )
 from hatstream_city.draft.values import (
@@ -138,7 +139,7 @@ def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | Non
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
-    doubtful, once = is_doubtful(ids, track), len(set(codes_of(ids).tolist())) == len(ids)
+    doubtful, once = mark(ids, track) == UNLIKELY, len(set(codes_of(ids).tolist())) == len(ids)
     named = {field: vehicle if field == "vehicle" else names[field] for field in _FITS if field in names}
     return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), doubtful, once)
 
@@ -226,11 +227,11 @@ def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[st
 
 def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
     """Prefixes the operator to ids, if that separates vehicles."""
-    if isinstance(vehicle, str) and vehicle in arrays and is_doubtful(arrays[vehicle], track):
+    if isinstance(vehicle, str) and vehicle in arrays and mark(arrays[vehicle], track) == UNLIKELY:
         for name in arrays:
             if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _spoken(name)):
                 pair = (name, vehicle)
-                if _vehicles(array_of(arrays, pair)) and are_borne_out(array_of(arrays, pair), track):
+                if _vehicles(array_of(arrays, pair)) and mark(array_of(arrays, pair), track) == LIKELY:
                     return pair
     return vehicle
 

@@ -21,8 +21,6 @@ SIMPLE_M = 15.0
 """How far a drawn line may lie from the real one."""
 MOST_ROUTES_NAMED = 12
 
-Feature = dict[str, Any]
-
 
 def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     """Finds each position's cell; 0 for NaN."""
@@ -152,7 +150,7 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
     return {"type": "FeatureCollection", "features": [feature for feature in features if feature]}
 
 
-def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> Feature | None:
+def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> dict[str, Any] | None:
     rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
     lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
     if lat.size < 2:

@@ -86,11 +86,6 @@ class Town:
             for column, names in self.keys.items()
         }
 
-    @property
-    def segments(self) -> int:
-        """Counts the segments, if requested."""
-        return len(self.documents[SEGMENTS]["features"]) if SEGMENTS in self.documents else 0
-
     def files(self, stem: str) -> dict[str, bytes]:
         """Encodes all documents, by file name."""
         files = {f"{stem}-{name}.geojson": msgspec.json.encode(document) for name, document in self.documents.items()}
