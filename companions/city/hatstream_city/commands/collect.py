@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,11 +78,15 @@ def collect(
     Example:
       hatstream collect --url https://agency.example/vehicle-positions.pb --every 15 --output feed
     """
+    from hatstream_city.collect.keep import in_folder, in_topic
     from hatstream_city.collect.poll import Poller
 
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
-    with asked_to_stop(STOP_S) as stop, _kept_in(output, topic) as keep:
+    if (output is None) == (topic is None):
+        raise UsageError("give either --output or --kafka")
+    keeping = in_topic(topic) if output is None else in_folder(output)
+    with asked_to_stop(STOP_S) as stop, keeping as keep:
         poller = Poller(url, every_s, headers)
         counts, noted_s = Counter[str](), time.monotonic()
         until = noted_s + (float("inf") if for_s is None else for_s)
@@ -115,18 +118,6 @@ def _end_at_once(code: int) -> None:
     except OSError:  # nobody reads it any more
         code = code or FAILED
     os._exit(code)
-
-
-def _kept_in(folder: Path | None, topic: Any) -> AbstractContextManager[Keep]:
-    if folder is not None and topic is None:
-        from hatstream_city.collect.keep import in_folder
-
-        return in_folder(folder)
-    if topic is not None and folder is None:
-        from hatstream_city.collect.keep import in_topic  # Kafka's client with it
-
-        return in_topic(topic)
-    raise UsageError("give either --output or --kafka")
 
 
 def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:
