@@ -118,5 +118,4 @@ def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
     weights, slots = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     part = weights / np.maximum(weights.sum(axis=0), 1e-12)
     in_cell = np.maximum(facts.hats_in_cell * slots / groups.slots.size, 1.0)
-    repeats: Float64s = (1 + (facts.hats_in_hour - 1) * part) * in_cell
-    return repeats
+    return np.asarray((1 + (facts.hats_in_hour - 1) * part) * in_cell)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sparse
@@ -13,6 +13,7 @@ from dpops.learning.releases import HABITS, Groups
 from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 
+Days = TypeVar("Days", int, Int64s)
 Strengths = Mapping[str, Float64s]
 """Precision of each block by name: (1,), or (days,) for daily blocks."""
 
@@ -25,7 +26,7 @@ class Block:
         cell_keys: int64 (cells,).
         slot_keys: by hour, 0 to 47, int64; -1 where HATs of the hour have no effect.
         precision: prior of the strength; the strength itself if `is_learned` is false.
-        differences: incidence D, (effects, pairs); the structure matrix is D D' + ridge I.
+        differences: incidence D, (effects, pairs); the prior precision is the strength times D D' + ridge I.
         is_daily: one set of effects for each day.
         is_border: in the dense border of the arrowhead precision matrix, as its effects touch most cells.
         regressor: name of a number by which each HAT's effect is multiplied.
@@ -44,6 +45,11 @@ class Block:
     regressor: str | None = None
 
     @cached_property
+    def keys(self) -> bytes:
+        """Bytes that are equal for blocks of equal keys."""
+        return self.cell_keys.tobytes() + b"/" + self.slot_keys.tobytes()
+
+    @cached_property
     def slots(self) -> int:
         """Number of keys by hour."""
         return int(self.slot_keys.max()) + 1
@@ -54,17 +60,10 @@ class Block:
         return (int(self.cell_keys.max()) + 1) * self.slots
 
     @cached_property
-    def structure(self) -> sparse.csr_matrix:
-        """Builds the structure matrix, (effects, effects)."""
-        ridge = self.ridge * sparse.identity(self.size, format="csr")
-        return ridge if self.differences is None else (self.differences @ self.differences.T + ridge).tocsr()
-
-    def draws(self, rng: np.random.Generator, columns: int) -> Float64s:
-        """Draws vectors whose covariance is the structure matrix."""
-        values = np.sqrt(self.ridge) * rng.normal(size=(self.size, columns))
-        if self.differences is not None:
-            values = values + self.differences @ rng.normal(size=(self.differences.shape[1], columns))
-        return np.asarray(values)
+    def root(self) -> sparse.csr_matrix:
+        """Builds R, (rows, effects), where R'R is the structure matrix."""
+        ridge = math.sqrt(self.ridge) * sparse.identity(self.size, format="csr")
+        return ridge if self.differences is None else sparse.vstack([ridge, self.differences.T], format="csr")
 
     def of_hats(self, effects: Float64s, hours: Int64s) -> Float64s:
         """Expands effects to HATs, (cells, slots) or (cells, 1)."""
@@ -90,10 +89,10 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EffectRows:
-    """Sparse rows of sums over groups, in local and in border effects."""
+    """Rows of sums over groups, sparse in local effects, dense in border ones."""
 
     local: sparse.csr_matrix
-    border: sparse.csr_matrix
+    border: Float64s
 
     def times(self, effects: Effects) -> Float64s:
         """Multiplies rows by effects, (rows, ..)."""
@@ -106,17 +105,26 @@ class EffectRows:
     def __getitem__(self, rows: slice) -> "EffectRows":
         return EffectRows(self.local[rows], self.border[rows])
 
-    def scaled(self, factors: Float64s) -> "EffectRows":
-        """Multiplies each row by its factor."""
-        return EffectRows(_scaled(self.local, factors), _scaled(self.border, factors))
+    def scale(self, factors: Float64s) -> None:
+        """Multiplies each row by its factor, in place."""
+        self.local.data *= np.repeat(factors, np.diff(self.local.indptr))
+        self.border[:] *= factors[:, None]
 
 
 class EffectPrior(NamedTuple):
-    """Prior precision of effects; shift: precision times mean."""
+    """Roots R, (rows, effects), of prior precisions R'R; means at the border.
 
-    local: sparse.csc_matrix
-    border: Float64s
-    shift: Float64s
+    blocks: int64 (rows of both,), index of each row's block.
+    """
+
+    local: sparse.csr_matrix
+    border: sparse.csr_matrix
+    means: Float64s
+    blocks: Int64s
+
+    def rows_times(self, effects: Effects) -> Float64s:
+        """Multiplies all rows by effects, (rows of both, ..)."""
+        return np.concatenate([self.local @ effects.local, self.border @ effects.border])
 
 
 class EffectLayout:
@@ -155,11 +163,14 @@ class EffectLayout:
         """Appends zero effects of further days."""
         return Effects(*(np.append(old, new[old.size :]) for old, new in zip(effects, self.zeros(days), strict=True)))
 
+    def start(self, block: Block, day: Days) -> Days:
+        """Finds the first of a block's local or border effects."""
+        before = self._sizes[block.is_border, False] + day * self._sizes[block.is_border, True]
+        return self._starts[block.name] + (before if block.is_daily else 0 * day)
+
     def span(self, block: Block, day: int = 0) -> slice:
         """Finds a block's slice of local or border effects."""
-        start = self._starts[block.name]
-        if block.is_daily:
-            start += self.size(day, border=block.is_border)
+        start = self.start(block, day)
         return slice(start, start + block.size)
 
     def place(self, name: str, day: int = 0) -> int:
@@ -172,19 +183,17 @@ class EffectLayout:
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
         """Builds the prior; `days`: numbers of days averaged."""
-        count = len(days)
-        border = np.zeros((self.size(count, border=True),) * 2)
-        shift, parts = np.zeros(len(border)), []
+        means, parts, numbers = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
         for block, day, precision in self.precisions(strengths, days):
-            span = self.span(block, day)
-            if block.is_border:
-                border[span, span] = precision * block.structure.toarray()
-                shift[span] = precision * block.ridge * block.mean
-            else:
-                parts.append((span.start, precision * block.structure))
-        parts.sort(key=lambda item: item[0])
-        local = sparse.block_diag([matrix for _, matrix in parts], format="csc")
-        return EffectPrior(local, border, shift)
+            span, root = self.span(block, day), math.sqrt(precision) * block.root
+            parts.append((block.is_border, span.start, root, np.full(root.shape[0], numbers.index(block.name))))
+            means[span] = block.mean if block.is_border else means[span]
+        parts.sort(key=lambda part: part[:2])
+        local, border = (
+            sparse.block_diag([root for side, _, root, _ in parts if side == is_border], format="csr")
+            for is_border in (False, True)
+        )
+        return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in parts]))
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
         """Lists precisions by block and day, times averaged days."""
@@ -196,19 +205,12 @@ class EffectLayout:
                 rows.append((block, day, float(strength) * factor))
         return rows
 
-    def prior_draws(self, strengths: Strengths, days: Sequence[float], columns: int) -> Effects:
-        """Draws seeded vectors with the prior precision as covariance."""
-        rng, count = np.random.default_rng(0), len(days)
-        draws = Effects(*(np.zeros((self.size(count, border=border), columns)) for border in (False, True)))
-        for block, day, precision in self.precisions(strengths, days):
-            draws[block.is_border][self.span(block, day)] = np.sqrt(precision) * block.draws(rng, columns)
-        return draws
-
     def hats(
         self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
     ) -> Float64s:
         """Sums effects by HAT, (cells, slots); day: None without daily ones."""
-        total = self.slot_rows(hours, day, effects.border.size) @ effects.border
+        days = None if day is None else np.full(hours.size, day)
+        total = self.slot_rows(hours, days, effects.border.size) @ effects.border
         for block in self.blocks:
             if day is not None or not block.is_daily:
                 values = self.part(effects, block, day or 0)
@@ -218,23 +220,23 @@ class EffectLayout:
                     total = total + block.of_hats(values, hours)
         return np.asarray(total)
 
-    def slot_rows(self, hours: Int64s, day: int | None, size: int) -> Float64s:
+    def slot_rows(self, hours: Int64s, days: Int64s | None, size: int) -> Float64s:
         """Builds slots' rows in border effects without regressor, (slots, size)."""
         rows = np.zeros((hours.size, size))
         for block in self.blocks:
-            if block.is_border and block.regressor is None and (day is not None or not block.is_daily):
+            if block.is_border and block.regressor is None and (days is not None or not block.is_daily):
                 keys = block.slot_keys[hours]
-                rows[keys >= 0, self.span(block, day or 0).start + keys[keys >= 0]] = 1
+                places = self.start(block, 0 * hours if days is None else days) + keys
+                rows[keys >= 0, places[keys >= 0]] = 1
         return rows
 
     def pair_sums(self, item: "Item") -> "list[_PairSums]":
         """Prepares sums by group and effect of each block, for any weights."""
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
-            self._memory[key] = [
-                _PairSums(block.cell_keys, block.slot_keys[item.hours], block.slots, item.groups)
-                for block in self.blocks
-            ]
+            distinct = {block.keys: block for block in self.blocks}
+            sums = {keys: _PairSums(block, item) for keys, block in distinct.items()}
+            self._memory[key] = [sums[block.keys] for block in self.blocks]
         return self._memory[key]
 
 
@@ -252,49 +254,46 @@ class Stack:
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])
-        self._terms: list[tuple[int, Block, _PairSums]] = []
-        entries = [[(np.zeros(0, np.int64),) * 2] for _ in range(2)]
+        self._terms: list[tuple[int, Block, _PairSums, int]] = []
+        local = [np.zeros((2, 0), np.int64)]
         for index, item in enumerate(items):
             for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):
                 if block.regressor is None or block.regressor in item.regressors:
-                    self._terms.append((index, block, sums))
-                    columns = layout.span(block, item.day).start + sums.columns
-                    entries[block.is_border].append((self.starts[index] + sums.rows, columns))
-        sizes = (layout.size(days, border=border) for border in (False, True))
-        self._patterns = [_Pattern(part, (self.starts[-1], size)) for part, size in zip(entries, sizes, strict=True)]
+                    first = layout.span(block, item.day).start
+                    self._terms.append((index, block, sums, first))
+                    if not block.is_border:
+                        local.append(np.stack([self.starts[index] + sums.rows, first + sums.columns]))
+        rows, columns = np.concatenate(local, axis=1)
+        shape, self._border = (self.starts[-1], layout.size(days, border=False)), layout.size(days, border=True)
+        self._order = sparse.coo_matrix((np.arange(rows.size), (rows, columns)), shape).tocsr()
 
     def __call__(
         self, hats: Sequence[Float64s], regressors: Sequence[Mapping[str, Float64s]] | None = None
     ) -> EffectRows:
         """Fills in rows with weights of HATs and regressors."""
-        values: tuple[list[Float64s], list[Float64s]] = [np.zeros(0)], [np.zeros(0)]
-        for index, block, sums in self._terms:
-            factors = None if regressors is None else regressors[index].get(block.regressor or "")
-            values[block.is_border].append(sums(hats[index] if factors is None else hats[index] * factors))
-        return EffectRows(*(pattern(part) for pattern, part in zip(self._patterns, values, strict=True)))
-
-
-class _Pattern:
-    """Sparse matrix pattern whose values are filled in later."""
-
-    def __init__(self, entries: Sequence[tuple[Int64s, Int64s]], shape: tuple[int, int]) -> None:
-        rows, columns = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-        self._order = np.lexsort((columns, rows))
-        self._columns, self._shape = columns[self._order].astype(np.int32), shape
-        self._pointers = np.searchsorted(rows[self._order], np.arange(shape[0] + 1)).astype(np.int32)
-
-    def __call__(self, values: Sequence[Float64s]) -> sparse.csr_matrix:
-        return sparse.csr_matrix((np.concatenate(values)[self._order], self._columns, self._pointers), self._shape)
+        order, border = self._order, np.zeros((self.starts[-1], self._border))
+        local, known = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
+        for index, block, sums, first in self._terms:
+            key = index, id(sums), block.regressor  # blocks of equal keys have equal sums
+            if key not in known:
+                factors = None if regressors is None else regressors[index].get(block.regressor or "")
+                known[key] = sums(hats[index] if factors is None else hats[index] * factors)
+            if block.is_border:
+                border[self.starts[index] :, first:][sums.rows, sums.columns] = known[key]
+            else:
+                local.append(known[key])
+        values = np.concatenate(local)[order.data]
+        return EffectRows(sparse.csr_matrix((values, order.indices, order.indptr), order.shape), border)
 
 
 class _PairSums:
     """Sums of HATs by pair of group and effect."""
 
-    def __init__(self, cell_keys: Int64s, slot_keys: Int64s, slots: int, groups: Groups) -> None:
-        cell_pairs, of_cells = _numbered(groups.cells, cell_keys)
-        slot_pairs, of_slots = _numbered(groups.slots, slot_keys)
-        rows = cell_pairs[0][:, None] * groups.shape[1] + slot_pairs[0]
-        columns = cell_pairs[1][:, None] * slots + slot_pairs[1]
+    def __init__(self, block: Block, item: Item) -> None:
+        cell_pairs, of_cells = _numbered(item.groups.cells, block.cell_keys)
+        slot_pairs, of_slots = _numbered(item.groups.slots, block.slot_keys[item.hours])
+        rows = cell_pairs[0][:, None] * item.groups.shape[1] + slot_pairs[0]
+        columns = cell_pairs[1][:, None] * block.slots + slot_pairs[1]
         self._present = np.broadcast_to(slot_pairs[1] >= 0, rows.shape)
         self.rows, self.columns = rows[self._present], columns[self._present]
         self._of_slots = (np.arange(of_slots.max() + 1) == of_slots[:, None]).astype(np.float64)
@@ -309,9 +308,3 @@ def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int6
     width = int(keys.max(initial=0)) + 2
     pairs, inverse = np.unique(groups * width + keys + 1, return_inverse=True)
     return (pairs // width, pairs % width - 1), inverse.astype(np.int64)
-
-
-def _scaled(rows: sparse.csr_matrix, factors: Float64s) -> sparse.csr_matrix:
-    """Multiplies each row by its factor."""
-    values = rows.data * np.repeat(factors, np.diff(rows.indptr))
-    return sparse.csr_matrix((values, rows.indices, rows.indptr), rows.shape)

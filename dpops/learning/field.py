@@ -89,8 +89,7 @@ _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))
 def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
     """Computes equally likely, lognormal vehicle numbers, (.., NODES)."""
     sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
-    numbers: Float64s = vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES)
-    return numbers
+    return np.asarray(vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES))
 
 
 def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) -> Float64s:

@@ -17,7 +17,7 @@ from dpops.learning.weights import VehicleNumber, WeightField
 from dpops.spread import FLEET_SD
 from dpops.types import Float64s
 
-COLD, WARM = (5, 3, 2, 2), (2, 2, 2, 2)
+COLD, WARM = (5, 3, 2, 2), (2, 1, 2, 2)
 """Rounds of weights, speeds, weights given speeds, speeds; without and with folded days."""
 
 
@@ -57,7 +57,7 @@ def fitted_fields(state: State) -> Fit:
     days, (*_, to_weights, to_speeds) = weights.days, COLD if state.start is None else WARM
     coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
     speed_sums = _sums(days, "speeds")
-    weight_sums = _sums(days, "weights") + _weights_from_speeds(speeds, speed_sums)
+    weight_sums = _merged(_sums(days, "weights") + _weights_from_speeds(speeds, speed_sums))
     weights.fit(weight_sums, to_weights)
     weights.finish(weight_sums, coming, _number(coming, vehicles))
     # NoisySums of speeds move a day's total by its doubt alone, so totals stay those of weights.
@@ -106,6 +106,19 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
     return result
 
 
+def _merged(sums: Sequence[NoisySums]) -> list[NoisySums]:
+    """Averages sums of the same groups, in which HATs differ alike from the field."""
+    alike: dict[tuple[int, bytes], list[NoisySums]] = {}
+    for item in sums:
+        alike.setdefault((item.day, item.groups.key), []).append(item)
+    result = []
+    for items in alike.values():
+        precisions = np.maximum(1 / np.stack([item.variances for item in items]), 1e-300)
+        values = np.sum(precisions * np.stack([item.values for item in items]), axis=0) / precisions.sum(axis=0)
+        result.append(replace(items[0], values=values, variances=1 / precisions.sum(axis=0)))
+    return result
+
+
 def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
     """Averages counts of vehicles by precision; returns mean, 0 without counts, and precision."""
     counts = [level for day in days for level in day.counted]
@@ -141,7 +154,7 @@ def add_day(state: State, day: DayValues) -> State:
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
-    weights, speeds, _ = rough_fields(state)
+    weights, speeds, _ = rough_fields(replace(state, recent=state.recent[: state.least_recent]))
     kinds: dict[bytes, list[int]] = {}
     older = [_aged(day) for day in state.older]
     days = [*older, *state.recent[: state.least_recent]]

@@ -6,13 +6,14 @@ Wood and Fasiolo (2017), equation 5, for the Fellner-Schall step.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from dpops import fitted
-from dpops.learning.effects import Block, EffectLayout, EffectRows, Effects, Item, Stack, Strengths
+from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Stack, Strengths
 from dpops.learning.releases import DayValues, Groups
 from dpops.types import Float64s, Int64s
 
@@ -20,21 +21,26 @@ EXACT = 1_500
 """Most effects with exact variances; of more, local ones are sampled."""
 SAMPLES = 64
 ROUGH_SAMPLES = 24
-"""Samples for strengths alone, which pool hundreds of effects."""
+"""Samples of many effects for strengths alone, which pool them."""
 _SAME = 1e-9
 """Tolerance of projections by which columns are multiples of one another."""
 LARGEST_STEP = 10.0
 """A strength moves by at most this factor in a round, so that one that cannot be learned stays finite."""
 
 
-@dataclass(frozen=True)
-class LinearData:
-    """Linear observations; rows from `wide` on touch most cells."""
+class LinearData(NamedTuple):
+    """Linear observations of variance 1; rows from `wide` on touch most cells."""
 
     rows: EffectRows
     values: Float64s
     precisions: Float64s
     wide: int
+
+    @staticmethod
+    def of(rows: EffectRows, values: Float64s, precisions: Float64s, wide: int) -> "LinearData":
+        """Scales observations of these precisions, their rows in place."""
+        rows.scale(np.sqrt(precisions))
+        return LinearData(rows, np.sqrt(precisions) * values, precisions, wide)
 
 
 class Posterior:
@@ -59,29 +65,29 @@ class Posterior:
         is_rough: bool = False,
     ) -> None:
         self.layout, self.strengths, self.days = layout, strengths, tuple(days)
-        prior, root = layout.prior(strengths, days), np.sqrt(data.precisions)
-        rows = data.rows.scaled(root)
-        narrow, wide = rows[: data.wide], rows[data.wide :]
-        self._border = len(prior.border)
-        self._factor = _factored(prior.local + narrow.local.T @ narrow.local)
-        at_border = narrow.border.toarray()  # few columns: the product of dense ones is faster, if larger for a while
-        square = prior.border + at_border.T @ at_border
-        del at_border
-        self._coupling, self._expand = _distinct(
-            sparse.hstack([narrow.local.T @ narrow.border, wide.local.T]).toarray()
-        )
-        self._solved = self._factor.solve(self._coupling)
+        narrow, wide = data.rows[: data.wide], data.rows[data.wide :]
+        self._prior = prior = layout.prior(strengths, days)
+        self._border = len(prior.means)
+        self._factor = _factored(prior.local.T @ prior.local + narrow.local.T @ narrow.local)
+        square = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
+        first, self._expand = _distinct(_probes(narrow, wide))
+        at_border, at_wide = np.split(first, [np.searchsorted(first, self._border)])
+        of_wide = wide.local[at_wide - self._border].T.toarray()
+        self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], of_wide])
+        self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))
         inner = self._expand.T @ (self._coupling.T @ self._solved) @ self._expand
-        of_wide = wide.border.toarray()
-        corner = np.block([[square, of_wide.T], [of_wide, -np.eye(len(of_wide))]])
+        corner = np.block([[square, wide.border.T], [wide.border, -np.eye(len(wide.border))]])
         self._schur: Float64s = np.linalg.inv(corner - inner)
-        shift = rows.adjoint(root * data.values)
-        self.mean = self.solve(Effects(shift.local, prior.shift + shift.border))
+        shift = data.rows.adjoint(data.values)
+        self.mean = self.solve(shift._replace(border=shift.border + prior.border.T @ (prior.border @ prior.means)))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
-        if len(self._coupling) <= EXACT and not is_rough:
-            self._draw_exactly()
+        is_small = len(self._coupling) <= EXACT
+        if is_small and not is_rough:
+            of_local = self._draw_exactly()
         else:
-            self._draw(narrow, wide, ROUGH_SAMPLES if is_rough else SAMPLES)
+            of_local = self._draw(narrow, wide, SAMPLES if is_small or not is_rough else ROUGH_SAMPLES)
+        of_border = prior.border.multiply(prior.border @ self.border_covariance).sum(axis=1)
+        self._uninformed = np.bincount(prior.blocks, np.concatenate([of_local, np.ravel(of_border)]))
 
     def solve(self, shift: Effects) -> Effects:
         """Multiplies the covariance by vectors, (effects, ..)."""
@@ -94,18 +100,26 @@ class Posterior:
         at_border = self._schur @ (np.concatenate([border, pad]) - pulled)
         return Effects(local - self._solved @ (self._expand @ at_border), at_border[: self._border])
 
-    def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> None:
-        """Draws posterior samples; `conditional` ones are given the border."""
-        noise = np.random.default_rng(1).normal(size=(narrow.local.shape[0] + wide.local.shape[0], columns))
-        of_narrow, of_wide = noise[: narrow.local.shape[0]], noise[narrow.local.shape[0] :]
-        drawn, shift = self.layout.prior_draws(self.strengths, self.days, columns), narrow.adjoint(of_narrow)
-        self.conditional = np.asarray(self._factor.solve(drawn.local + shift.local))
-        local = self.conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
-        border = drawn.border + shift.border + wide.adjoint(of_wide).border
-        self.samples = self._with_border(local, border)
+    def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> Float64s:
+        """Draws posterior samples, as `_draw_exactly`; `conditional` are given the border.
 
-    def _draw_exactly(self) -> None:
-        """Computes roots of covariances, scaled as samples are."""
+        Variances after Hutchinson (1990): exact where data tell nothing.
+        """
+        rng, prior = np.random.default_rng(1), self._prior
+        local, border, of_narrow, of_wide = (
+            1.0 - 2 * rng.integers(0, 2, (part.shape[0], columns), np.int8)
+            for part in (prior.local, prior.border, narrow.local, wide.local)
+        )
+        shift = narrow.adjoint(of_narrow)
+        del of_narrow  # a large city's memory
+        self.conditional = np.ascontiguousarray(self._factor.solve(prior.local.T @ local + shift.local))
+        at_local = self.conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
+        at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
+        self.samples = self._with_border(at_local, at_border)
+        return np.asarray(np.mean(local * (prior.local @ self.samples.local), axis=1))
+
+    def _draw_exactly(self) -> Float64s:
+        """Computes scaled roots of covariances; returns variances of the prior's rows."""
         conditional = self._factor.solve(np.eye(len(self._coupling)))
         self.conditional = _root(conditional)
         shared = self._expand @ self._schur
@@ -113,75 +127,69 @@ class Posterior:
         mixed = -self._solved @ shared[:, : self._border]
         root = _root(np.block([[covariance, mixed], [mixed.T, self.border_covariance]]))
         self.samples = Effects(root[: len(mixed)], root[len(mixed) :])
+        return np.asarray(np.mean((self._prior.local @ self.samples.local) ** 2, axis=1))
 
     def variances_of_rows(self, rows: EffectRows) -> Float64s:
-        """Computes the variances of rows of effects, by samples."""
-        variances: Float64s = np.mean(rows.times(self.samples) ** 2, axis=-1)
-        return variances
+        """Computes variances of rows of effects; many by samples."""
+        if len(rows.border) <= SAMPLES:
+            return np.asarray(np.diagonal(rows.times(self.solve(rows.adjoint(np.eye(len(rows.border)))))))
+        return np.asarray(np.mean(rows.times(self.samples) ** 2, axis=-1))
 
-    def variances_of_hats(self, hours: Int64s, day: int, regressors: Mapping[str, Float64s] | None = None) -> Float64s:
+    def variances_of_hats(
+        self, hours: Int64s, day: int | Int64s, regressors: Mapping[str, Float64s] | None = None
+    ) -> Float64s:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
-        Exact, but local effects' variances given the border are sampled. day, regressors: as in `EffectLayout.hats`.
+        Exact, but local effects' variances given the border are sampled. day: of all slots or of each. regressors: as
+        in `EffectLayout.hats`.
         """
-        layout, total = self.layout, np.empty((self.layout.cells, hours.size))
-        at_border = layout.slot_rows(hours, day, len(self._schur))
+        layout, total, days = self.layout, np.empty((self.layout.cells, hours.size)), np.broadcast_to(day, hours.shape)
+        at_border = layout.slot_rows(hours, days, len(self._schur))
         covariances, shared = at_border @ self._schur, self._expand @ self._schur
         inner, mixed = shared @ self._expand.T, shared @ at_border.T
-        slot_keys = np.stack([block.slot_keys[hours] for block in layout.local])
-        for keys in np.unique(slot_keys, axis=1).T:
-            slots = np.flatnonzero((slot_keys == keys[:, None]).all(axis=0))
-            rows = [
-                layout.span(block, day).start + block.cell_keys * block.slots + key
-                for block, key in zip(layout.local, keys, strict=True)
-            ]
+        offsets = np.stack([layout.start(block, days) + block.slot_keys[hours] for block in layout.local])
+        for starts in np.unique(offsets, axis=1).T:
+            slots = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
+            rows = [start + block.cell_keys * block.slots for block, start in zip(layout.local, starts, strict=True)]
             drawn, solved = (sum(table[row] for row in rows) for table in (self.conditional, self._solved))
-            of_cells = np.mean(drawn**2, axis=1) + np.sum((solved @ inner) * solved, axis=1)
+            of_cells = np.mean(drawn**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
             total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
                 if block.regressor is not None and regressors is not None and block.regressor in regressors:
-                    factor, place = regressors[block.regressor][:, slots], layout.span(block, day).start
+                    factor, place = regressors[block.regressor][:, slots], layout.place(block.name, int(days[slots[0]]))
                     total[:, slots] += 2 * factor * (covariances[slots, place] - solved @ shared[:, [place]])
                     total[:, slots] += factor**2 * self._schur[place, place]
-        variances: Float64s = np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9)
-        return variances
+        return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))
 
     def next_strengths(self, effects: Effects | None = None) -> dict[str, Float64s]:
         """Takes a Fellner-Schall step of each learned strength.
 
         effects: where energies are taken; the posterior mean by default.
         """
-        steps = dict(self.strengths)
-        for block in self.layout.blocks:
+        steps, rows = dict(self.strengths), self._prior.rows_times(self.mean if effects is None else effects)
+        energies = np.bincount(self._prior.blocks, rows**2)  # times strengths
+        for block, uninformed, energy in zip(self.layout.blocks, self._uninformed, energies, strict=True):
             if block.is_learned:
-                steps[block.name] = self._step(block, self.mean if effects is None else effects)
+                strength = float(np.mean(self.strengths[block.name]))
+                freedom = max(block.size * (len(self.days) if block.is_daily else 1) - uninformed, 1e-3)
+                step = (freedom + fitted.PRIOR_WORTH) / (energy / strength + fitted.PRIOR_WORTH / block.precision)
+                steps[block.name] = np.array([np.clip(step, strength / LARGEST_STEP, strength * LARGEST_STEP)])
         return steps
 
-    def _step(self, block: Block, effects: Effects) -> Float64s:
-        days = self.days if block.is_daily else (1,)
-        trace = energy = 0.0
-        for day, count in enumerate(days):
-            values = self.layout.part(effects, block, day)
-            energy += count * float(values @ (block.structure @ values))
-            if block.is_border:
-                span = self.layout.span(block, day)
-                trace += count * float(np.sum(block.structure.multiply(self.border_covariance[span, span])))
-            else:
-                samples = self.layout.part(self.samples, block, day)
-                trace += count * float(np.mean(np.sum(samples * (block.structure @ samples), axis=0)))
-        strength = float(np.mean(self.strengths[block.name]))
-        freedom = max(block.size * len(days) - strength * trace, 1e-3)
-        step = (freedom + fitted.PRIOR_WORTH) / (energy + fitted.PRIOR_WORTH / block.precision)
-        return np.array([np.clip(step, strength / LARGEST_STEP, strength * LARGEST_STEP)])
+
+def _probes(narrow: EffectRows, wide: EffectRows) -> Float64s:
+    """Multiplies couplings of local effects with border and wide rows by noise."""
+    noise = np.random.default_rng(2).normal(size=(narrow.local.shape[1], 3))
+    return np.hstack([(narrow.local @ noise).T @ narrow.border, (wide.local @ noise).T])
 
 
-def _distinct(columns: Float64s) -> tuple[Float64s, Float64s]:
-    """Factors columns, many of them proportional, into distinct ones times coefficients."""
-    norms = np.linalg.norm(columns, axis=0) + 1e-300
-    probes = np.random.default_rng(2).normal(size=(2, len(columns))) @ columns / norms
-    _, first, kinds = np.unique(np.round(probes / _SAME), axis=1, return_index=True, return_inverse=True)
-    coefficients = (np.arange(first.size)[:, None] == kinds.ravel()) * (norms / norms[first][kinds.ravel()])
-    return columns[:, first], coefficients
+def _distinct(probes: Float64s) -> tuple[Int64s, Float64s]:
+    """Finds columns of which all are multiples, by probes, and the multiples."""
+    sizes = probes[0] + 1e-300
+    _, first, kinds = np.unique(np.round(probes[1:] / sizes / _SAME), axis=1, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    coefficients = (order[:, None] == kinds.ravel()) * (sizes / sizes[first][kinds.ravel()])
+    return first[order], coefficients
 
 
 def _root(covariance: Float64s) -> Float64s:

@@ -85,8 +85,7 @@ class Groups:
 
     def to_hats(self, groups: Float64s) -> Float64s:
         """Gives each HAT its group's number, (cells, slots)."""
-        hats: Float64s = groups[self.cells[:, None], self.slots]
-        return hats
+        return np.asarray(groups[self.cells[:, None], self.slots])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,7 @@ class SpeedField(LatentField):
                 self.strengths = self.posterior.next_strengths()
                 if index or not is_first:
                     self._learn_spread(data)
+            del data  # two at once exceed a large city's memory
 
     def hat_variances(self, day: int) -> Float64s:
         """Computes variances of HATs' means around the field."""
@@ -110,16 +111,14 @@ class SpeedField(LatentField):
             variances.append(item.variances + self.spread.vehicle * vehicles + self.spread.floor * floor)
             values.append(item.values + totals(hats * (item.centre + doubts[day] * offset)).ravel())
         rows = self.stack([self.weights[item.day] for item in sums], regressors)
-        return LinearData(
-            rows, np.concatenate([np.zeros(0), *values]), 1 / np.concatenate([np.ones(0), *variances]), self.wide
-        )
+        precisions = 1 / np.concatenate([np.ones(0), *variances])
+        return LinearData.of(rows, np.concatenate([np.zeros(0), *values]), precisions, self.wide)
 
     def _learn_spread(self, data: LinearData) -> None:
         """Takes a residual-based scoring step of both log variances."""
         posterior, prior = self.posterior, VehicleSpread()
-        fitted_values = data.rows.times(posterior.mean)
-        leverage = np.minimum(posterior.variances_of_rows(data.rows) * data.precisions, 0.95)
-        excess = np.minimum(data.precisions * (data.values - fitted_values) ** 2 + leverage - 1, _MAX_EXCESS)
+        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)
+        excess = np.minimum((data.values - data.rows.times(posterior.mean)) ** 2 + leverage - 1, _MAX_EXCESS)
         vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._parts, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
         precision = np.identity(2) / FLEET_SD**2

@@ -89,8 +89,7 @@ class WeightField(LatentField):
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
         logs = self.layout.hats(effects, day.hours, index) + self.layout.offset[:, day.hours]
-        weights: Float64s = np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP))
-        return weights
+        return np.asarray(np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP)))
 
     def traffic(self, day: DayValues) -> Float64s:
         """Computes centred logarithms of a day's typical weights, (cells, slots)."""
@@ -148,7 +147,7 @@ class WeightField(LatentField):
         precisions.append(1 / (1 / self._total_precisions + uncertain))
         residuals = self._residuals(sums, self.effects)
         values = residuals + rows.times(self.effects)
-        return LinearData(rows, values, np.concatenate(precisions), self.wide)
+        return LinearData.of(rows, values, np.concatenate(precisions), self.wide)
 
     def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
         """Computes residuals of released sums and of log totals."""
@@ -175,12 +174,8 @@ class WeightField(LatentField):
         prior = self.layout.prior(self.strengths, [day.count for day in self.days])
 
         def cost(effects: Effects) -> float:
-            off = float(effects.local @ (prior.local @ effects.local) + effects.border @ prior.border @ effects.border)
-            return (
-                off
-                - 2 * float(effects.border @ prior.shift)
-                + float(data.precisions @ self._residuals(sums, effects) ** 2)
-            )
+            off = prior.rows_times(effects._replace(border=effects.border - prior.means))
+            return float(off @ off + data.precisions @ self._residuals(sums, effects) ** 2)
 
         start = cost(self.effects)
         for _ in range(_HALVINGS):
@@ -192,20 +187,21 @@ class WeightField(LatentField):
         return size * largest
 
     def _update_variances(self) -> None:
-        self.variances = [
-            _of_parts(np.minimum(self.posterior.variances_of_hats(day.hours, index), MAX_LOG_VARIANCE), day.hours)
-            for index, day in enumerate(self.days)
-        ]
+        sizes = [day.hours.size for day in self.days]
+        hours, days = np.concatenate([day.hours for day in self.days]), np.repeat(np.arange(len(sizes)), sizes)
+        variances = np.minimum(self.posterior.variances_of_hats(hours, days), MAX_LOG_VARIANCE)
+        of_days = np.split(variances, np.cumsum(sizes)[:-1], axis=1)
+        self.variances = [_of_parts(of_day, day.hours) for of_day, day in zip(of_days, self.days, strict=True)]
 
     def _update_totals(self, data: LinearData) -> None:
         """Updates precisions of days' weights by a Student law."""
-        rows = data.rows[-len(self.days) :]
-        residuals = data.values[-len(self.days) :] - rows.times(self.effects)
-        freedom = np.maximum(1 - self._total_precisions * self.posterior.variances_of_rows(rows), 0)
+        rows, root = data.rows[-len(self.days) :], np.sqrt(data.precisions[-len(self.days) :])
+        residuals = (data.values[-len(self.days) :] - rows.times(self.effects)) / root
+        freedom = np.maximum(1 - self._total_precisions / root**2 * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.PRIOR_WORTH
         self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
-        without = rows.border.multiply(np.arange(rows.border.shape[1]) != self._at_retention).tocsr()
-        self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without))
+        without = rows.border * (np.arange(rows.border.shape[1]) != self._at_retention)
+        self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without)) / root**2
 
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:

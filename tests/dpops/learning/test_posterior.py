@@ -22,12 +22,17 @@ def strengths_of(layout: EffectLayout, **others: float) -> dict[str, Float64s]:
 
 def dense_prior(layout: EffectLayout, strengths: dict[str, Float64s]) -> Float64s:
     prior = layout.prior(strengths, DAYS)
-    local, border = prior.local.toarray(), prior.border
+    local, border = ((root.T @ root).toarray() for root in (prior.local, prior.border))
     return np.block([[local, np.zeros((len(local), len(border)))], [np.zeros((len(border), len(local))), border]])
 
 
+def border_shift(layout: EffectLayout, strengths: dict[str, Float64s]) -> Float64s:
+    prior = layout.prior(strengths, DAYS)
+    return np.asarray(prior.border.T @ (prior.border @ prior.means))
+
+
 def dense_rows(rows: EffectRows) -> Float64s:
-    return np.concatenate([rows.local.toarray(), rows.border.toarray()], axis=1)
+    return np.concatenate([rows.local.toarray(), rows.border], axis=1)
 
 
 def observed(layout: EffectLayout, rng: np.random.Generator, noise: float = 1.0) -> tuple[LinearData, Float64s]:
@@ -36,8 +41,9 @@ def observed(layout: EffectLayout, rng: np.random.Generator, noise: float = 1.0)
     hats = [rng.random((16, 24)) for _ in items]
     rows = Stack(layout, items, len(DAYS))(hats)
     count = rows.local.shape[0]
-    data = LinearData(rows, 5 * rng.normal(size=count), rng.uniform(0.5, 2, count) / noise**2, 2 * 16)
-    return data, dense_rows(rows)
+    dense = dense_rows(rows)
+    data = LinearData.of(rows, 5 * rng.normal(size=count), rng.uniform(0.5, 2, count) / noise**2, 2 * 16)
+    return data, dense
 
 
 @pytest.mark.parametrize("of", [speed_layout, weight_layout])
@@ -48,12 +54,13 @@ def test_the_posterior_is_that_of_dense_brute_force(of: object) -> None:
     result = Posterior(layout, strengths, DAYS, data)
     precision = dense_prior(layout, strengths) + dense.T @ (data.precisions[:, None] * dense)
     covariance = np.linalg.inv(precision)
-    shift = dense.T @ (data.precisions * data.values)
+    shift = dense.T @ (np.sqrt(data.precisions) * data.values)
     local = len(result.mean.local)
-    shift[local:] += layout.prior(strengths, DAYS).shift
+    shift[local:] += border_shift(layout, strengths)
     assert np.allclose(np.concatenate(result.mean), covariance @ shift, atol=1e-7)
     assert np.allclose(result.border_covariance, covariance[local:, local:], atol=1e-7)
-    assert np.allclose(result.variances_of_rows(data.rows), np.sum((dense @ covariance) * dense, axis=1), rtol=1e-6)
+    variances = data.precisions * np.sum((dense @ covariance) * dense, axis=1)
+    assert np.allclose(result.variances_of_rows(data.rows), variances, rtol=1e-6)
     single = Groups(cells=np.arange(16), slots=HOURS)
     hats = Stack(layout, [Item(single, HOURS, 1)], 2)([np.ones((16, 24))])
     rows = dense_rows(hats)
@@ -88,7 +95,7 @@ def test_strengths_of_simulated_fields_are_found_and_are_reml(monkeypatch: pytes
     data, dense = observed(layout, rng, noise=0.3)
     effects = drawn(layout, truth, rng)
     values = dense @ np.concatenate(effects) + 0.3 * rng.normal(size=data.values.size)
-    data = LinearData(data.rows, values, data.precisions, data.wide)
+    data = data._replace(values=np.sqrt(data.precisions) * values)
     strengths = strengths_of(layout)
     for _ in range(60):
         strengths = Posterior(layout, strengths, DAYS, data).next_strengths() | {
@@ -99,10 +106,8 @@ def test_strengths_of_simulated_fields_are_found_and_are_reml(monkeypatch: pytes
     def restricted(cell: float) -> float:
         prior = dense_prior(layout, strengths | {"cell": np.array([cell])})
         covariance = np.diag(1 / data.precisions) + dense @ np.linalg.inv(prior) @ dense.T
-        mean = np.linalg.solve(
-            prior, np.concatenate([np.zeros(len(effects.local)), layout.prior(strengths, DAYS).shift])
-        )
-        residual = data.values - dense @ mean
+        mean = np.linalg.solve(prior, np.concatenate([np.zeros(len(effects.local)), border_shift(layout, strengths)]))
+        residual = values - dense @ mean
         return -0.5 * float(np.linalg.slogdet(covariance)[1] + residual @ np.linalg.solve(covariance, residual))
 
     best = strengths["cell"][0]
@@ -115,11 +120,11 @@ def test_intervals_hold_fields_that_are_drawn_from_the_model() -> None:
     for _ in range(20):
         data, dense = observed(layout, rng)
         effects = drawn(layout, strengths, rng)
-        shift = layout.prior(strengths, DAYS).shift
+        shift = border_shift(layout, strengths)
         values = dense @ np.concatenate(effects) + rng.normal(size=data.values.size) / np.sqrt(data.precisions)
-        data = LinearData(data.rows, values, data.precisions, data.wide)
+        data = data._replace(values=np.sqrt(data.precisions) * values)
         result = Posterior(layout, strengths, DAYS, data)
-        prior_mean = Effects(0 * effects.local, np.linalg.solve(layout.prior(strengths, DAYS).border, shift))
+        prior_mean = Effects(0 * effects.local, layout.prior(strengths, DAYS).means)
         centred = result.solve(Effects(0 * effects.local, shift))
         field = layout.hats(Effects(*(a - b for a, b in zip(result.mean, centred, strict=True))), HOURS, 0)
         assert prior_mean.border.size == effects.border.size
