@@ -14,9 +14,12 @@ function t(text, ...values) {
 function plainly(text) {
   const number = /\d[\d.,:e^-]*\d|\d/g;  // a comma between thousands is a decimal one elsewhere
   const spaced = text => text.replace(/,(?=\d{3})/g, "\u202f");
-  const numbered = part => t(part.replace(number, "{}"), ...(part.match(number) ?? []).map(spaced));
-  const whole = TEXTS[text] ?? numbered(text), parts = text.split(/(?<=\.) /), done = parts.map(numbered);
-  return whole !== text ? whole : done.every((part, at) => part !== parts[at]) ? done.join(" ") : text;
+  const numbered = part => {
+    const key = part.replace(number, "{}");
+    return TEXTS[part] ?? (key in TEXTS ? t(key, ...(part.match(number) ?? []).map(spaced)) : undefined);
+  };
+  const parts = text.split(/(?<=\.) /).map(numbered);
+  return numbered(text) ?? (parts.includes(undefined) ? text : parts.join(" "));
 }
 function translatePage() {
   if (LANGUAGE === "en") return;
