@@ -115,7 +115,11 @@ def _pattern(parts: dict[Part, float]) -> float:
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
-    """Yields standard deviations of days' log weights."""
+    """Yields standard deviations of days' log weights, first day first.
+
+    Public facts leave a day its own variance, and one `shared` by all days: of the part that clips retain, and of the
+    declared fleet unless vehicles are counted. Each day's release makes the shared one smaller.
+    """
     day_variance = 1 / TOTAL_PRECISION
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else FLEET_SD**2)
     for stages in days:

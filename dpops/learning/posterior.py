@@ -87,6 +87,7 @@ class Posterior:
         else:
             of_local = self._draw(narrow, wide, SAMPLES if is_small or not is_rough else ROUGH_SAMPLES)
         of_border = prior.border.multiply(prior.border @ self.border_covariance).sum(axis=1)
+        # By block, posterior over prior variance summed: effects that data do not inform.
         self._uninformed = np.bincount(prior.blocks, np.concatenate([of_local, np.ravel(of_border)]))
 
     def solve(self, shift: Effects) -> Effects:
@@ -162,9 +163,10 @@ class Posterior:
         return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))
 
     def next_strengths(self, effects: Effects | None = None) -> dict[str, Float64s]:
-        """Takes a Fellner-Schall step of each learned strength.
+        """Computes learned strengths: effective degrees of freedom over energy, a Fellner-Schall step.
 
-        effects: where energies are taken; the posterior mean by default.
+        PRIOR_WORTH effects of the prior's precision are added to both. effects: where energies are taken; the posterior
+        mean by default.
         """
         steps, rows = dict(self.strengths), self._prior.rows_times(self.mean if effects is None else effects)
         energies = np.bincount(self._prior.blocks, rows**2)  # times strengths

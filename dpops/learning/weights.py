@@ -194,14 +194,20 @@ class WeightField(LatentField):
         self.variances = [_of_parts(of_day, day.hours) for of_day, day in zip(of_days, self.days, strict=True)]
 
     def _update_totals(self, data: LinearData) -> None:
-        """Updates precisions of days' weights by a Student law."""
-        rows, root = data.rows[-len(self.days) :], np.sqrt(data.precisions[-len(self.days) :])
-        residuals = (data.values[-len(self.days) :] - rows.times(self.effects)) / root
+        """Updates the precision of each day's log weight around its vehicles'.
+
+        The last rows of data hold one pseudo-observation a day: log weight less log vehicles is the retention. The law
+        is Student's: each precision is its mean under a gamma prior worth PRIOR_WORTH degrees of freedom.
+        """
+        of_totals = slice(-len(self.days), None)
+        rows, root = data.rows[of_totals], np.sqrt(data.precisions[of_totals])
+        residuals = (data.values[of_totals] - rows.times(self.effects)) / root
         freedom = np.maximum(1 - self._total_precisions / root**2 * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.PRIOR_WORTH
         self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
-        without = rows.border * (np.arange(rows.border.shape[1]) != self._at_retention)
-        self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without)) / root**2
+        # The variance of the log weight itself: without its row's -1 times the retention.
+        without_retention = rows.border * (np.arange(rows.border.shape[1]) != self._at_retention)
+        self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without_retention)) / root**2
 
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:

@@ -202,8 +202,9 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
 
 
 def vehicles_in(released: ReleasedStage) -> float:
-    """Reads the noisy vehicle number off a count stage."""
-    return float(released.levels[0].weights[0])
+    """Reads the noisy vehicle number: the only group of a count stage."""
+    city = released.levels[0]
+    return float(city.weights[0])
 
 
 def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
@@ -212,8 +213,11 @@ def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
 
 
 def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
-    """Checks whether weights prove over MOST_TIMES the declared vehicles."""
-    level = released.levels[0]
-    noise = NOISE_SDS * level.weight_sd * math.sqrt(level.weights.size)
+    """Checks whether weights prove over MOST_TIMES the declared vehicles.
+
+    The first level's groups add up to the day's weight, which must exceed the limit by NOISE_SDS standard errors.
+    """
+    first_level = released.levels[0]
+    standard_error = first_level.weight_sd * math.sqrt(first_level.weights.size)
     limit = MOST_TIMES * fleet.vehicles * vehicle_weight(released.stage, fleet)
-    return float(level.weights.sum()) - noise > limit
+    return float(first_level.weights.sum()) - NOISE_SDS * standard_error > limit

@@ -119,17 +119,21 @@ CLASS = "class"
 
 
 def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:
-    """Makes a level by name. Raises ValueError if unknown."""
-    kind = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
-    if kind is None:
+    """Makes a level by name. Raises ValueError if unknown.
+
+    share, weight_share: its parts of the stage's budgets of speeds and of weights; equal by default.
+    """
+    place_and_time = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
+    if place_and_time is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
-    place, time = kind
-    cells = ((0,) * hats.cells, hats.grandparents, hats.parents, tuple(range(hats.cells)))[place]
+    place, time = place_and_time
+    city, every_cell = (0,) * hats.cells, tuple(range(hats.cells))
+    cell_group = {CITY: city, GRANDPARENT: hats.grandparents, PARENT: hats.parents, CELL: every_cell}[place]
     if time == SLOT:
-        slots = tuple(range(hats.slots))
+        slot_group = tuple(range(hats.slots))
     else:
-        slots = _numbered([(0, hour // BLOCK_H, hour)[time] for hour in hats.hours])
-    return Level(name, share, share if weight_share is None else weight_share, cells, slots)
+        slot_group = _numbered([{DAY: 0, PART: hour // BLOCK_H, HOUR: hour}[time] for hour in hats.hours])
+    return Level(name, share, share if weight_share is None else weight_share, cell_group, slot_group)
 
 
 Kind = Literal["gaussian", "laplace"]

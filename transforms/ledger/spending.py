@@ -117,13 +117,17 @@ class Spent(NamedTuple):
 
 
 def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[str, Sequence[Debit]]) -> list[str]:
-    """Lists periods over the limit or the account's, accepting others in order."""
+    """Lists periods whose new debits exceed the limit, or the account's if lower.
+
+    wanted: debits by period; recorded units' are free. Tried in order: a period that fits weighs on those after it.
+    """
     limit = limit_in_force(db, account, limit)
     debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))
     refused = []
     for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}
         increased = {**debits, period: debits[period] + [debit for debit in period_debits if debit.unit not in debited]}
+        # What debits nothing more is accepted, though the limit may have been lowered below what is spent.
         if _sum(increased[period]) != _sum(debits[period]) and not _fits(increased, limit, period):
             refused.append(period)
         else:

@@ -51,7 +51,10 @@ PLAIN = Shape()
 
 
 def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """Lists a specification's columns, equal in all slots."""
+    """Lists columns of result files: fixed, of statistics, times, counts, notes.
+
+    names: of statistics. notes: names of optional columns, such as of traffic.
+    """
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
@@ -68,6 +71,7 @@ def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] =
 
 
 def _names(output: Output) -> tuple[str, str, str]:
+    """Names the columns of a value and of its 95 % interval."""
     return output.name, f"{output.name}_lower95", f"{output.name}_upper95"
 
 
@@ -87,31 +91,34 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
 
 
 def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
-    """Builds a slot's columns, by cell and statistic."""
+    """Builds a slot's columns, one row per cell and statistic.
+
+    Without rows of unknown HATs, or of cells without a trip, where `shape` leaves these out.
+    """
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
     value, lower, upper = hats.estimates.number(0)  # of the first output, which is the value of a statistic
     kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
-    is_of = {
+    masks = {
         statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
     }
     extras: dict[str, Sequence[Fact]] = {}
     for output in statistics.extras_of(slot.statistics):
-        places = [(is_of[statistic.name], statistic.place(output)) for statistic in kinds if output in statistic.extras]
+        places = [(masks[statistic.name], statistic.place(output)) for statistic in kinds if output in statistic.extras]
         if output.is_list:
             shares: list[list[float] | None] = [None] * size
-            for hat, place in places:
+            for mask, place in places:
                 lists = hats.estimates.lists
-                for row in np.flatnonzero(hat).tolist() if lists else ():
+                for row in np.flatnonzero(mask).tolist() if lists else ():
                     numbers = lists[place][row]
                     shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
             extras[output.name] = shares
         else:
-            three = np.full((3, size), np.nan)
-            for hat, place in places:
-                three[:, hat] = hats.estimates.number(place)[:, hat]
-            extras |= zip(_names(output), map(rounded, three), strict=True)
+            value_and_bounds = np.full((3, size), np.nan)
+            for mask, place in places:
+                value_and_bounds[:, mask] = hats.estimates.number(place)[:, mask]
+            extras |= zip(_names(output), map(rounded, value_and_bounds), strict=True)
     columns: dict[str, Sequence[Fact]] = {
         "spec_id": [slot.spec_id] * size,
         **times,

@@ -104,9 +104,12 @@ def read_trips(content: str, resolution: int) -> Trips:
     return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), NUMBERS in names)
 
 
-def _numbers(text: str, line: str) -> list[float]:
-    """Reads numbers of trips. Raises ValueError."""
-    with_rule = f"{line} numbers of trips above 0 like `2 4 0.5`"
+def _numbers(text: str, sentence_start: str) -> list[float]:
+    """Reads average trips, one for each hour, above 0. Raises ValueError.
+
+    sentence_start: of the error, such as `line 3 needs`.
+    """
+    with_rule = f"{sentence_start} numbers of trips above 0 like `2 4 0.5`"
     try:
         numbers = [float(number) for number in text.split()]
     except ValueError:

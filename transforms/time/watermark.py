@@ -60,7 +60,11 @@ class Watermark:
         return 1_000 * (np.clip(received_ms, 0, _LAST_MS) // step_ms * step_ms - 1_000 * self.lag_s)
 
     def is_behind(self, promised: Timestamp | None, own_us: Int64s) -> NDArray[np.bool_]:
-        """Marks events behind the watermark despite their own time."""
+        """Marks messages whose own watermark, epoch us, lies before the promised one.
+
+        They are counted, as their slots may be closed already. The first promise, `start_s`, overtakes none: older
+        slots are ignored by rule.
+        """
         if promised is None or promised == self.first:
             return np.zeros(own_us.size, np.bool_)
         return own_us < promised.micros

@@ -89,13 +89,18 @@ class _Header:
 
 
 def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int) -> RawBatch:
+    """Reads one chunk of whole lines.
+
+    Lines with open quotes or a wrong number of fields are cut out first: the reader would join them with the lines
+    after. malformed: nonempty lines that gave no row. too_long: lines left out before, to be counted.
+    """
     lines = text_lines.lines_of(data)
-    full = lines.end > lines.start
-    broken = full & _broken(data, lines, header)
+    is_nonempty = lines.end > lines.start
+    broken = is_nonempty & _broken(data, lines, header)
     if broken.any():
         data = text_lines.without(data, lines, broken)
     table, not_utf8 = text_lines.refuse_not_utf8(_columns(data, header, fields), data)
-    malformed = int(np.count_nonzero(full)) - len(table[fields[0]]) - not_utf8
+    malformed = int(np.count_nonzero(is_nonempty)) - len(table[fields[0]]) - not_utf8
     return raw_batch(table, {"too-long": too_long, "malformed": malformed, "not-utf8": not_utf8})
 
 

@@ -72,15 +72,19 @@ class StateFile:
         return StateFile(head.with_name(f"{head.name}.{spec_id}.learned"), key)
 
     def read(self) -> StoredState | None:
-        """Reads the file; removes an invalid one with warning."""
+        """Reads the file; removes a damaged or forged one with a warning.
+
+        None without a key, without a file, or where another version of the model wrote it: entries are then fitted
+        anew.
+        """
         if self.key is None:
             return None
         try:
             data = read_regular(self.path, MOST_BYTES)
             if hmac.compare_digest(self._sign(data[_SIGN_BYTES:]), data[:_SIGN_BYTES]):
-                return _kept(data[_SIGN_BYTES:])
+                return _decode_state(data[_SIGN_BYTES:])
         except WRONG:
-            pass
+            pass  # signed, but not the arrays of a state: refused below like a forged file
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -115,7 +119,8 @@ class StateFile:
             LOG.warning("%s cannot be written (%s): it will be learned anew", self.path, reason_of(error))
 
 
-def _kept(data: bytes) -> StoredState | None:
+def _decode_state(data: bytes) -> StoredState | None:
+    """Decodes arrays and their facts; None if of another version of the model."""
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
         if int(stored[" version"]) != VERSION:
             return None
