@@ -86,7 +86,10 @@ FIRST_YEAR, LAST_YEAR = 2000, 2099
 
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
-    """Returns the calendar of the options --from and --to."""
+    """Returns the calendar from --from to --to, a last date in full.
+
+    start, end: local dates or ISO times. Raises UsageError for others, and for an empty range.
+    """
     first, until = instant_of(start, timetable, last=False), instant_of(end, timetable, last=True)
     if until <= first:
         raise UsageError(f"the range is empty: --to {end} is before --from {start}")
@@ -112,7 +115,10 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 
 
 def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
-    """Parses an ISO time, or a local date's start (`last`: end). Raises UsageError."""
+    """Parses an ISO time, or a local date's first instant. Raises UsageError.
+
+    last: whether a date means its end, the next midnight.
+    """
     for kind in (date, datetime):
         with suppress(ValueError, TypeError):  # a library's caller may give anything
             instant = kind.fromisoformat(text)

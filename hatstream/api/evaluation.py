@@ -48,6 +48,8 @@ def release_days(
     Args:
         counted: Table of `count_days`; rows may be removed, changed or invented.
         seed: Seed of the noise; None for the random noise of a release.
+        whole: Whether to estimate every day again at the end, from all days.
+        forecasts: Whether to forecast every day but the first beforehand, from the days before.
 
     Returns:
         Result tables by "hats" (with unknown HATs), product names, "whole" and "forecast". Further columns: `period`,
@@ -68,7 +70,7 @@ def release_days(
         facts = list(day.facts.values())
         if forecasts and number:
             run.show("forecast", slots_of(forecast_of(run.recorded, facts), facts, run.recorded.policy))
-        groups = list(map(run.release.group, day.facts))
+        groups = list(map(run.release.group, day.facts))  # for each slot, the first one of those drawn together
         group_of_row = np.array(groups, np.int64)[np.searchsorted(np.array(list(day.facts)), day.table.slot_s)]
         for first_s in dict.fromkeys(groups):
             run.draw(first_s, day.table.take(group_of_row == first_s))
@@ -78,6 +80,7 @@ def release_days(
         for period, day in days.items():
             facts = list(day.facts.values())
             run.show("whole", slots_of(estimate_by_all(recorded, everything, period, facts), facts, recorded.policy))
+    # Learned rows have estimated vehicles and reports, which are no public counts.
     shape = Shape(counts=spec.counts_are_public and not spec.is_learned, unknown=True)
     return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}
 

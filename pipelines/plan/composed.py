@@ -27,6 +27,7 @@ _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock cha
 
 
 Known = Literal["exact", "at most", "if alike", "unknown"]
+"""Counted exactly; an upper bound; extrapolated to uncounted days like the counted ones; not to be had."""
 
 
 class ComposedTotal(msgspec.Struct, frozen=True):
@@ -96,17 +97,17 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
         days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
         plans = allocation.plans(len(days) * len(table.service_minutes) or 1)
     divided = [divide(part, plans, allocation) for part in parts]
-    rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
+    slot_rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
     vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([part.kept for part, _ in divided]) > 0
     pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)
     stays = (*np.divmod(pairs, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
     hats = [hat for part, share in divided for hat in _hats(part, share.epsilon_hat)]
-    return hats, _composed(spec, counts, stays, rates, debit)
+    return hats, _composed(spec, counts, stays, slot_rates, debit)
 
 
 _Stays = tuple[Int64s, Int64s, Int64s]
-"""Slots, vehicles, and the number of HATs of each vehicle in each slot."""
+"""Columns (rows,), one row per vehicle and slot: the slot's index, the vehicle's, and its number of HATs there."""
 
 
 def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
@@ -134,6 +135,12 @@ def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
 def _composed(
     spec: Specification, counts: SampleCounts, stays: _Stays, rates: list[Fraction], debited: Fraction
 ) -> Composed:
+    """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
+
+    Args:
+        rates: Epsilon of a HAT, one per slot.
+        debited: Epsilon that the account is debited for the counted period.
+    """
     _, vehicle, cells = stays
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(vehicle, cells).max()) if counts.vehicles_named else None
@@ -144,19 +151,19 @@ def _composed(
             period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
         elif of_several_periods(spec, counts):
             period, debit = (ComposedTotal(total.epsilon, "at most") for total in (period, debit))
-        if may_have_constants(spec):
+        if may_have_constants(spec):  # a HAT that turns out to be a constant spends nothing
             slot, period, debit = (
                 ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
                 for total in (slot, period, debit)
             )
-    else:
+    else:  # without a total every HAT has the same epsilon, so any rate will do; with one, no rate is needed
         slot, debit = _bounds(spec, rates[0])
         period = debit
         if in_period is not None and spec.privacy.allocation.total is None:
             period = ComposedTotal(float(rates[0] * in_period), "exact")
             slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
-    is_told = debit.known != "if alike" and debit.epsilon is not None
-    fits = is_told and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
+    is_bounded = debit.known != "if alike" and debit.epsilon is not None
+    fits = is_bounded and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
     return Composed(
         epsilon_per_hat_least=float(min(rates)),
         epsilon_per_hat_most=float(max(rates)),
@@ -166,7 +173,7 @@ def _composed(
         vehicle_and_period=period,
         debit_of_a_period=debit,
         account_limit=float(spec.account.limit.epsilon),
-        within_limit=fits if fits or debit.known == "exact" else None,
+        within_limit=fits if fits or debit.known == "exact" else None,  # a bound above the limit proves nothing
     )
 
 
@@ -195,7 +202,7 @@ def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
-    """Computes a vehicle's maximum spending by slot and period."""
+    """Computes the largest epsilon of a vehicle in a slot, and in the period."""
     slot, vehicle, cells = stays
     most_cells = np.zeros(len(rates), np.int64)
     np.maximum.at(most_cells, slot, cells)
@@ -207,7 +214,7 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
 
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
-    """Bounds a vehicle's HATs in a slot and period."""
+    """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)
     if (total := spec.privacy.allocation.total) is not None:
         plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
@@ -230,7 +237,7 @@ def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
 
 
 def period_lengths(spec: Specification) -> tuple[int, int] | None:
-    """Counts the fewest and most slots of a period."""
+    """Counts the fewest and most slots of a period; None if it never ends."""
     table, account = spec.timetable, spec.account
     if table.unit == "vehicle-ever":
         if account.since is None or account.until is None:

@@ -218,13 +218,17 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
 
 
 def _hats_of(spec: Specification, days: pa.Table) -> int:
-    """Counts the HATs of places' days, with a trip."""
+    """Counts the HATs with a trip, the divisor of rows' shares; at least 1.
+
+    days: one row per cell and released day.
+    """
     table = spec.timetable
     if spec.trips is None:
         return len(table.service_minutes) * days.num_rows
     cells = dict[Weekday, list[str]]()
     for cell, start in zip(days["cell"].to_pylist(), days["slot_start"].to_pylist(), strict=True):
         cells.setdefault(WEEKDAYS[date.fromisoformat(start[:10]).weekday()], []).append(cell)
+    # No trip is possible, where the timetable has none on the released weekdays: never 0, which divides.
     return sum(spec.trips.number(of_day, replace(table, weekdays=(day,))) for day, of_day in cells.items()) or 1
 
 

@@ -104,7 +104,10 @@ _OTHER_NOISE = (
 
 
 def limit_from_toml(value: Any) -> Limit:
-    """Reads a limit. Raises ValueError with the rule."""
+    """Reads an account's limit: an epsilon, or epsilon and delta. Raises ValueError.
+
+    Of the latter, `pure` is the part of epsilon set apart for releases without delta; None if left out.
+    """
     if isinstance(value, int | Decimal):
         return PureLimit(from_toml(Fraction, value))
     if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _NAMES:

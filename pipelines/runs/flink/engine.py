@@ -84,9 +84,10 @@ class Flink:
     is_here: ClassVar[bool] = False
 
     def submit(self, build: Callable[[beam.Pipeline], None], name: str, stop: threading.Event) -> FlinkJob:
-        """Submits the pipeline that `build` makes, uniquely named.
+        """Submits a streaming pipeline, and returns its job when the cluster shows it.
 
-        Raises EngineError, also after minutes without acceptance, or seconds once `stop` is set.
+        build: adds the steps to an empty pipeline. name: unique on the cluster, as the job is found by it.
+        Raises EngineError, also without acceptance for TAKEN_S or a job for SHOWN_S, or STOP_S once `stop` is set.
         """
         result = submit_pipeline(build, name, self.options, self.job_server, stop)
         try:

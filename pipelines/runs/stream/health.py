@@ -71,9 +71,9 @@ class _Watch:
 
     def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob) -> None:
         self._spec, self._ledger, self._job = spec, ledger, job
-        self._from_s, self._to_s = life_s
-        self._said: set[int] = set()
-        self._counted: Mapping[str, int] = {}
+        self._from_s, self._to_s = life_s  # older slots than `_from_s` are looked at no more
+        self._said: set[int] = set()  # starts of slots that have had their line
+        self._counted: Mapping[str, int] = {}  # counters at the last look
         self._idle = self._overdue_looks = 0
         self._overdue = 0
         self._is_away = False
@@ -96,9 +96,15 @@ class _Watch:
         return turned if self._is_away else turned + lines + self._missing()
 
     def _of_slots(self, new: list[int]) -> list[Summary]:
+        """Returns a health line per newly recorded slot, and counts them as reported.
+
+        new: starts of slots, ascending, in seconds since 1970. The counters go to the newest slot's line alone: they
+        count since the last look, and cannot be divided over slots.
+        """
         with_data, timetable = set(new), self._spec.timetable
         if self._spec.counts_are_public:
             units = self._ledger.released_of(self._spec.spec_id, new)
+            # A HAT without a report is recorded without a plan.
             with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
         self._said.update(new)
         if len(self._said) > _KEPT_SLOTS:

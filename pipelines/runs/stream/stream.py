@@ -135,7 +135,10 @@ def run(
 
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":
-    """Builds a source of all partitions from `start_s`. Raises SpecificationError or InputError."""
+    """Builds a source of all partitions from `start_s`, the stream's first slot.
+
+    Raises SpecificationError or InputError.
+    """
     from transforms.sources.kafka import ReadKafka, check_clock  # and Kafka's client with them
     from transforms.sources.kafka_partition import KafkaSourceError, starts
 
@@ -149,7 +152,10 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka"
 
 
 def folder_source(spec: Specification, folder: Path, start_s: int) -> ReadGrowing:
-    """Raises InputError where there is no such folder."""
+    """Builds a source of files in a growing folder. Raises InputError without one.
+
+    start_s: the stream's first slot, in seconds since 1970 UTC; older reports are ignored.
+    """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
     return ReadGrowing(folder.absolute(), _watermark(spec, start_s), spec.input.layout)

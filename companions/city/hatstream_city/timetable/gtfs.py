@@ -254,22 +254,27 @@ def _header(file: IO[bytes]) -> list[str]:
 
 
 def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, int]:
-    """Reads columns as text, and counts invalid rows."""
+    """Reads a CSV file's columns as text, null where missing; counts rows skipped.
+
+    Args:
+        header: Names as the file spells them, in any case, quoted or spaced.
+        columns: Names in GTFS, of the table returned; a row with too many or too few fields is skipped.
+    """
     skipped = []
 
     def skip(row: object) -> str:
         skipped.append(row)
         return "skip"
 
-    written = {name.strip(' "').lower(): name for name in header}
-    wanted = [written.get(column, column) for column in columns]
+    spelling_of = {name.strip(' "').lower(): name for name in header}
+    spellings = [spelling_of.get(column, column) for column in columns]
     table = pyarrow.csv.read_csv(
         file,
         read_options=pyarrow.csv.ReadOptions(block_size=8 << 20),
         parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.string()),
-            include_columns=wanted,
+            column_types=dict.fromkeys(spellings, pa.string()),
+            include_columns=spellings,
             include_missing_columns=True,
             strings_can_be_null=True,
             null_values=[""],

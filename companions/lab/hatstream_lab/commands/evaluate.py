@@ -244,7 +244,13 @@ def days(
 
 
 def _cities(feed: Feed | None, cities: str | None, number: int | None, report: Report) -> Iterator[tuple[str, Days]]:
-    """Yields the telemetry, or one city after another."""
+    """Yields the telemetry's days, unnamed (""), or each made-up city with its name.
+
+    Args:
+        feed: Telemetry to count; None for made-up cities.
+        cities: Names of made-up cities, separated by commas.
+        number: Number of days: of each city, or of the telemetry, repeated; None for those there are.
+    """
     from hatstream_lab.evaluation.cities import city_named
     from hatstream_lab.evaluation.days import read_days, tables_of
 
@@ -252,7 +258,7 @@ def _cities(feed: Feed | None, cities: str | None, number: int | None, report: R
         for name in (cities or "").split(","):
             yield name.strip(), city_named(name.strip(), number)
         return
-    base = tables_of(feed.spec_path)
+    base = tables_of(feed.spec_path)  # of it the release has no products, but all that are compared with the truth
     products = ["days", "parent-hour", "city-hour", *(["place-standing"] if "places" in base else [])]
     tables = {name: base[name] for name in ("places",) if name in base}
     days = read_days(*feed, report, **tables, output=[{"product": product} for product in products])

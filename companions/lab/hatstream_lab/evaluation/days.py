@@ -87,14 +87,17 @@ class Days:
         return replace(self, counted=self.counted.filter(rows))
 
     def repeated(self, days: int) -> "Days":
-        """Extends days by repeating the first, weeks later."""
+        """Returns so many days: these in turn, each round whole weeks later.
+
+        Whole weeks keep every day's weekday; a round is as many weeks as these days span, rounded up.
+        """
         first, last = (date.fromisoformat(self.names[end]) for end in (0, -1))
         weeks = -(-((last - first).days + 1) // 7)
         parts = []
         for number in range(days):
-            again, index = divmod(number, len(self.names))
+            cycle, index = divmod(number, len(self.names))
             part = self.counted.filter(pc.equal(self.counted["period"], self.names[index]))
-            day = (date.fromisoformat(self.names[index]) + timedelta(weeks=weeks * again)).isoformat()
+            day = (date.fromisoformat(self.names[index]) + timedelta(weeks=weeks * cycle)).isoformat()
             column = part.schema.get_field_index("period")
             parts.append(part.set_column(column, "period", pa.array([day] * part.num_rows, pa.string())))
         return replace(self, counted=pa.concat_tables(parts))

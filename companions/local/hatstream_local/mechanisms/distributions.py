@@ -32,13 +32,14 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
     """Maximises the likelihood by sequential quadratic programming; EM's limit.
 
     gap: largest gradient - 1, in nats per user (see `Evaluation`): no distribution is likelier by more. It has no scale
-    of its own: the same for any number of users. Where several distributions are likeliest (SR reports alone say
-    the mean only) one with few atoms is returned. Source: Kim, Carbonetto, Stephens, Anitescu 2020, "A Fast Algorithm
-    for Maximum Likelihood Estimation of Mixture Proportions Using Sequential Quadratic Programming".
+    of its own: the same for any number of users. Where several distributions are likeliest (reports by stochastic
+    rounding, SR, alone identify the mean only) one with few atoms is returned. Source: Kim, Carbonetto, Stephens,
+    Anitescu 2020, "A Fast Algorithm for Maximum Likelihood Estimation of Mixture Proportions Using Sequential Quadratic
+    Programming".
     """
-    shares = np.full(rows.buckets, 1 / rows.buckets)
+    shares = np.full(rows.buckets, 1 / rows.buckets)  # of users whose value lies in each bucket: uniform at first
     here = rows.evaluate(shares)
-    start = np.zeros(rows.buckets)
+    start = np.zeros(rows.buckets)  # of the quadratic solver: empty at first, later the last iterate
     for step in range(_MOST_STEPS):
         if here.gap <= TOLERANCE:
             return Distribution(shares, here.log_likelihood, here.gap, step, converged=True)
@@ -90,7 +91,7 @@ def smooth(columns: Float64s) -> Float64s:
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """Halves the step until the likelihood rises enough."""
+    """Halves the step towards `target` until the likelihood rises enough; returns `here` if never."""
     slope = float((here.gradient - 1) @ (target - shares))
     part = 1.0
     while part > 1e-6:

@@ -135,7 +135,10 @@ class Site:
 
     @contextmanager
     def _forgetting(self) -> Iterator[None]:
-        """Forgets all days after a failed update, whose staged files are gone."""
+        """Clears the cache of rendered days if the update in this block fails.
+
+        A failed update discards its staged files, so the next one must render every day again.
+        """
         try:
             yield
         except BaseException:
