@@ -115,10 +115,7 @@ def yesterday(timetable: Timetable, now: datetime) -> Calendar:
 
 
 def instant_of(text: str, timetable: Timetable, *, last: bool) -> datetime:
-    """Parses an ISO time, or a local date's first instant. Raises UsageError.
-
-    last: whether a date means its end, the next midnight.
-    """
+    """Parses an ISO time, or a local date's start (`last`: end). Raises UsageError."""
     for kind in (date, datetime):
         with suppress(ValueError, TypeError):  # a library's caller may give anything
             instant = kind.fromisoformat(text)

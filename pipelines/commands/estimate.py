@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def _products(table: Timetable, names: tuple[ProductName, ...], parts: tuple[str, ...]) -> list[Product]:
+    """Makes products by name. parts: of the day, by --part. Raises UsageError."""
     from transforms.releases.periods.products import product_of
 
     if parts and not {"cell-part", "place-part"} & {*names}:

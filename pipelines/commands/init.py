@@ -85,6 +85,7 @@ def init(
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the lines that tell people what became of an account."""
     yield f"account {document['account']!r}: {document['outcome']}"
     yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
     for days, group in groupby(document["over"], key=lambda window: window["days"]):

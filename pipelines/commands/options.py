@@ -184,6 +184,8 @@ def _outputs_for(
     by_date: bool,
     kafka_output: Topic | None = None,
 ) -> OutputsFor:
+    """Returns a function that makes outputs from options, and raises UsageError."""
+
     def outputs_for(spec: Specification) -> Outputs:
         from pipelines.job import Outputs
         from pipelines.outputs import shape_with

@@ -41,6 +41,8 @@ _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 
 
 def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> Callable[[Specification, Report], Given]:
+    """Returns a function that reads the counts that options name; None without any."""
+
     def counts_of(spec: Specification, progress: Report) -> Given:
         from pipelines.plan import counts as sources
 
@@ -200,6 +202,7 @@ def show(planned: Planned, out: Console) -> None:
 
 
 def _classes(statistic: StatisticPlan) -> Table:
+    """Tables a statistic's mechanisms and forecast errors, by vehicles in a HAT."""
     table = table_of(
         f"{statistic.statistic} by {statistic.mechanism}, by number of vehicles: medians in {statistic.unit}\n"
         "noise: scale; bias: of clipping, at most; error: forecast, absolute",
@@ -227,6 +230,7 @@ def _classes(statistic: StatisticPlan) -> Table:
 
 
 def _other_choices(planned: Planned) -> Table:
+    """Tables median error and spending of the specified and other choices."""
     errors = [f">error of\n{statistic.statistic},\n{statistic.unit}" for statistic in planned.statistics]
     table = table_of(
         "What another choice would give: median error, epsilon, account's limit",
@@ -326,6 +330,7 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
 
 
 def _totals(planned: PlannedLevels) -> Table:
+    """Tables half widths and vehicles needed, by total of a vehicle and period."""
     needed = (f"±{planned.within:g}\n{name}" for name in ("HAT", "cell", "fleet"))
     table = table_of(
         f"Half of a HAT's 95 % interval, ± {planned.unit}, by vehicles in it and by total of a vehicle and period",
@@ -348,6 +353,7 @@ def _in_brackets(numbers: Iterable[float], is_shown: Iterable[bool]) -> list[str
 
 
 def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
+    """Tables the expected error, in `unit`, by days that share the total."""
     from pipelines.plan.spans import DAY_NUMBERS
 
     names = ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS))
@@ -364,6 +370,7 @@ def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
 
 
 def _places(planned: PlannedPlaces, unit: str) -> Table:
+    """Tables half widths and usable share of places, by released day."""
     table = table_of(
         f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
         f"± {unit}, and reports at places that are ok, by released day",

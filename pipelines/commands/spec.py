@@ -79,6 +79,7 @@ def check(path: Path, as_json: bool) -> None:
 
 
 def _described(spec: Specification) -> dict[str, str | int]:
+    """Describes a specification by name of each fact, for `hatstream spec`."""
     table, cells, account = spec.timetable, spec.cells, spec.account
     region = "all with reports" if cells.region is None else f"{len(cells.region):,}"
     region += f" from a {cells.source}" if cells.source else ""

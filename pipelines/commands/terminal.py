@@ -136,6 +136,7 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
 
 @contextmanager
 def _bars(errors: Console) -> Iterator[Report]:
+    """Yields a progress callback that draws a bar per phase on `errors`."""
     name = TextColumn("{task.description}", table_column=Column(no_wrap=True))
     bar = BarColumn(bar_width=None, table_column=Column(ratio=1))
     columns = (name, bar, *map(_Words, (_count, _rate, _left)))

@@ -137,9 +137,7 @@ def _composed(
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
-    Args:
-        rates: Epsilon of a HAT, one per slot.
-        debited: Epsilon that the account is debited for the counted period.
+    rates: epsilon of a HAT, one per slot. debited: epsilon that the counted period takes from the account.
     """
     _, vehicle, cells = stays
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None

@@ -178,6 +178,10 @@ def _table(path: Path) -> pa.Table:
 
 
 def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
+    """Checks a table of counts, and returns it as codes. Raises InputError.
+
+    table: a row per vehicle and HAT, with some of COLUMNS; vehicles are unlinked if it has no `vehicle`.
+    """
     names = set(table.column_names)
     if "count" not in names or not ({"hat"} <= names or {"slot", "cell"} <= names):
         raise InputError(

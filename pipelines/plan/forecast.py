@@ -180,6 +180,7 @@ def plan(
 def _statistics(
     spec: Specification, hats: list[totals.PlannedHat], forecaster: Forecaster, progress: Report
 ) -> list[StatisticPlan]:
+    """Forecasts each statistic by CLASSES of HATs, from at most PER_CLASS HATs each."""
     classes = [[hat for hat in hats if low <= hat.samples.size <= (high or hat.samples.size)] for low, high in CLASSES]
     chosen = [_evenly(members, PER_CLASS) for members in classes]
     total, number = sum(map(len, chosen)) * len(spec.statistics), 0
@@ -211,6 +212,10 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
 
 
 def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[RankedPlan]]) -> HatClass:
+    """Summarises a class of HATs: mechanisms chosen, median errors and runners-up.
+
+    bounds: its least and most vehicles. planned: ranked candidates of each sampled HAT, the best first.
+    """
     low, high = bounds
     best = [ranked[0] for ranked in planned]
     lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]
@@ -285,6 +290,7 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
 
 
 def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
+    """Forecasts median errors and spending of one choice. counts: in its HATs."""
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {

@@ -184,6 +184,10 @@ def _epsilon(levels: LevelsRelease, factor: Fraction, part: Fraction) -> float:
 
 
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
+    """Computes intervals and vehicles needed at a multiple of the specified total.
+
+    factor: the multiple. days: key of _DAYS. within: requested half width, in the value's unit.
+    """
     value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)
@@ -264,6 +268,7 @@ def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], withi
 
 
 def _counted(counts: SampleCounts) -> CountedFleet:
+    """Summarises the counted fleet: HATs by vehicles, and visits of a vehicle."""
     hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]
     in_hat, edges = np.bincount(hat), (1, *VEHICLES)
     classes = {f"{low}-{high - 1}": int(((in_hat >= low) & (in_hat < high)).sum()) for low, high in pairwise(edges)}

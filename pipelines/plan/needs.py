@@ -62,6 +62,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
 
 
 def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now: bool, within: float) -> Need:
+    """Computes a mean's half widths, and vehicles needed, at `epsilon`. now: if specified."""
     half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)
 
     def needed(mechanism: Mechanism) -> int | None:
@@ -94,6 +95,7 @@ def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: i
 
 
 def _answer(name: str, rows: Sequence[Need], width: str) -> str:
+    """Words how many vehicles a requested half width needs. width: it, with unit."""
     now = next(row for row in rows if row.as_specified)
     goal = f"{width} for a HAT at epsilon {now.epsilon:g}"
     if now.vehicles is not None:

@@ -101,6 +101,7 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
 
 
 def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
+    """Forecasts a kind of places by released day. traffic: key of its crowdings."""
     maps = _expected(kind, stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
     shown = [maps[day - 1] for day in DAY_NUMBERS]
     return PlacesWorth(

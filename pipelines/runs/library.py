@@ -123,6 +123,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
+        """Releases an unbounded PCollection slot by slot. Raises SpecificationError or UsageError."""
         place = location.find(self.ledger, self.key).absolute()
         secret = admitted(spec, place)
         if lateness_s := spec.input.allowed_lateness_s:

@@ -127,6 +127,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
     name: ClassVar[str]
 
     def expand(self, elements: PCollection[Any]) -> Any:
+        """Turns elements into reports, releases them, and returns rows in the windows."""
         from pipelines.runs.library import Release  # who opens an account needs no stream
 
         windows = elements.windowing.windowfn
@@ -316,6 +317,7 @@ class _Reports(beam.DoFn):
         self._next_us = secrets.randbelow(_SPREAD_US)
 
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        """Yields user, key, time and value of an element as one report."""
         transform = self._transform
         key, value = part_of(transform.key, element), getattr(transform, "value", None)
         parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
@@ -331,6 +333,7 @@ class _Reports(beam.DoFn):
         yield {name: plain(part) for name, part in report.items()}
 
     def _time(self, element: Any, taken_at: Timestamp) -> Any:
+        """Returns a time by extractor, else the timestamp, else one on the first day."""
         if (extractor := self._transform.time) is not None:
             time = part_of(extractor, element)
             return part_of(_seconds, time) if isinstance(time, Real) else time

@@ -126,6 +126,7 @@ def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *,
 
 
 def _no_rows(outcome: Outcome) -> str:
+    """Words why nothing was released: no usable row, or periods without any."""
     rows, empty = f"{outcome.rows:,} rows", outcome.periods_empty
     others = f" and {len(empty) - SHOWN_PERIODS} more periods" if len(empty) > SHOWN_PERIODS else ""
     lines = [
@@ -173,6 +174,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
 
 
 def _way_out(limit: Limit, outcome: Outcome) -> str:
+    """Words what to do where debits are above the account's limit."""
     debits = outcome.debits.values()
     if why := next(filter(None, (not_added_up(limit, debit) for debit in debits)), ""):
         return f"{why[0].upper()}{why[1:]}."

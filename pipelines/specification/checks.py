@@ -207,6 +207,7 @@ def text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
 
 
 def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
+    """Reads the region's H3 cells; None for all with reports. Raises SpecificationError."""
     need(0 <= cells.resolution <= 15, "cells.resolution", "must be between 0 and 15", cells.resolution)
     if cells.region == "occupied":
         return None

@@ -72,6 +72,7 @@ def decisive_text(spec: "Specification") -> str:
 
 
 def _privacy(spec: "Specification") -> dict[str, Any]:
+    """Writes the privacy table for the digest `spec_id`; later keys only where used."""
     allocation, cap, levels = spec.privacy.allocation, spec.privacy.cap, spec.levels
     plain: dict[str, Any] = {
         "epsilon": str(allocation.epsilon),
@@ -95,6 +96,7 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
 
 
 def _input(spec: "Specification") -> dict[str, Any]:
+    """Writes the input table for the digest `spec_id`, without defaults of later keys."""
     feed, layout, units = spec.input, spec.input.layout, spec.input.layout.units
     plain: dict[str, Any] = {"layout": feed.name, "columns": feed.columns, "time_unit": units.time_unit}
     plain |= {"speed_unit": str(units.value_per_unit), **feed.chosen}

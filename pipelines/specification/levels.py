@@ -308,6 +308,7 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
 
 
 def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
+    """Checks parts of epsilon by level. option: their key, for errors. Raises ValueError."""
     if table is None:
         return None
     for name, share in table.items():

@@ -48,6 +48,7 @@ def load(source: Source, progress: Report = ignore) -> Specification:
 
 
 def _checked(document: Document, folder: Path, progress: Report) -> Specification:
+    """Checks a document by table. folder: start of relative paths. Raises SpecificationError."""
     check_name("name", document.name)
     timetable = checks.timetable_of(document)
     account = checks.account_of(document.account)

@@ -105,6 +105,10 @@ def _check_whole_periods(document: Document, field: str, what: str) -> None:
 def _places_of(
     table: PlacesTable, document: Document, region: Sequence[int], read: Callable[[str, str], str], progress: Report
 ) -> PlacesRequest:
+    """Reads hexagons or shapes, and cuts the region by them. Raises SpecificationError.
+
+    region: H3 cells. read: text of a file, by its path and the key that names it.
+    """
     _check_whole_periods(document, "places", "places are looked at")
     is_one = (table.resolution is None) != (table.file is None)
     need(is_one, "places", "needs resolution or file, one of them", "neither" if table.file is None else "both")

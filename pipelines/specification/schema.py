@@ -84,6 +84,7 @@ def reference() -> str:
 
 
 def _lines() -> Iterator[str]:
+    """Yields the reference of the specification, table by table, in Markdown."""
     yield "## At the top\n"
     yield from _table(table_type(Document))
     for name, table, required in _tables("", table_type(Document)):
@@ -118,6 +119,7 @@ def _table(table: Schema) -> Iterator[str]:
 
 
 def _statistics() -> Iterator[str]:
+    """Yields the reference of statistics and mechanisms, in Markdown."""
     yield "## [[statistic]]\n"
     yield (
         "Each table has a `name`; it may have a `mechanism`, a `weight` (its share of the HAT's epsilon, 1 if left "

@@ -38,6 +38,7 @@ def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedSta
 
 
 def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -> tuple[str, Mechanism, Fraction]:
+    """Reads a [[statistic]] table: name, mechanism and weight. Raises SpecificationError."""
     name, offered = table.pop("name", None), registry.registered()
     for key, value in (("name", name), ("mechanism", table.get("mechanism", ""))):
         need(isinstance(value, str), f"statistic.{key}", "must be a text", value)
@@ -167,6 +168,7 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
 
 
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
+    """Makes the products of [[output]], "days" always first. Raises SpecificationError."""
     names = [table.product for table in document.output]
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
     of_places = next((name for name in names if name.startswith("place-")), None)

@@ -134,6 +134,10 @@ def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) 
 
 
 def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str) -> Iterator[str]:
+    """Yields suggestions for unknown keys and values, in their order in `data`.
+
+    tables: schemas of the document's tables, by name. path: keys down to `data`, with dots.
+    """
     if isinstance(data, str):
         if (values := values_of(schema)) and data not in values:
             yield did_you_mean(data, values) or f"; {path} may be {', '.join(map(repr, values))}"

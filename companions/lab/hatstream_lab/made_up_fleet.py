@@ -189,6 +189,7 @@ class Duty(NamedTuple):
 
 
 def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
+    """Draws each bus's shift; heavy reporters report four or five times as often."""
     count = fleet.vehicles
     heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
     kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTIES), count, p=_DUTY_SHARES))

@@ -124,6 +124,10 @@ def _check_name(field: str, name: str) -> None:
 
 
 def _check(document: FusionDocument) -> FusionSpecification:
+    """Checks a document's values, and returns the specification. Raises SpecificationError.
+
+    `spec_id` is a digest of all that decides results: neither of the name nor of the telemetry.
+    """
     _check_name("name", document.name)
     _need(0 < document.upper_kmh <= 100_000, "upper_kmh", "must be above 0, at most 100000", document.upper_kmh)
     services = [_service(table) for table in document.service]

@@ -117,6 +117,7 @@ class _Tally(beam.DoFn):
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
+        """Tallies a group's events; facts under NO_SLOT go to the verdict instead."""
         ((key, _), parts), job = group, self._bounded.job
         if key[0] == NO_SLOT:
             for fact in parts:

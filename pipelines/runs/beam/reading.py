@@ -56,6 +56,7 @@ class Observe(beam.DoFn):
         self._counts = Counter[str]()
 
     def process(self, pieces: Sequence[Piece]) -> Iterator[KeyedPart]:
+        """Yields packed events by slot and vehicle shard; counts rows and refusals."""
         bounded, job, spool = self._bounded, self._job, self._bounded.spool
         for batch in read_pieces(pieces, self._read):
             if isinstance(batch, RawBatch):

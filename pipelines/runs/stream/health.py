@@ -126,6 +126,7 @@ class _Watch:
         return lines
 
     def _missing(self) -> list[Summary]:
+        """Returns a line when slots become or stop being overdue, and every OVERDUE_EVERY looks."""
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._said and is_due(self._spec, slot_s, due_s)]
@@ -141,6 +142,7 @@ class _Watch:
         return [Summary({"overdue": len(overdue), "oldest": timetable.text(overdue[0])})]
 
     def _losses(self) -> list[Summary]:
+        """Returns the counters every LOSSES_EVERY looks if units were lost since the last line."""
         self._idle += 1
         if self._idle % LOSSES_EVERY:
             return []

@@ -135,10 +135,7 @@ def run(
 
 
 def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka":
-    """Builds a source of all partitions from `start_s`, the stream's first slot.
-
-    Raises SpecificationError or InputError.
-    """
+    """Builds a source of all partitions from `start_s`. Raises SpecificationError or InputError."""
     from transforms.sources.kafka import ReadKafka, check_clock  # and Kafka's client with them
     from transforms.sources.kafka_partition import KafkaSourceError, starts
 

@@ -103,6 +103,10 @@ def _check_letters(path: str, data: bytes) -> None:
 
 
 def _sample(path: str, data: bytes) -> Sample:
+    """Reads a file's first rows as columns, in the format its first bytes show.
+
+    data: the file's first bytes, decompressed. Raises ValueError where they fit no format.
+    """
     if data.startswith((b"PAR1", b"Obj\x01")):
         with _from_any_place(path, data) as file:
             if data.startswith(b"PAR1"):
@@ -330,6 +334,10 @@ def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _csv(text: str) -> Sample:
+    """Reads a text as CSV; guesses delimiter and header line. Raises ValueError.
+
+    Only rows of the most frequent width count; a column whose name is repeated is left out.
+    """
     lines = [line for line in text.splitlines()[: ROWS + 2] if line.strip()]
     if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
         del lines[0]  # a spreadsheet's word on the delimiter

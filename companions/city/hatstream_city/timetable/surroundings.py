@@ -102,6 +102,10 @@ def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
 
 
 def _routes_by_cell(feed: Gtfs, of_line: Passages) -> dict[int, set[str]]:
+    """Lists the names of the routes through each cell.
+
+    of_line: the cells that each line of the feed passes.
+    """
     route = feed.rows_of("trips", "route_id", "routes")
     names = route_names(feed)
     of_lines: dict[int, set[str]] = {}
@@ -151,6 +155,7 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
 
 
 def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> dict[str, Any] | None:
+    """Draws one line of a feed as GeoJSON feature; None without two points."""
     rows = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
     lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
     if lat.size < 2:

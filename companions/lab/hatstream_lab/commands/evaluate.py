@@ -36,6 +36,7 @@ class Feed(NamedTuple):
 def _feed(
     pattern: str | None, spec_path: Path | None, not_private: bool, start: str | None = None, end: str | None = None
 ) -> Feed | None:
+    """Checks options that belong together; returns the telemetry, None without --data."""
     if pattern is None:
         if spec_path is not None or not_private or start is not None or end is not None:
             raise UsageError("--spec, --from, --to and --not-private go with --data")
@@ -266,6 +267,7 @@ def _cities(feed: Feed | None, cities: str | None, number: int | None, report: R
 
 
 def _facts_of(name: str, city: Days) -> dict[str, Any]:
+    """Describes a city's counted days for JSON; `shown` says it to people."""
     region = "the first day's cells and a ring, which carries no guarantee" if city.made_region else "as specified"
     number = f"{len(city.names)} day{'s' * (len(city.names) != 1)}"
     return {

@@ -80,6 +80,7 @@ class Feeder:
         self._thread.join()
 
     def _feed(self) -> None:
+        """Sends each report at its second of the replay, until its end or `_stop`."""
         producer = Producer({**SETTINGS, "bootstrap.servers": self._brokers})
         start_s = time.time()
         for sent_s, payload in _payloads(self._replay, start_s):
@@ -195,6 +196,10 @@ class _Show:
         self._slots, self._output, self._stop, self._last = slots, output, stop, ""
 
     def line(self, facts: Mapping[str, Any]) -> None:
+        """Shows one health line; ends the demonstration after its last slot.
+
+        facts: of the job when it starts, of its state when that changes, or of a recorded slot.
+        """
         if "job" in facts:
             first = datetime.fromisoformat(facts["from"])
             self._last = (first + timedelta(minutes=self._slots - 1)).isoformat()

@@ -156,6 +156,7 @@ def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
 
 
 def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
+    """Writes a day's visits as rows of `count_days`. cells: (cells,), H3."""
     names = pa.array([f"{cell:x}" for cell in cells.tolist()])
     return pa.table(
         {
@@ -171,6 +172,7 @@ def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
 
 
 def _tables(city: MadeUp) -> dict[str, Any]:
+    """Makes a specification's tables for a made-up city, without total and region."""
     service = f"{city.hours[0]:02d}:00-{city.hours[-1] + 1:02d}:00"
     account = {"name": "made-up", "unit": "vehicle-day", "timezone": "UTC", "adjacency": "add-remove"}
     columns = {name: name for name in ("vehicle", "time", "lat", "lon", "speed")}

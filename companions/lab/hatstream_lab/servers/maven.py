@@ -57,6 +57,10 @@ def class_path(name: str) -> str:
 
 
 def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
+    """Has Maven download a server's jars, and writes their class path to `cache`.
+
+    sums: expected SHA-256 of each jar, a line each. Raises RuntimeError.
+    """
     part = cache.with_suffix(".part")
     command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
     result = subprocess.run(

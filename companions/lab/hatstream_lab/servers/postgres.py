@@ -26,6 +26,7 @@ class Postgres:
     """PostgreSQL cluster to start, stop and kill repeatedly."""
 
     def __init__(self, programs: Path, folder: Path) -> None:
+        """Makes a cluster's files in `folder`; the server starts later. Raises ServerError."""
         self._programs, self._folder, self._user = programs, folder, _unprivileged()
         self._names = itertools.count()
         self._process: subprocess.Popen[bytes] | None = None

@@ -120,6 +120,7 @@ class Reports:
     values: Float64s
 
     def __post_init__(self) -> None:
+        """Sorts services, with their rows, by name. Raises ValueError for names or shape."""
         names = [service.name for service in self.services]
         if not names or len(set(names)) != len(names):
             raise ValueError("reports need at least one service, and services need different names")

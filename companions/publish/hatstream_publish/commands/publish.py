@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 
 def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
+    """Fills in what options leave out from the specification. Raises UsageError.
+
+    texts: values of the options, by name.
+    """
     from hatstream_publish.edition.edition import Wishes
 
     minutes = spec.timetable.slot_minutes

@@ -54,6 +54,7 @@ KEYWORDS = ("speed", "public transport", "traffic", "differential privacy", "H3"
 
 
 def _resource(part: PublishedFile) -> dict[str, Any]:
+    """Describes a published file as resource of a Frictionless data package."""
     stem, _, ending = part.path.rpartition(".")
     resource: dict[str, Any] = {
         "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
@@ -80,6 +81,7 @@ def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str,
 
 
 def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
+    """Describes a table's column as field of a Frictionless table schema."""
     schema: dict[str, Any] = {"name": column.name, "description": column.meaning}
     if column.unit:
         schema["unit"] = column.unit
@@ -169,6 +171,10 @@ def _typed(value: str, kind: str) -> dict[str, str]:
 
 
 def _distribution(url: str, licence: Any, part: PublishedFile) -> dict[str, Any]:
+    """Describes a published file as DCAT distribution, in JSON-LD.
+
+    url: address of the folder, or empty. licence: its JSON-LD node.
+    """
     address = f"{url.rstrip('/')}/{part.path}" if url else part.path
     kind = _FORMATS.get(part.path.rpartition(".")[2])
     return {

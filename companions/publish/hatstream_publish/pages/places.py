@@ -162,6 +162,7 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
 
 
 def _shape(path: Path, geometry: Any) -> DrawnShape:
+    """Checks a GeoJSON geometry, and flattens it into parts to draw. Raises InputError."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
     if kind not in _PARTS:
         raise InputError(f"{path}: a shape must be one of {', '.join(_PARTS)}; one is {kind[:20]!r}")
