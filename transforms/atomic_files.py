@@ -29,6 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _lock(handle: int, folder: Path) -> None:
+    """Waits up to LOCK_S for a folder's lock. Raises TimeoutError."""
     until = time.monotonic() + LOCK_S
     while True:
         try:

@@ -144,7 +144,10 @@ def split(
     pane_s: int | None = None,
     packing: pa.ipc.IpcWriteOptions = DENSE,
 ) -> Iterable[WirePart]:
-    """Splits a batch by slot, pane and vehicle shard."""
+    """Splits a batch by slot, pane and vehicle shard.
+
+    cell: of each event. pane_s: length of a slot's panes; None: a slot is one pane.
+    """
     pane_us = observations.slot_start_us
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)

@@ -58,7 +58,10 @@ def expected_days(
     counts_public: bool = False,
     counts_vehicles: bool = False,
 ) -> list[ExpectedDay]:
-    """Forecasts an account's released days, by each day's share."""
+    """Forecasts errors of each released day of an account.
+
+    shares: by day, the factor of its recipe's budget. Errors are averaged over cells by how busy they are.
+    """
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
@@ -85,7 +88,7 @@ def expected_days(
 
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
-    """Yields cells' daily squared errors, pattern and unknown part."""
+    """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
     hat_variances = [times * _hat_variance(bounds, busy) for times in FLEETS]
     prior = {part: sd * sd for part, sd in PARTS.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior

@@ -40,6 +40,7 @@ class Learned:
         return self._field(self.fit.days[index], index)
 
     def _field(self, values: DayValues, index: int) -> Field:
+        """Computes a day's HAT means, km/h, their variances, and its gate's numbers."""
         fit, hours = self.fit, values.hours
         field, posterior = fit.speeds.layout, fit.speeds.posterior
         hats, log_variances = fit.weights.of_day(values, index)

@@ -101,7 +101,7 @@ class _TouchedGroups(NamedTuple):
 
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
-    """Computes vectors; `within` checks norms against wrong formulas."""
+    """Computes vehicle-days' integer vectors; `within` checks norms against wrong formulas."""
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:

@@ -102,17 +102,20 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
-    """Makes a period's stage of live slots (docs/released.md)."""
+    """Makes the stage that a period's live slots share (docs/released.md).
+
+    share: of the period's budget; the default depends on the noise, and on whether epsilon is 10 or more.
+    """
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
-    part, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
+    default_share, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
     of_speeds, of_weights, nothing = dict(speeds), dict(weights), Fraction(0)
     names = of_speeds | of_weights
     return Stage(
         kind=kind,
         spread=spread,
         parts=tuple(Part(name, of_speeds.get(name, nothing), of_weights.get(name, nothing)) for name in names),
-        share=Fraction(part) if share is None else share,
+        share=Fraction(default_share) if share is None else share,
         bound_kmh=LIVE_BOUND_KMH,
         alpha=LIVE_ALPHA,
     )

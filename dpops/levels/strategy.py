@@ -103,6 +103,7 @@ def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
 
 
 def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
+    """Forecasts a recipe's root mean squared error, km/h, on first and later days."""
     squares: list[tuple[float, float]] = []
     for busy, share in busyness():
         prior = {part: sd * sd for part, sd in PARTS.items()}

@@ -129,6 +129,7 @@ class QuantileInterval(ClippedArrays):
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
+            """Averages errors over pairs of equally likely ends; means: (HATs, arrays)."""
             arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
             drawn = [

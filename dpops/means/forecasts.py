@@ -133,17 +133,21 @@ def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) 
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
-    """Computes equally likely private quantiles, (HATs, points)."""
+    """Computes equally likely private quantiles, (HATs, points).
+
+    Inverts the exponential mechanism's distribution function. values: ascending means, (HATs, arrays); between two, the
+    log density falls by epsilon / 2 for each rank off `rank`.
+    """
     hats = values.shape[0]
     ends = np.concatenate([np.zeros((hats, 1)), values, upper[:, None]], axis=1)
     width = ends[:, 1:] - ends[:, :-1]
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
     reach = np.zeros(ends.shape)
     np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
-    wanted = (np.arange(points) + 0.5) / points * reach[:, -1:]
-    place = rank_below(reach, wanted, inclusive=True) - 1  # as numpy.interp finds it; never the last
+    target = (np.arange(points) + 0.5) / points * reach[:, -1:]
+    place = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
     low, high, start, stop = (_picked(rows, place + step) for rows in (ends, reach) for step in (0, 1))
-    return (high - low) / (stop - start) * (wanted - start) + low
+    return (high - low) / (stop - start) * (target - start) + low
 
 
 class Ends(NamedTuple):

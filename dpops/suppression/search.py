@@ -184,7 +184,10 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the slot that the vehicle leaves, or -1."""
+        """Chooses the place in `its_*` that the vehicle leaves, or -1.
+
+        -1: each choice would raise an error above `threshold`. Within TOLERANCE of it exact errors decide.
+        """
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1

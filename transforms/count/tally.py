@@ -61,7 +61,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
 def merge_panes(
     partials: Sequence[Partial], slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
 ) -> Tally:
-    """Merges panes of a slot and vehicle shard."""
+    """Merges a slot's panes of a vehicle shard into a tally; applies the cap."""
     rows = _added_up(partials)
     sums, samples = rows.sums, rows.reported
     if cap is not None:

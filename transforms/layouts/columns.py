@@ -235,6 +235,7 @@ def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
 
 
 def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
+    """Parses texts with Arrow's fast parser, odd ones in plain notation alone."""
     text = as_binary(column).view(pa.string())
     if decimal == ",":
         text = pc.replace_substring(pc.replace_substring(text, ".", "?"), ",", ".")

@@ -81,6 +81,7 @@ def serve() -> None:
 
 
 def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | None) -> None:
+    """Writes a result as JSON, then its batch as an Arrow stream."""
     if table is None:
         send(file, msgspec.json.encode(answer), b"")
         return

@@ -171,6 +171,7 @@ class _Decoder:
             raise self._lost() from None
 
     def answer(self) -> tuple[StepResult, RawBatch | None]:
+        """Receives a result, and its batch if any; raises for a broken reply."""
         head, body = receive(self._answers), receive(self._answers)
         if not head:
             raise self._lost()

@@ -98,6 +98,7 @@ def _without_damage(path: str) -> Iterator[None]:
 
 
 def _open(path: str, stack: ExitStack) -> BinaryIO:
+    """Opens a file or an archive's member, decompressed; `stack` closes it."""
     outer, _, name = path.partition(INSIDE)
     archive = _archive_of(outer)
     if archive is None:
@@ -259,6 +260,7 @@ def _error_name(error: BaseException) -> str:
 
 
 def _systems() -> Any:
+    """Imports Beam's file systems on first use, with the stores that are installed."""
     import transforms.silence_beam  # noqa: F401  # isort: skip
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions

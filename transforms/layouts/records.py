@@ -203,6 +203,7 @@ def _as_float(value: float) -> float:
 
 
 def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
+    """Converts times to numbers if all are, else to texts; other kinds become bad."""
     types = set(map(type, values)) - {type(None)}
     if types <= {str}:
         return pa.array(values, pa.string())

@@ -105,6 +105,7 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
+    """Reads claims of HATs' plans, equal ones once; without claim only constants pass."""
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
     terms = Plan.claim_terms([plan for plan in plans if plan is not None])

@@ -93,6 +93,7 @@ class SqliteFile:
         return False
 
     def _connect(self) -> sqlite3.Connection:
+        """Opens the file for durable writes (WAL, synced). Raises LedgerError."""
         self._refuse_other_than_files()
         if self.path.exists() and not os.access(self.path, os.W_OK):
             # Asked first, for SQLite would leave files beside the database that stand in the way of later writers.

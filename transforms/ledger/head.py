@@ -117,6 +117,7 @@ class Head:
         return ledgers, True
 
     def _write(self, ledgers: Mapping[str, RememberedHead]) -> None:
+        """Replaces the head file, signed if there is a key. Raises LedgerError."""
         if self._key:
             signed = msgspec.json.encode(ledgers)
             data = msgspec.json.encode(_File(msgspec.Raw(signed), self._sign(signed)))

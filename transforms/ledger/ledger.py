@@ -221,6 +221,7 @@ class Ledger:
     def _entries(
         self, kind: type[_Kind], account: str, spec_id: str, *which: sa.ColumnElement[bool]
     ) -> list[Sequenced[_Kind]]:
+        """Reads releases of one kind of unit, checked, with their sequence numbers."""
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:

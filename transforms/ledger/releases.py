@@ -43,9 +43,9 @@ def record_missing(
 ) -> Recorded:
     """Appends missing units, after debits cover all plans' claims."""
     slots = [unit.slot_s for unit in units]
-    is_whole = DebitGroup.of(units[0]).slot_s is None
-    recorded = recorded_units(db, signature, spec_id, period, None if is_whole else (min(slots), max(slots)))
-    if is_whole and recorded and recorded.keys() != {unit.key for unit in units}:
+    is_of_whole_period = DebitGroup.of(units[0]).slot_s is None
+    recorded = recorded_units(db, signature, spec_id, period, None if is_of_whole_period else (min(slots), max(slots)))
+    if is_of_whole_period and recorded and recorded.keys() != {unit.key for unit in units}:
         raise AccountRefusal(
             f"period {period} was planned and sealed as a whole with {len(recorded)} slots; "
             f"a release of {len(units)} slots of it is another one"

@@ -72,7 +72,10 @@ def shared(near: Near) -> Shared:
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """Pairs region cells with places, counting fine cells."""
+    """Pairs region cells with places, counting fine cells.
+
+    Returns region cell, place and number, int64 (pairs,) each. A fine cell with places by heading counts for each.
+    """
     inside = region_cell != NOWHERE
     turn_row, table = shared.turns
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
@@ -226,7 +229,7 @@ def nearest(
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Pairs cells in areas and around lines with shapes."""
+    """Pairs fine cells in areas and around lines with shapes: cell, shape's row."""
     import shapely
 
     is_first = np.diff(twin, prepend=-1) != 0

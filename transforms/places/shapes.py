@@ -98,6 +98,7 @@ def _parts(
 
 
 def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Reads features' names, in order. Raises ValueError for missing or repeated ones."""
     names: dict[str, int] = {}
     for number, feature in enumerate(features, 1):
         properties = feature.get("properties") if isinstance(feature, dict) else None
@@ -146,6 +147,7 @@ def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:
 
 
 def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
+    """Reads a feature's line or area, degrees. Raises ValueError naming its number."""
     import shapely
     import shapely.geometry
 

@@ -82,6 +82,7 @@ def column_of(key: UnitKey) -> int:
 
 
 def _vector(stored: Stored) -> StageUnit | LiveUnit:
+    """Decodes a stage or live slot, whose integers form one vector."""
     (released,) = stored.released
     if released.mechanism != VECTOR or released.plan is None or released.integers is None:
         raise ValueError("a stage or live slot has a plan and integers of levels")

@@ -46,6 +46,7 @@ _AVRO_INSTANT = {"type": "long", "logicalType": "timestamp-micros"}  # without a
 
 
 def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
+    """Encodes a result as an Avro file; equal rows give equal bytes."""
     import fastavro
 
     kinds = [_AVRO_INSTANT if pa.types.is_timestamp(field.type) else _AVRO[field.type] for field in schema]

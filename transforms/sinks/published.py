@@ -115,6 +115,7 @@ def _geojson(path: Path) -> pa.Table:
 
 
 def _csv(path: Path) -> pa.Table:
+    """Reads a published CSV file; lists are JSON texts in it."""
     from pyarrow import csv
 
     lists = [name for name, kind in TYPES.items() if pa.types.is_list(kind)]

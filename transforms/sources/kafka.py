@@ -82,6 +82,7 @@ class _ReadPartition(beam.DoFn):
 
     @beam.DoFn.unbounded_per_element()
     def process(self, element: PartitionStart, tracker: Any = _OFFSETS, estimator: Any = PROMISE) -> Iterator[Any]:
+        """Polls once: yields messages with lateness bounds, moves the watermark, resumes later."""
         start = PartitionStart(*element)
         position = tracker.current_restriction().start
         poll = self._partition(start).poll(position, self._most)

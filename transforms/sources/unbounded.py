@@ -202,6 +202,7 @@ class _WatchFolder(beam.DoFn):
 
     @beam.DoFn.unbounded_per_element()
     def process(self, element: str, tracker: Any = NAMES, estimator: Any = PROMISE) -> Iterator[Any]:
+        """Lists the folder once: yields new files, moves the watermark, resumes later."""
         read, now_ms, rule = tracker.current_restriction().names, time.time_ns() // 10**6, self.watermark
         try:
             with os.scandir(element) as entries:

@@ -70,6 +70,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         return grouped | "release" >> beam.FlatMap(self._released)
 
     def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
+        """Releases a period once all of its tallies are there."""
         (first_s, _), encoded = group
         parts = list(encoded)
         if self.in_stream and not is_over(parts, len(self.release.slots[first_s].plan)):

@@ -77,6 +77,7 @@ class Draw(beam.DoFn):
                 yield _of_range(drawn)
 
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
+        """Draws the groups collected so far; yields demands, and units by transaction."""
         groups, transaction, shelf = self._groups, self._step.transaction, self._step.shelf
         self.start_bundle()
         if not groups:

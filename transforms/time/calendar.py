@@ -151,7 +151,10 @@ class Timetable:
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """Computes the largest weight of `days` consecutive days."""
+        """Computes the largest weight of `days` consecutive days.
+
+        weights: of one day, by weekday; days without service weigh 0. first: first days, which weigh `times` as much.
+        """
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, days_left = divmod(days, len(served))
         twice = [*served.values()] * 2
@@ -167,7 +170,7 @@ class Timetable:
         return max(heaviest_weight, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
-        """Maps a day's slot starts to minutes, or None."""
+        """Maps slot starts, epoch s, to local minutes; None if slots cannot follow clocks."""
         zone = ZoneInfo(self.zone)
         start = int(self.midnight(day).timestamp())
         end = int(self.midnight(day + timedelta(days=1)).timestamp())

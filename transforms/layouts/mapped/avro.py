@@ -96,6 +96,7 @@ BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND.
 
 
 def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
+    """Yields an open file's rows of `table`'s columns, in bounded batches. Raises UnreadableFile."""
     head = fastavro.reader(file, "null")  # with a schema asked for, a bad default stops nothing
     if head.codec not in _EXPAND:
         named = head.codec if head.codec in BLOCK_READERS else "that is unknown"

@@ -62,6 +62,7 @@ class CsvTable(MappedLayout):
                 yield _batch(data, header, self.fields, too_long)
 
     def _header(self, path: str, line: bytes) -> "_Header":
+        """Finds each column's place in the first line. Raises UnreadableFile."""
         try:
             names = next(csv.reader([line.decode()], delimiter=self.delimiter, strict=True))
         except (UnicodeDecodeError, csv.Error, StopIteration):

@@ -150,7 +150,7 @@ def _rows_of_message(data: bytes, layout: GtfsRealtime) -> list[_Row | str]:
 
 
 def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
-    """Yields rows of entities with reports, and refusal reasons."""
+    """Yields a row per entity with a report, or a reason for refusing it."""
     messages, place = [], 0
     while place < len(data):
         try:

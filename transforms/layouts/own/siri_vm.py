@@ -142,6 +142,7 @@ class _Feed:
     # --- what the parser calls ---
 
     def start(self, tag: str, _: Mapping[str, str]) -> None:
+        """Enters an element; below a vehicle's activity, starts a field's text."""
         name = tag.rpartition("}")[2]
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY

@@ -205,7 +205,7 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """Joins a slot's draws, one row for every cell."""
+    """Lists a slot's released HATs by cell and statistic, cells without data too."""
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
         region = np.array(policy.region, np.int64)

@@ -65,6 +65,7 @@ def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, servi
 
 
 def _part(text: str, slot_minutes: int, service: Part) -> Part:
+    """Parses a part of the day into minutes since midnight. Raises ValueError."""
     match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", text, re.ASCII)
     if match is None:
         raise ValueError(f'a part of the day must look like "06:00-10:00"; it is {text[:20]!r}')

@@ -41,7 +41,7 @@ class HatEstimates(NamedTuple):
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
     def shown(self, value: Value) -> "HatEstimates":
-        """Converts from the standard scale."""
+        """Converts numbers from the standard scale to the value's own unit."""
         if value.scale == 1 and not value.lower:
             return self
         notes = {
@@ -109,7 +109,7 @@ def _columns(
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Builds columns of consecutive slots, each by place."""
+    """Builds columns of slots in order, all places of a slot together."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(

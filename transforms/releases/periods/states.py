@@ -252,8 +252,8 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
     if is_live:
         unit = slot_weight(read.stage, fleet.profile)
     else:
-        is_whole = read.stage.counts_public or read.stage.counts_vehicles
-        unit = vehicle_weight(read.stage, fleet) * (1.0 if is_whole else weight_gain(read.stage.bound_kmh))
+        is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
+        unit = vehicle_weight(read.stage, fleet) * (1.0 if is_unclipped else weight_gain(read.stage.bound_kmh))
     levels = []
     for level in read.levels:
         groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
