@@ -32,7 +32,7 @@ def places(column: Int64s) -> DistinctValues:
 
 
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
-    """Encodes pairs as first code * second.values.size + second code."""
+    """Numbers distinct pairs, whose values are first code * second.values.size + second code."""
     key = first.code * second.values.size + second.code
     room = first.values.size * second.values.size
     if room > _ROOMY * key.size:

@@ -82,7 +82,7 @@ def capped(table: wire.Tally, count: Count) -> wire.Tally:
 def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
-    """Tallies a period's events, with speeds and headings derived."""
+    """Tallies a period's slots, speeds and headings derived; returns (group, tally) pairs."""
     ordered, without = derived_events(
         {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground
     )

@@ -106,7 +106,7 @@ def middles(edges: Float64s) -> Float64s:
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: float) -> ClassFit:
-    """Learns cells' usual distributions; `day_weight`: declared weight per day."""
+    """Fits cells' log weights by class; `day_weight`: declared weight of a day."""
     speeds, classes = middles(edges), edges.size - 1
     observed = sums.weights / np.maximum(sums.precisions, 1e-300)
     spread = prior_covariance(edges)
@@ -142,7 +142,7 @@ def _city_covariance(classes: int) -> Float64s:
 def _slope_and_information(
     logs: Float64s, observed: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Computes gradient and Gauss-Newton information of cells' logarithms."""
+    """Computes log-likelihood gradients and Gauss-Newton information of cells' log weights."""
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
     of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.FLOOR_VARIANCE)

@@ -296,7 +296,7 @@ def _laws() -> Iterator[Float64s]:
 
 
 def _anchored(counts: Float64s) -> Float64s:
-    """Finds the likeliest probabilities of RATIOS of mean 1."""
+    """Maximises the likelihood of `counts` over probabilities of RATIOS with mean 1."""
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):

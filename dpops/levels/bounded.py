@@ -149,7 +149,7 @@ def residuals(rows: Rows, stage: Stage) -> Float64s:
 def _integers(
     touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
-    """Clips, scales by level and share, truncates towards zero."""
+    """Clips by vehicle's `scale`, scales by level, truncates; lists (vehicle, entry, integer)."""
     start, parts = 0, []
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)

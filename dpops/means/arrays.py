@@ -85,7 +85,7 @@ def array_plans(
 
 
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Chooses m_UB per HAT from counts, (HATs, users)."""
+    """Chooses m_UB, samples per array, of each HAT from counts, (HATs, users)."""
     match m_ub:
         case "median":
             return median(counts)

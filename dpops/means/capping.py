@@ -87,7 +87,7 @@ Retained = tuple[int, list[int]]
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
-    """Sums columns by HAT, scaling capped users. Raises ValueError."""
+    """Sums columns by HAT over retained samples; scales capped users' sums. Raises ValueError."""
     if not plans:
         return []
     number = np.diff(users.start, append=users.counts.size)

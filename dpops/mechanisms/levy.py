@@ -87,7 +87,7 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors of HATs with equally many bins."""
+    """Forecasts errors of HATs with equally many bins, averaged over the drawn bin."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))

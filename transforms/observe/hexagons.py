@@ -102,7 +102,7 @@ def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
 
 def _learn(size: _SquareSize, key: Int64s) -> bool:
-    """Learns frequent squares in free slots; returns success."""
+    """Counts positions in unknown squares; stores cells of frequent ones. Returns whether any."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
     slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted
@@ -118,7 +118,7 @@ def _learn(size: _SquareSize, key: Int64s) -> bool:
 
 
 def _cell_around(size: _SquareSize, squares: Int64s) -> Int64s:
-    """Computes the cell that contains a square with margin."""
+    """Finds the cell that contains each square and a margin; _NO_CELL if several."""
     side = 1 << size.bits
     high, wide = -(-side // 4), -(-side // 2)
     south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high

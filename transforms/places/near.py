@@ -120,7 +120,7 @@ def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.ND
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """Numbers cells so that equal values share a code."""
+    """Numbers cells from 1; cells with equal lists of values share a number."""
     label = np.unique(value, return_inverse=True)[1]
     first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
     size = np.diff(first, append=cell.size)

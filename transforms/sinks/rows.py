@@ -51,10 +51,7 @@ PLAIN = Shape()
 
 
 def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """Lists columns of result files: fixed, of statistics, times, counts, notes.
-
-    names: of statistics. notes: names of optional columns, such as of traffic.
-    """
+    """Lists result columns; `names`: of statistics, `notes`: of optional columns."""
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
@@ -91,10 +88,7 @@ def columns_in(rows: Sequence[Mapping[str, Fact]], schema: pa.Schema) -> Columns
 
 
 def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
-    """Builds a slot's columns, one row per cell and statistic.
-
-    Without rows of unknown HATs, or of cells without a trip, where `shape` leaves these out.
-    """
+    """Builds a slot's columns: a row per cell and statistic that `shape` shows."""
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}

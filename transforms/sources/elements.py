@@ -112,7 +112,7 @@ class _IntoBatches(beam.DoFn):
 def _batches(
     elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
 ) -> Iterator[RawBatch | Refusal]:
-    """Batches rows of equal kinds, read independently."""
+    """Batches elements whose fields have equal kinds; refuses those that are no rows."""
     rows = [row for element in elements if (row := mapping_of(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})

@@ -170,7 +170,7 @@ class Partition:
         return messages, out_of_range
 
     def _is_idle(self, position: int) -> bool:
-        """Queries the broker, once per IDLE_S: an outage is no silence."""
+        """Checks, once per IDLE_S, that the broker has no more: outages are no silence."""
         now_s = time.monotonic()
         if now_s - self._message_s < IDLE_S or now_s - self._asked_s < IDLE_S:
             return False

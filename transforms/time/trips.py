@@ -105,10 +105,7 @@ def read_trips(content: str, resolution: int) -> Trips:
 
 
 def _numbers(text: str, sentence_start: str) -> list[float]:
-    """Reads average trips, one for each hour, above 0. Raises ValueError.
-
-    sentence_start: of the error, such as `line 3 needs`.
-    """
+    """Reads average trips above 0; `sentence_start`: such as `line 3 needs`. Raises ValueError."""
     with_rule = f"{sentence_start} numbers of trips above 0 like `2 4 0.5`"
     try:
         numbers = [float(number) for number in text.split()]

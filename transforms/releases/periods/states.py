@@ -74,8 +74,7 @@ class StateFile:
     def read(self) -> StoredState | None:
         """Reads the file; removes a damaged or forged one with a warning.
 
-        None without a key, without a file, or where another version of the model wrote it: entries are then fitted
-        anew.
+        None without key or file, or where another version of the model wrote it: entries are then fitted anew.
         """
         if self.key is None:
             return None
