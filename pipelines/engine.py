@@ -45,7 +45,7 @@ class BoundedEngine(Protocol):
 
 @contextmanager
 def watched_every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
-    """Calls a function periodically while the block lasts."""
+    """Calls `look` every so many seconds while the block lasts."""
     ended = threading.Event()
 
     def repeat() -> None:

@@ -93,7 +93,7 @@ class _Day(NamedTuple):
 
 
 def _days_of(spec: Specification, counted: pa.Table) -> dict[str, _Day]:
-    """Reads the rows of `count_days` by period."""
+    """Reads rows of `count_days` as tallies, by period, ascending. Raises UsageError."""
     periods, days = sorted(set(counted["period"].to_pylist())), dict[str, _Day]()
     if not periods:
         return days
@@ -190,7 +190,7 @@ class _EvaluatedDays:
 
 
 def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
-    """Converts estimates to result rows with period and slots."""
+    """Converts estimates to result rows, with period and numbers of first and last slot."""
     first, last = {}, {}
     for period, day in days.items():
         for number, facts in enumerate(day.facts.values()):
@@ -251,7 +251,7 @@ def count_days(
 
 
 def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
-    """Returns the calendar of all plausible times in files."""
+    """Returns the calendar from the first to the last plausible day in files."""
     first, last, units = TO_US, FROM_US, spec.input.layout.units
     for path in paths:
         for batch in spec.input.layout.read(path):
@@ -276,7 +276,7 @@ def _columns_of(spec: Specification, release: ReleaseKind, bins: int = 0) -> tup
 
 
 def _rows_of(spec: Specification, period: str, slot: int, counted: wire.Tally) -> pa.Table:
-    """Writes a slot's tally as rows of `count_days`."""
+    """Writes a slot's tally as rows of `count_days`. slot: its number in the period."""
     size, cell = counted.vehicle.size, counted.cell
     names: list[str | None] = [None] * size
     if spec.places is not None:
@@ -305,7 +305,7 @@ def _int64s(column: pa.Array) -> Int64s:
 
 
 def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
-    """Returns each row's counting key, negative outside the region."""
+    """Finds each row's counting key, (rows,): hexagon, key or piece; negative outside the region."""
     if spec.places is not None:
         pieces = spec.places.pieces
         cells, places = texts_of(None, pieces.region), [*pieces.places.names, None]  # -1 is nowhere, the last

@@ -216,7 +216,7 @@ class _Log:
 
 
 def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
-    """Formats progress as a line of the log."""
+    """Formats progress as a line of the log. spent_s: seconds since the phase began."""
     parts = [f"{phase}: {counted(count, total)}"]
     if total:
         parts.append(f"{100 * min(count / total, 1):.0f} %")

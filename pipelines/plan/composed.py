@@ -60,7 +60,7 @@ class PlannedHat(NamedTuple):
 
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out HATs with epsilons, and the largest total."""
+    """Plans the HATs of all periods, and composes the largest period's totals."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
     hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
 
@@ -82,7 +82,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
 
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Lays out one period's counts as a release does."""
+    """Plans one period's HATs as a release does, and composes a vehicle's totals."""
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
     samples, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
@@ -119,7 +119,7 @@ def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
 
 
 def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
-    """Counts samples within a cap, drawn by fixed seed."""
+    """Counts each row's samples, (rows,), within a cap; a fixed seed draws HATs."""
     if cap is None:
         return counts.samples.copy()
     samples = np.minimum(counts.samples, cap.max_samples)

@@ -147,7 +147,7 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
 
 
 def _table(path: Path) -> pa.Table:
-    """Reads a table's known nonempty columns."""
+    """Reads the known, nonempty columns of a file of counts. Raises InputError."""
     try:
         if path.suffix == ".csv":
             options = pyarrow.csv.ConvertOptions(
@@ -271,7 +271,7 @@ class FeedPeriod:
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
-    """Reads the fullest period. Raises InputError, which hides content."""
+    """Reads the period with most observations. Raises InputError, which hides content."""
     edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
     rules = spec.rules(slots, b"counted, and then forgotten")

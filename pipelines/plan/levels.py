@@ -223,7 +223,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
 
 
 def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
-    """Words the table's answer for a width, with remedies."""
+    """Words the vehicles that a half width `within` needs, or remedies beyond reach."""
     value, levels = spec.value, spec.by_levels
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"

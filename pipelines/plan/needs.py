@@ -45,7 +45,7 @@ class MechanismNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(spec: Specification, within: float, epsilon: Fraction) -> MechanismNeeds | None:
-    """Computes how many vehicles a requested mean needs."""
+    """Computes vehicles that a requested mean needs. within: half width in the value's unit."""
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None

@@ -203,7 +203,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Estimates percentiles' error; 0 days means a constant."""
+    """Estimates a percentile's error after so many days; at 0, a constant's."""
     *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_part), classes.share)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
     precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))

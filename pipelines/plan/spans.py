@@ -54,7 +54,7 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int] = SPANS) -> list[SpanWorth]:
-    """Forecasts the total's worth for the specified span and others."""
+    """Forecasts the errors of a total spread over so many days: specified, and `others`."""
     levels, own = spec.by_levels, spec.by_levels.span
     total, specified = (levels.epsilon if own is None else own.epsilon, levels.delta), 1 if own is None else own.days
     weights = {} if own is None else dict(zip(WEEKDAYS, own.shares, strict=False))

@@ -254,7 +254,7 @@ def estimate_by_all(
 
 
 def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:
-    """Writes forecasts of days, released or not."""
+    """Writes forecasts of days from `first` on; returns files. Raises UsageError without releases."""
     if not recorded.entries:
         raise UsageError("nothing is released yet: there is nothing to forecast from")
     make_writable(outputs.folder)

@@ -226,7 +226,7 @@ class _Runs:
 
 
 def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
-    """Simulates a bus's reports during its duty."""
+    """Simulates a bus's reports during its duty, every `duty.every_s`, with GPS noise."""
     asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
     odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
     east_m, north_m = route.place(odometer_m)
@@ -261,7 +261,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
-    """Draws odometer (m) and wait (s) of halts."""
+    """Draws odometer (m) and wait (s) of halts, (halts,), for so many hours."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()

@@ -119,7 +119,7 @@ class Flink:
     def run(
         self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
     ) -> Finished:
-        """Runs a bounded pipeline to its end, polling its counters."""
+        """Runs a bounded pipeline to its end. watch: takes counters by name, every WATCH_S."""
         # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
         options = addresses(self.job_server, self.worker_pool, self.parallelism)
         result = submit_pipeline(build, name, options, self.job_server)

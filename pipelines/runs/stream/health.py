@@ -83,7 +83,7 @@ class _Watch:
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
-        """Returns health lines of completed slots, oldest first."""
+        """Returns health lines of newly recorded slots and periods, and of overdue slots."""
         word, lines, was_away = "answers", list[Summary](), self._is_away
         try:
             new = sorted(set(self._whole()) - self._said)
@@ -190,7 +190,7 @@ class _Watch:
         return {counters.health_name(name): count for name, count in self._job.counters().opened().items()}
 
     def _since_the_last(self) -> dict[str, Any]:
-        """Returns the job's counts since the last health line."""
+        """Returns the job's counts since the last health line; empty without an answer."""
         try:
             now = self._counters()
         except OSError:

@@ -229,7 +229,10 @@ class _Utf8(io.RawIOBase):
 
 
 def _opened(path: Path, name: str) -> IO[bytes]:
-    """Raises FileNotFoundError, other OSError and BadZipFile, and InputError for a zip of several feeds."""
+    """Opens a feed's file `name`, in a folder or a zip, as bytes.
+
+    Raises FileNotFoundError without it, InputError where a zip holds several, other OSError and BadZipFile.
+    """
     file = path / name if path.is_dir() else path
     if file.exists() and not file.is_file():
         raise InputError(f"{file} is no regular file")
@@ -284,7 +287,10 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
 
 
 def _between(trip: Int64s, s: Floats) -> Floats:
-    """Interpolates a trip's missing times evenly; NaN outside."""
+    """Interpolates a trip's missing times evenly between known ones; NaN before and after.
+
+    trip: (stops,), ascending rows of trips. s: (stops,), seconds since midnight, NaN where missing.
+    """
     places = np.flatnonzero(~np.isnan(s))
     if places.size == s.size or not places.size:
         return s

@@ -152,7 +152,10 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
 
 
 def _passed(steps: Floats, stops: Floats) -> Int64s:
-    """Matches stops to a line's steps by least squares."""
+    """Matches stops, in order, to points of a line by least squares.
+
+    steps, stops: (points, 2), in metres; a distance counts as FAR_M at most. Returns a point per stop, ascending.
+    """
     costs = np.empty((len(stops), len(steps)))
     for number, stop in enumerate(stops):
         costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)

@@ -70,7 +70,7 @@ class ServiceCalendar(NamedTuple):
         return self.first + timedelta(days=day)
 
     def runs(self, service: int) -> NDArray[np.bool_]:
-        """Lists the days of a service."""
+        """Returns a mask of the calendar's days, (days,), on which a service runs."""
         runs = np.zeros(self.days, np.bool_)
         weekday = (np.arange(self.days) + self.first.weekday()) % 7
         for row in self.weeks.get(service, ()):
@@ -113,7 +113,10 @@ def _date(text: str | None) -> date | None:
 
 
 def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> ServiceDay:
-    """Finds the busiest day's service. Raises InputError."""
+    """Finds the service of the day with most trips. Raises InputError without any.
+
+    stop_cells: H3 cell of each stop, 0 where its position is missing.
+    """
     per_date, services = np.zeros(calendar.days, np.int64), np.bincount(calendar.of_trip)
     for number, trips in enumerate(services.tolist()):
         per_date[calendar.runs(number)] += trips
@@ -240,7 +243,10 @@ def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int
 
 
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64s, int], Int64s]) -> dict[str, int]:
-    """Counts what the middle vehicle touches, to one digit."""
+    """Counts what the middle vehicle touches in a day, to one digit, by kind.
+
+    vehicle, cell, hour: (stop times,); cells from 1, 0 for none. above: coarsens cells by so many steps.
+    """
     placed = cell > 0
     vehicle, hour = vehicle[placed], hour[placed]
     cells, cell = np.unique(cell[placed], return_inverse=True)
@@ -331,7 +337,10 @@ def _runs_per_date(calendar: ServiceCalendar) -> Floats:
 
 
 def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple[Int64s, ...]]:
-    """Yields runs' stops and passages: run, trip, cell, first and last second."""
+    """Yields when runs are in which cells: run, trip, cell, first and last second.
+
+    stop_cells: H3 cell of each stop. Seconds since midnight; both equal at a stop. Yields (stays,) each, in chunks.
+    """
     times = feed.stop_times
     rows = np.flatnonzero(~np.isnan(feed.stop_positions[0][times.stop]))
     trip, stop, s = times.trip[rows], times.stop[rows], times.s[rows]

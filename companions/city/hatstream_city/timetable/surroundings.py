@@ -41,7 +41,7 @@ class Passages(NamedTuple):
 
 
 def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
-    """Finds the cells that lines pass."""
+    """Finds the cells that lines pass, in order, sampled every SAMPLE_M metres."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
     is_inside = np.append(line[1:] == line[:-1], False)
@@ -68,7 +68,10 @@ def region_document(cells: Int64s) -> dict[str, Any]:
 
 
 def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: int) -> dict[str, Any]:
-    """Names cells after their busiest or nearest stop."""
+    """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures.
+
+    cells: (cells,), H3, to name. of_line: cells that each line passes.
+    """
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
     served = np.bincount(feed.stop_times.stop, minlength=lat.size)

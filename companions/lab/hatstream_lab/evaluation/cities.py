@@ -195,7 +195,10 @@ def _day(
     routes: Sequence[Int64s],
     pattern: Float64s,
 ) -> VehicleVisits:
-    """Draws visits in all cells of the city."""
+    """Draws a day's visits of all vehicles, with true speeds around `pattern`.
+
+    at_km: (cells, 2), centres of cells. popular: (cells,), weights. pattern: (cells, 24), mean km/h by hour.
+    """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
     driven = rng.random((city.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
@@ -234,7 +237,10 @@ def _day(
 def _visited(
     city: MadeUp, rng: Rng, vehicle: Int64s, slot: Int64s, at_km: Float64s, popular: Float64s, routes: Sequence[Int64s]
 ) -> Int64s:
-    """Cells of each vehicle's hour, (vehicle-hours, visits)."""
+    """Draws the cells that each vehicle visits in each hour, (vehicle-hours, visits).
+
+    vehicle, slot: (vehicle-hours,). Vehicles follow routes in a city of lines, else they stay near a home cell.
+    """
     if city.kind == "lines":
         line = rng.integers(0, len(routes), city.vehicles)[vehicle]
         sizes = np.array([route.size for route in routes])[line]

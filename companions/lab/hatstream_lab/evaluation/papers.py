@@ -68,7 +68,7 @@ def build(name: str, **options: Any) -> Mechanism:
 
 
 def contenders(data: DataSet) -> dict[str, Mechanism]:
-    """Makes a data set's mechanisms, by label of column."""
+    """Makes the mechanisms to compare on a data set, by label of their column."""
     plain = ("levy", "fixed-quantile", "epsilon-quantile", "opt-array", "worst-case-optimal", "akmv")
     return {
         "baseline": build("baseline"),
@@ -105,7 +105,7 @@ def measure_cell(sources: Sources, cell: Cell, _run: int = 0) -> Iterator[Row]:
 
 
 def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) -> Iterator[Row]:
-    """Measures one mechanism on one set."""
+    """Measures `cell.runs` releases of a data set by one mechanism, as one row."""
     counts, epsilon = data.counts, Fraction(cell.epsilon)
     hat = CountsKnown.all_of(counts)
     plan = mechanism.plans([hat], GRID, epsilon)[0]

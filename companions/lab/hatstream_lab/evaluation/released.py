@@ -64,7 +64,10 @@ def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), sp
 
 
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
-    """Measures HATs' errors, over all days and each one."""
+    """Measures absolute errors of HATs, km/h, over all days and each one.
+
+    labels: of every row. bar: the error of the city's true mean everywhere, to compare with.
+    """
     hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
@@ -125,7 +128,10 @@ def _intervals(rows: Mapping[str, NDArray[Any]], chosen: NDArray[np.bool_] | boo
 
 
 def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
-    """Measures the map of places after each day."""
+    """Measures the map of places after each day, against all reports until then.
+
+    rows: released rows of the product "place-standing"; errors in km/h, weighted by reports.
+    """
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
         truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})

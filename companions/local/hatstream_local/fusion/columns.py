@@ -139,7 +139,10 @@ def _check_declared(table: pa.RecordBatch, rules: FusionSpecification, service: 
 
 
 def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> tuple[Float64s, Bools]:
-    """Clips reports to their range; marks those far beyond."""
+    """Clips reports, (rows,), to their service's range; marks those beyond rounding errors.
+
+    service: (rows,), index of each report's service.
+    """
     report = values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):

@@ -97,7 +97,10 @@ def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
 
 
 def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
-    """Packs each group's users as rows of reports."""
+    """Packs each group's users: their ids, then reports by service, as int64.
+
+    A table is (1 + services, users); reports are float64 bits, NaN where a service has none.
+    """
     new = changes(reported.slot_s, reported.cell, reported.user)
     row = np.cumsum(new) - 1
     table = np.full((services, int(new.sum())), np.nan)
@@ -111,7 +114,10 @@ def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
 
 
 def fuse(parts: Sequence[bytes], rules: FusionSpecification) -> list[Row]:
-    """Fuses one group into rows of its statistics."""
+    """Fuses one group's reports into rows: means, fused and by service, and shares.
+
+    parts: tables of `_tables`, packed.
+    """
     tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
     table = np.concatenate(tables, axis=1)
     table = table[:, np.argsort(table[0], kind="stable")]
@@ -136,7 +142,10 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: 
 
 
 def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
-    """Estimates users' shares by bucket."""
+    """Estimates shares of users by bucket of values; no rows without a telling report.
+
+    leakage: the group's, shown in each row. Laplace reports alone tell no distribution.
+    """
     telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[telling]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0

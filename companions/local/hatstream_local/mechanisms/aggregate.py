@@ -210,7 +210,10 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """Counts sorted unique keys, and replaces keys by positions."""
+    """Counts the keys that occur; replaces keys in `index` by their rank, in place.
+
+    bound: number of possible keys. Returns the sorted keys, and users of each.
+    """
     if bound > max(_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse

@@ -111,7 +111,10 @@ def second_moments(reports: Reports) -> Float64s:
 
 
 def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
-    """Averages unbiased reports of answered services by weight."""
+    """Averages each user's unbiased reports over services that they answered, (users,).
+
+    weights_of: weights of a chunk's reports, (services, users).
+    """
     starts = range(0, reports.users, _USERS)
 
     def estimate(start: int) -> Float64s:

@@ -133,7 +133,10 @@ def _joined(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[str, pa.Tabl
 
 
 def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stamp, str]:
-    """Lists files that contradict older ones."""
+    """Finds files with other values than an older one; returns each file's reason.
+
+    tables: rows by product, of each file.
+    """
     agreed: dict[str, list[Stamp]] = {}
     refused: dict[Stamp, str] = {}
     for stamp in sorted(tables, key=lambda stamp: (stamp.changed_ns, stamp.path)):

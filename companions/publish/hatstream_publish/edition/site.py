@@ -268,7 +268,7 @@ def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
 
 
 def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Writes the pointer to the last changes."""
+    """Describes the newest edition, and where its newest slot's values lie."""
     data = next((name for name in files if name.startswith(f"{MAPS}/")), None)
     return {
         "title": edition.wishes.title,

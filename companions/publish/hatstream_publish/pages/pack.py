@@ -103,7 +103,10 @@ def packed(
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Reads places' usual values, and marks the area's."""
+    """Packs each place's usual value, in steps of USUAL_KMH, _NONE without one.
+
+    standing: rows of "place-standing", of which the newest count. `usual.area` marks values of the area around.
+    """
     newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
@@ -136,7 +139,7 @@ def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
 
 
 def _grid(rows: pa.Table) -> _Grid:
-    """Indexes rows by slot and place. Raises InputError."""
+    """Numbers rows by slot and place, both ascending. Raises InputError for too many."""
     try:
         starts = sorted(rows["slot_start"].unique().to_pylist(), key=_instant)
     except ValueError:

@@ -91,7 +91,7 @@ def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
 
 
 def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
-    """Fills missing slots with their place's day."""
+    """Returns HATs' rows, with missing ones filled by their place's day."""
     if DAYS not in tables:
         return with_trips(tables[HATS], spec)
     date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)
