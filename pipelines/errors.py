@@ -34,7 +34,7 @@ class SpecificationError(Exception):
 def raise_as(
     kind: type[Exception], others: type[Exception] | tuple[type[Exception], ...], prefix: str = ""
 ) -> Iterator[None]:
-    """Raises other errors of the block as one of this kind, after a prefix."""
+    """Raises errors of the types `others` in the block as `kind`, after a prefix."""
     try:
         yield
     except others as error:

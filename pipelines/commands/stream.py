@@ -36,7 +36,7 @@ class FeedOptions:
     folder: Path | None
 
     def check(self, kafka_output: Topic | None) -> None:
-        """Raises UsageError for conflicting options, or an output topic equal to the input's."""
+        """Refuses conflicting options, and the input's topic as output, by UsageError."""
         if bool(self.brokers) == bool(self.folder) or bool(self.brokers) != bool(self.topic):
             raise UsageError("give either --kafka and --topic, or --folder")
         if kafka_output is None or kafka_output.name != self.topic:

@@ -132,6 +132,7 @@ def _limit_of(account: AccountTable) -> Limit:
 
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
+    """Sets how a limit adds up claims. Raises SpecificationError for "gdp" without delta."""
     if accounting == "zcdp":
         return limit
     if not isinstance(limit, DeltaLimit):

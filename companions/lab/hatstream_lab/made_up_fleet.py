@@ -108,6 +108,7 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
 
 
 def _table(rows: Reports) -> pa.Table:
+    """Writes reports as table in SCHEMA, with buses by name."""
     names = pa.array([f"BUS-{bus:04d}" for bus in range(rows["bus"].max() + 1)])
     columns = [
         names.take(pa.array(rows["bus"])),

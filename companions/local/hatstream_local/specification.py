@@ -163,6 +163,7 @@ def _check(document: FusionDocument) -> FusionSpecification:
 
 
 def _service(table: ServiceTable) -> Service:
+    """Checks a service's name, mechanism and epsilon. Raises SpecificationError."""
     _check_name("service.name", table.name)
     _need(table.name != FUSED, "service.name", f"must be a name but {FUSED!r}", table.name)
     kinds = ", ".join(LOCAL_MECHANISMS)
@@ -174,6 +175,7 @@ def _service(table: ServiceTable) -> Service:
 
 
 def _hours(slot: FusionSlot | None) -> Hours | None:
+    """Checks the slots of a fusion, which divide an hour; None without slots."""
     if slot is None:
         return None
     _need(1 <= slot.minutes <= 60 and 60 % slot.minutes == 0, "slot.minutes", "must divide an hour", slot.minutes)

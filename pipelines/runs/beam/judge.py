@@ -98,6 +98,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
         return grouped | "verdict" >> beam.FlatMap(self._consents).with_output_types(KeyedUnit)
 
     def _consents(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
+        """Judges the whole input; yields a consent per period, none after a refusal."""
         account = self.account
         excess = partial(account.open().excess, account.name, account.limit)
         verdict = verdict_on(group[1], self.files, self.needed, excess)

@@ -70,6 +70,7 @@ class _Watch:
     """Health monitor of a stream; remembers the reported slots and periods."""
 
     def __init__(self, spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob) -> None:
+        """Marks slots and periods recorded so far as reported. life_s: first second, and end."""
         self._spec, self._ledger, self._job = spec, ledger, job
         self._from_s, self._to_s = life_s  # older slots than `_from_s` are looked at no more
         self._said: set[int] = set()  # starts of slots that have had their line

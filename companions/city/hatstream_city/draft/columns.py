@@ -340,6 +340,7 @@ def _repeated(array: Any) -> bool:
 
 
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
+    """Reads a column as numbers, invalid ones left out; None if too many are."""
     if not is_plain(array):
         return None
     values = units().numbers(array)

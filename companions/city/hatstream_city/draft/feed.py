@@ -158,7 +158,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
 
 
 def _check_places(path: Path, placed: DraftPositions) -> None:
-    """Raises InputError where most positions lie at sea or near the south pole."""
+    """Refuses feeds of which most positions lie at sea or in Antarctica, by InputError."""
     indices = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64)
     lost = [is_nowhere(float(placed.lat[row]), float(placed.lon[row])) for row in indices]
     if sum(lost) > len(lost) / 2:
@@ -331,6 +331,7 @@ def _fits(times: pa.Array, unit: str) -> bool:
 
 
 def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:
+    """Finds the feed's columns, by its layout's rules or by names. Raises InputError."""
     if own := own_layouts().get(sample.layout):
         return _columns_of_own(path, sample, own, header_time=header_time)
     columns = find_columns(sample.columns, FILE if is_by_file(sample) else None)

@@ -90,7 +90,7 @@ def is_timetable(path: Path) -> bool:
 
 
 def _check_letters(path: str, data: bytes) -> None:
-    """Raises InputError for a text that releases cannot read."""
+    """Checks that a text is UTF-8, as releases read it, else raises InputError."""
     if data.startswith(_UTF16):
         if b"<" in data[:4]:  # XML says its letters itself
             return
@@ -157,6 +157,7 @@ def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
 
 
 def _of_columns(file: Any) -> Sample:
+    """Reads the first ROWS rows of a Parquet file; nested columns are flattened."""
     parquet = pq.ParquetFile(file)
     rows = next(parquet.iter_batches(ROWS), parquet.schema_arrow.empty_table())
     may_be_nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)

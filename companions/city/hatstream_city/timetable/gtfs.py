@@ -203,7 +203,7 @@ def read_gtfs(path: Path) -> Gtfs:
 
 
 def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
-    """Raises InputError for no rows or missing columns."""
+    """Raises InputError for a required table without rows or columns. bad: rows skipped."""
     needed = _NEEDED.get(name, ())
     if needed and table.num_rows == 0:
         raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")

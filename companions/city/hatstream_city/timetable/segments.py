@@ -226,6 +226,7 @@ def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
 
 
 def _feature(segment: Segment, name: str, *, directed: bool) -> dict[str, Any]:
+    """Writes a segment as GeoJSON line, simplified within SMOOTH_M metres."""
     import shapely
 
     smooth = shapely.get_coordinates(shapely.simplify(shapely.linestrings(segment.xy), SMOOTH_M))

@@ -120,6 +120,7 @@ def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
 
 
 def _lines(fleet: MadeUpFleet, number: int, route: Route, length_m: float) -> Iterator[dict[str, Any]]:
+    """Cuts a route's street into named parts of `length_m` metres, as GeoJSON features."""
     edges_m = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
     for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
         lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))

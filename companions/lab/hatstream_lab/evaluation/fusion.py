@@ -131,6 +131,7 @@ def _mean_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ..
 
 
 def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ...]]:
+    """Measures how estimated distributions diverge from the true one: by service, and fused."""
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     parts = {
         service.name: Reports([service], reports.values[index : index + 1])

@@ -117,6 +117,7 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
 
 
 def _intervals(rows: Mapping[str, NDArray[Any]], chosen: NDArray[np.bool_] | bool) -> dict[str, Mean]:
+    """Measures usable rows: number, coverage of 95 % intervals, half width and error, km/h."""
     ok = (rows["status"] == "ok") & chosen
     covers = (rows["lower95"] <= rows["truth"]) & (rows["truth"] <= rows["upper95"])
     return {

@@ -83,6 +83,7 @@ class JobServer(LocalServer):
         self.run([*command, "--expansion-port=-1"], "job-server.log")
 
     def _embedded(self) -> list[str]:
+        """Writes Flink's configuration; returns the job server's options for a cluster inside it."""
         configuration = self._folder / "conf"
         configuration.mkdir(exist_ok=True)
         (configuration / "config.yaml").write_text(

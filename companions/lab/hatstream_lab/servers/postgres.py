@@ -93,6 +93,7 @@ class Postgres:
         return (self._folder / "log").read_text(errors="replace")[-2_000:]
 
     def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Starts one of PostgreSQL's programs on the cluster's data, as unprivileged user."""
         # Popen's own `user` would fork where vfork does, and handlers of gRPC's threads can end a forked child
         drop = ("setpriv", f"--reuid={self._user}", f"--regid={self._user}", "--clear-groups", "--")
         command = [*(drop if self._user else ()), str(self._programs / program), "-D", str(self._folder / "data")]

@@ -21,6 +21,7 @@ class _Files(SimpleHTTPRequestHandler):
     """Serves regular files of the folder: no hidden ones, outward links or lists."""
 
     def send_head(self) -> Any:
+        """Answers with a file inside the folder; hidden and outside ones are 404."""
         root, path = Path(self.directory).resolve(), Path(self.translate_path(self.path))
         path = path / "index.html" if path.is_dir() else path
         is_hidden = any(part.startswith(".") for part in path.parts[len(Path(self.directory).parts) :])

@@ -91,6 +91,7 @@ class ResultFiles:
         return iter(best.values())
 
     def _matching(self) -> Iterator[str]:
+        """Yields the pattern's paths, or all but hidden ones in a folder."""
         if not os.path.isdir(self.pattern):
             yield from glob.glob(self.pattern, recursive=True)
             return

@@ -104,6 +104,7 @@ def refuse_secrets(folder: Path) -> None:
 
 
 def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
+    """Checks whether a file has this content; if `is_known`, by its size alone."""
     try:
         if not path.is_file() or path.stat().st_size != len(content):
             return False
