@@ -21,7 +21,7 @@ from transforms.sinks.rows import Shape
 from transforms.value import NAME
 
 PROBE = ".hatstream-probe"
-OLD_S = 86_400
+OLD_S = 86_400  # age from which a leftover belongs to no run that still works
 
 
 class OutputError(Exception):

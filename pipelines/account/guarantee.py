@@ -40,7 +40,7 @@ _OF_RELEASE = {unit: f"{about} of this release" if about else "" for unit, about
 _OTHER_VALUES = "with any other {} of it"
 
 
-DAYS = (1, 7, 30)
+DAYS = (1, 7, 30)  # lengths of the spans whose cost is told
 
 
 class Loss(NamedTuple):

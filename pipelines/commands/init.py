@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.account import location
 
 
-SHOWN_WINDOWS = 8
+SHOWN_WINDOWS = 8  # periods or spans over the limit that are named in one line
 
 
 @click.command()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Plan = tuple[msgspec.Struct, Callable[[Console], None]]
 """A plan, and what shows its tables."""
-_MOST_CHOSEN = 3
+_MOST_CHOSEN = 3  # mechanisms named per class of HATs; the others are added up
 _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from transforms.public import Summary
     from transforms.sources.topic import Topic
 
-MOST_SHARDS = 1024
+MOST_SHARDS = 1024  # of vehicles in a stream
 
 
 @dataclass(frozen=True)

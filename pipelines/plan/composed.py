@@ -68,7 +68,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
         return math.inf if total.epsilon is None else total.epsilon
 
     def most(name: str) -> Any:
-        return max((getattr(period, name) or 0) for period in periods) or None
+        return max((getattr(period, name) or 0) for period in periods) or None  # None: not known of any period
 
     return hats, msgspec.structs.replace(
         max(periods, key=lambda period: size(period.debit_of_a_period)),  # a limit holds for each period
@@ -95,7 +95,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     table, plans = spec.timetable, allocation.plans(1)
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
-        plans = allocation.plans(len(days) * len(table.service_minutes) or 1)
+        plans = allocation.plans(len(days) * len(table.service_minutes) or 1)  # the account may have no such day
     divided = [divide(part, plans, allocation) for part in parts]
     slot_rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
     vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([part.kept for part, _ in divided]) > 0

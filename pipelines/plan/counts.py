@@ -34,7 +34,7 @@ from transforms.records import Observations
 from transforms.time.calendar import Calendar, CalendarError, StreamCalendar, Timetable, calendar
 from transforms.value import PER_UNIT
 
-MOST_SAMPLES = (1 << 31) - 1
+MOST_SAMPLES = (1 << 31) - 1  # of a vehicle in a HAT, and of a HAT
 _FIRST_S, _LAST_S = 10**8, 10**10
 """Whole numbers between are seconds since 1970, from 1973 to 2286; others are mere names of slots."""
 TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)

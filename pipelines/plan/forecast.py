@@ -29,7 +29,7 @@ PER_CLASS = 250
 """Most HATs of a class that are planned, taken evenly: ten thousand HATs with ten candidates each take too long."""
 PER_CHOICE = 300
 """Most HATs that are planned for each other choice."""
-RUNNERS_UP = 2
+RUNNERS_UP = 2  # next best mechanisms shown per class
 AS_IS = " (now)"
 
 Recount = Callable[[Specification], SampleCounts]

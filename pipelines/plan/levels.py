@@ -35,9 +35,9 @@ from pipelines.specification import Specification
 from pipelines.specification.levels import ONE, LevelsRelease
 from transforms.places.hierarchy import hats_of
 
-MOST_VEHICLES = 1_000_000
+MOST_VEHICLES = 1_000_000  # a half width that needs more vehicles is out of reach
 WEEK = 7
-MOST_CHOICES = 5
+MOST_CHOICES = 5  # best divisions of the total that are shown
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,8 +16,8 @@ from dpops.statistics import RequestedStatistic
 from dpops.types import CountsKnown, Grid, Int64s
 from pipelines.specification import Specification
 
-MOST_VEHICLES = 3_000
-MISS = 0.05
+MOST_VEHICLES = 3_000  # a half width that needs more vehicles in a HAT is out of reach
+MISS = 0.05  # probability that an interval misses the true mean
 TYPICAL_COUNTS = (2, 40)
 """Reports of a vehicle in a HAT, from the fewest to the most."""
 

@@ -25,8 +25,8 @@ from pipelines.specification.tables import SHARE
 from transforms.releases.periods.classes import edges_in_units, weight_of_one
 from transforms.value import Value
 
-DAY_NUMBERS = (1, 2, 4, 7, 14, 28)
-MOST_DAYS = 365
+DAY_NUMBERS = (1, 2, 4, 7, 14, 28)  # released days of which a map's worth is shown
+MOST_DAYS = 365  # released days within which a map may become useful
 USEFUL, WELL = 1 / 3, 1 / 2
 """A map is useful where this part of all reports is at places that are `ok`; where the traffic must be concentrated for
 that, it is worth its share if this part is."""
@@ -35,7 +35,7 @@ FINER = (1, 2)
 CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}
 CROWDINGS_OF_FILES = {"spread": EVEN, "concentrated": SPREAD}
 """Of hexagons, and of the places of a file, such as segments of streets: of these no few have most of the traffic."""
-MOST_FLEET = 1_000_000
+MOST_FLEET = 1_000_000  # vehicles a day; a larger fleet is not looked for
 
 
 class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +177,7 @@ def _days(number: int | None) -> str:
 # --- distributions ---------------------------------------------------------------------------------------------------
 
 
-VEHICLES, DAYS, LEVEL = 10, 4, 0.85
+VEHICLES, DAYS, LEVEL = 10, 4, 0.85  # of the cell's day, released, and of the percentile in the answer
 WORTH = 0.8
 """Of one constant's error: above it a distribution is hardly worth its share."""
 

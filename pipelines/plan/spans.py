@@ -28,7 +28,7 @@ from pipelines.specification.levels import LevelsRelease, SpanTotal
 from transforms.places.hierarchy import hats_of, texts_of
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS
 
-SPANS = (1, 7, 28, 91, 365)
+SPANS = (1, 7, 28, 91, 365)  # days over which a total is spread, to compare with the specified span
 DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)
 """Released days, counted from an account's first, of which an error is told."""
 

@@ -133,7 +133,7 @@ SHARE_BYTES = 16 << 20
 """About the size of a share of a large file."""
 SMALL_BYTES, SMALL_FILES = 1 << 17, 64
 """So many files that are not larger are read as one: each by itself takes some milliseconds, whatever it holds."""
-SAMPLE_BYTES = 1 << 18
+SAMPLE_BYTES = 1 << 18  # bytes of a file's start in which lines are counted
 PROBED_FILES = 8
 """Text files of one input are alike: so many are looked into."""
 _LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")

@@ -25,8 +25,8 @@ from transforms.ledger.head import LedgerError
 from transforms.ledger.spending import AccountRefusal
 
 View = TypeVar("View", bound=PipelineOptions)
-WATCH_S = 2.0
-_SAID_LENGTH = 300
+WATCH_S = 2.0  # between two looks at the job's counters
+_SAID_LENGTH = 300  # letters of a foreign error that are shown
 _SIDE_BY_SIDE = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
 _HAND_ON = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}
 """Those whose job server has options of its own, which Beam's Python does not know."""

@@ -34,10 +34,10 @@ OVERDUE_EVERY = 60
 """Looks between two words about slots that stay overdue."""
 TOO_FEW = "far fewer vehicles than declared: nothing else of it is released"
 TOO_MANY = "released weights show over ten times the vehicles declared: correct [fleet]"
-_KEPT_SLOTS = 2_000
+_KEPT_SLOTS = 2_000  # reported slots that are remembered; older ones are looked at no more
 _SHOWN_ABOVE_0 = tuple(map(counters.health_name, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
 """Shown where above 0; the last of them is a fault: a clock that is behind, or a producer's."""
-_FOR_EVER_S = 1 << 40
+_FOR_EVER_S = 1 << 40  # end of an open range, seconds since 1970
 
 Say = Callable[[Summary], None]
 

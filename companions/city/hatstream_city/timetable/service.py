@@ -130,7 +130,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     vehicle, blocks = _vehicles(run, s, block, feed.rows_of("trips", "route_id", "routes")[trip])
     per_hour = np.bincount((s % _DAY_S) // _HOUR_S, minlength=24) / s.size
     busy = per_hour >= LEAST_SHARE
-    starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]
+    starts = np.flatnonzero(busy & ~np.roll(busy, 1)).tolist() or [0]  # service round the clock has no start
     pauses = [np.flatnonzero(~np.roll(busy, -start)).tolist() for start in starts]
     hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
     outside = float(per_hour[~busy].sum())
@@ -332,7 +332,7 @@ def _runs_per_date(calendar: ServiceCalendar) -> Floats:
         served |= runs
         counts.append(np.bincount(weekday[runs], minlength=len(WEEKDAYS)))
     dates = np.bincount(weekday[served], minlength=len(WEEKDAYS))
-    averages: Floats = np.array(counts) / np.maximum(dates, 1)
+    averages: Floats = np.array(counts) / np.maximum(dates, 1)  # weekdays without service stay 0
     return averages[calendar.of_trip]
 
 

@@ -216,7 +216,7 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
         rank = level * below[:, -1]
         index = np.argmax(below >= rank[:, None], axis=-1)
         row = np.arange(index.size)
-        in_bin = np.maximum(counts[row, index], 1)
+        in_bin = np.maximum(counts[row, index], 1)  # a group without reports has 0 in its first bin
         result.append((index + 1 - (below[row, index] - rank) / in_bin) * upper / counts.shape[1])
     return np.stack(result).astype(np.float64)
 
