@@ -47,7 +47,7 @@ def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
 
 
 def json_type(kind: Any) -> Schema:
-    """Describes any type, leaving out None."""
+    """Describes a field's type as JSON Schema; None is left out of unions."""
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if kind is date:

@@ -45,7 +45,7 @@ Say = Callable[[Summary], None]
 def attend(
     spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob, stop: threading.Event, say: Say
 ) -> None:
-    """Reports job status until `stop` is set. Raises EngineError on its end or silence."""
+    """Says a stream's state and health until `stop`. Raises EngineError on end or silence."""
     watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):

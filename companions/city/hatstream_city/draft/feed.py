@@ -308,7 +308,7 @@ def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool
 def _take_time(
     path: Path, columns: Mapping[str, Sequence[Any]], entry: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
-    """Sets the feed's time on request. Raises InputError."""
+    """Uses the feed's time where too few reports have one, if `header_time`. Raises InputError."""
     missing = 1 - _share_of(columns["time"])
     column = entry.choices["time"][1]
     if missing <= _LEAST_USABLE or column not in columns:

@@ -82,7 +82,10 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
 
 
 def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, cells: Sequence[Cell] = ()) -> Table:
-    """Releases every set by every mechanism. Raises InputError."""
+    """Measures every data set by every mechanism and epsilon, `runs` times. Raises InputError.
+
+    cells: what to measure instead of all of these.
+    """
     sets = data_sets(sources)
     every = [
         Cell(name, label, epsilon, runs)

@@ -208,7 +208,7 @@ class Fused:
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
-    """Fuses all matching files. Raises UsageError or InputError."""
+    """Fuses all matching files, and writes each group's rows. Raises UsageError or InputError."""
     if "geojson" in formats and spec.resolution is None:
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = input_paths(pattern)

@@ -51,7 +51,7 @@ def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places
 
 
 def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
-    """Picks the newest slot, preferably without forecasts."""
+    """Picks the newest slot, preferably without forecasts. everything: unusable values too."""
     forecasts = pc.equal(rows["status"], "forecast")
     settled = rows.filter(pc.invert(forecasts))
     chosen = settled if settled.num_rows else rows
