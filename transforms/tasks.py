@@ -30,7 +30,7 @@ Count = Callable[[str, int], object]  # called with the name of a counter, and h
 
 
 def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads batches of a file. Raises UnreadableFile, StepError."""
+    """Reads batches of a file, or of a `share` of it. Raises UnreadableFile, StepError."""
     try:
         with fetched(path) if is_remote(path) else nullcontext(path) as local:
             yield from read_apart(layout, local, share)

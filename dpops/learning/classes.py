@@ -203,7 +203,7 @@ def quantiles(
 ) -> Quantiles:
     """Reads speed quantiles and intervals off tilted class distributions.
 
-    mean_variances: of the means, (cells, times). visits: numbers of independent visits behind reports, likewise.
+    shares: (cells, times, classes). mean_variances: of means, visits: independent ones behind reports, (cells, times).
     """
     below = _below(shares)
     sd = np.sqrt(_variances(posterior, shares, below, mean_variances, visits))

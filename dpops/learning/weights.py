@@ -117,7 +117,7 @@ class WeightField(LatentField):
                 break
 
     def finish(self, sums: Sequence[NoisySums], coming: DayValues, number: VehicleNumber) -> None:
-        """Computes the posterior around effects, a coming day included."""
+        """Computes the posterior around effects, a coming day of `number` vehicles included."""
         self.days, self.numbers = (*self.days, coming), (*self.numbers, number)
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)

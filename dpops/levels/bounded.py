@@ -132,7 +132,7 @@ def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
 def _norm(
     touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
 ) -> Float64s:
-    """Computes vehicles' norms, adding by level and ascending group."""
+    """Computes vehicles' norms of levels' sums, weighted by `shares`, in a fixed order."""
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
         parts = values * values if stage.kind == "gaussian" else np.abs(values)

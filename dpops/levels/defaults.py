@@ -94,7 +94,7 @@ _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fracti
 
 
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
-    """Chooses coarser levels than the table's, for small fleets.
+    """Replaces the table's `shares` of levels by coarser ones, for small fleets.
 
     Small cells get more: they differ more from their neighbours than hours do.
     """
@@ -136,7 +136,7 @@ def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Forecasts a level's group noise after a week, km/h; spread as by `spread_of`."""
+    """Forecasts noise of a level's mean speeds after a week, km/h, at its `share`."""
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":

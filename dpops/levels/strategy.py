@@ -125,7 +125,7 @@ def _after(
 ) -> tuple[dict[Part, float], float]:
     """Computes posterior variances, and a HAT's squared error, (km/h)^2.
 
-    prior: variances without these days. centres: those that the centres were made from.
+    prior: variances without these days. centres: those that the centres were made from. busy: traffic, times average.
     """
     precisions = precisions_of(stage, bounds, centres, busy)
     posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
@@ -191,7 +191,7 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Computes a level's mean group noise per bound km/h."""
+    """Computes noise of group means, as part of the bound, at a level's `share`."""
     groups = _groups(_OF[name], bounds.hats)
     ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
     part = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)  # fractions take five times

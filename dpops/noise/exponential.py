@@ -108,7 +108,7 @@ def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> 
 
 
 def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
-    """Draws further bits of a coin until it decides."""
+    """Draws further bits of a coin until exp(-rate * cost) decides on acceptance."""
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32

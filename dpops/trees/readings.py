@@ -72,7 +72,7 @@ class Law(NamedTuple):
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Computes the noise law, combining unit nodes linearly."""
+    """Computes the noise law at levels' `shares` of epsilon, combining unit nodes linearly."""
     weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
@@ -86,7 +86,7 @@ def _sums(values: Float64s, factor: int) -> Float64s:
 
 
 def level_variances(shares: Sequence[Fraction]) -> list[float]:
-    """Computes a node's noise variance by level.
+    """Computes a node's noise variance by level, from levels' shares of epsilon.
 
     For epsilon 1, Laplace noise and neighbours that differ in one sample's value. For mass M of one user multiply by
     M^2; the variance 2 b^2 of continuous noise is never below that of discrete noise. Source: algorithms 10.1, 10.2.

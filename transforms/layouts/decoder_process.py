@@ -60,7 +60,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads a file as `layout.read` does, in the decoder."""
+    """Reads a file, or a `share` of it, as `layout.read` does, in the decoder."""
     if isinstance(layout, _LINE_BY_LINE):
         for inside in files_in(path):
             yield from layout.read(inside)

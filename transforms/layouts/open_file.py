@@ -130,7 +130,7 @@ def _archive_of(path: str) -> _Archive | None:
 
 @lru_cache(maxsize=1)
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
-    """Reads an archive's index; codec: None means zip."""
+    """Reads an archive's index, cached while its file is unchanged; codec: None means zip."""
     if codec is None:
         zipped = zipfile.ZipFile(path)
 

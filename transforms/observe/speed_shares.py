@@ -60,7 +60,7 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     east = np.diff(lon.values[order]) * np.cos(np.radians(degrees[:-1]))
     metres = np.hypot(np.diff(degrees), east) * _M_PER_DEGREE
     moves = (np.diff(ids.code[order].astype(np.int64)) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
-    moves &= metres <= 50 * step_s
+    moves &= metres <= 50 * step_s  # faster than 50 m/s is a wrong position
     others = np.unique(speed[speed != 0], return_counts=True)[1]
     shares = SpeedShares(
         speed.size,

@@ -200,7 +200,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:
-    """Reads a line's buffer in metres; 0 for areas."""
+    """Reads a line's buffer in metres, 0 for areas; `number`: its feature's, for errors."""
     if feature["geometry"]["type"] in _AREAS:
         return 0.0
     reach_m = _property(feature, "buffer_m", buffer_m)

@@ -97,6 +97,7 @@ def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
 
 
 def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> list[PartitionStart]:
+    """Queries each partition's first offset since a time, or first retained one."""
     numbers = _partitions(consumer, topic, START_S)
     ends = [consumer.get_watermark_offsets(kafka.TopicPartition(topic.name, n), timeout=START_S) for n in numbers]
     offsets = [first for first, _ in ends]

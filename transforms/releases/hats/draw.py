@@ -274,7 +274,7 @@ def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
-    """Computes a vehicle's largest spending over slots, exactly."""
+    """Computes a vehicle's largest spending over slots; `shares`: a HAT's cost by statistic."""
     if len(exposures) == 1:  # a vehicle is there once
         return _dearest(exposures[0].drawn, shares)
     vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).code

@@ -132,7 +132,7 @@ def plan_for(
     policy: LevelsPolicy,
     centres_of: CentresOf,
 ) -> tuple[Stage, bool]:
-    """Plans a period's stage, or reads the recorded one.
+    """Plans a period's stage `number`, from 0, or reads the recorded one.
 
     Also returns if no other period was recorded earlier. A period's first recorded stage fixes its stages. Without a
     complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A waiting

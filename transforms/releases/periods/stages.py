@@ -148,7 +148,7 @@ def laid_stage(
     rests_on: EntryNumber,
     differences: Differences | None = None,
 ) -> Stage:
-    """Lays a stage on HATs, by slots' local hours."""
+    """Lays stage `number` of `stages` on HATs, whose slots begin at local `hours`."""
     stage = replace(stages[number], number=number, stages=len(stages))
     hats = hats_under(stage, policy.region, hours, policy.public_places)
     if stage.classes:
