@@ -82,8 +82,8 @@ def codes_of(ids: Any) -> Int64s:
 def mark(ids: Any, track: Track) -> int:
     """Judges whether each id's rows look like one vehicle's: UNLIKELY, UNKNOWN or LIKELY.
 
-    They do if most steps are near enough to drive, and ids recur within days; a snapshot shows each id once. Times that are
-    all whole minutes may be 60 s off.
+    They do if most steps are near enough to drive, and ids recur within days; a snapshot shows each id once. Times that
+    are all whole minutes may be 60 s off.
     """
     codes = codes_of(ids)
     chosen = np.flatnonzero(track.fits)
