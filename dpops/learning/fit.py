@@ -37,12 +37,12 @@ class Fit:
 
 
 def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]:
-    """Fits weights, then speeds, each to their sums; also returns HATs' weights."""
+    """Fits weights by their sums, then speeds by theirs; returns HATs' weights too."""
     days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)
     vehicles = _typical_vehicles(state, days)
-    numbers = [_number(day, vehicles) for day in days]
+    counted_vehicles = [_number(day, vehicles) for day in days]
     totals = [_released_total(day) for day in days]
-    weights = WeightField(state.layouts.weights, days, numbers, totals, state.start)
+    weights = WeightField(state.layouts.weights, days, counted_vehicles, totals, state.start)
     speeds = SpeedField(state.layouts.speeds, days, state.facts.hat_weight, state.start)
     rounds = COLD if state.start is None else WARM
     weights.fit(_sums(days, "weights"), rounds[0])

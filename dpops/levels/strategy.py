@@ -141,14 +141,15 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
     """Computes precisions, (km/h)^-2, that a release adds in places `busy` times average."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    widened = (bound**3 + norm**3) ** (1 / 3)  # what is clipped weighs less, so noise in km/h falls no further
+    widened = (bound**3 + norm**3) ** (1 / 3)  # a bound below the norm clips weights too, so it gains ever less
     precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
     for name, share in stage.shares:
         place, time = _OF[name]
-        busier = busy ** (place / CELL)
+        busier = busy ** (place / CELL)  # the coarser a place, the nearer to average
         noise = fitted.SMOOTHED * widened * _noise(stage, name, share, bounds) / busier
         for part in precisions:
-            if part[0] <= place and part[1] <= time:
+            part_place, part_time = part
+            if part_place <= place and part_time <= time:
                 within = max(_groups((place, time), bounds.hats) / _groups(part, bounds.hats), 1.0)
                 precisions[part] += within / noise**2
     return precisions

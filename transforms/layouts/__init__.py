@@ -76,6 +76,7 @@ def layout(
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of keys and value.
         fields: For rows other than positions: first an id, last a number.
+        headed: Whether positions have a heading, in degrees.
         unit: Unit of a value other than speeds; speed_unit is its input's.
 
     Raises:
@@ -90,10 +91,11 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]
     if name in FIXED and are_reports:
-        free = columns if columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set()) else None
-        closed = {"columns": columns if free is None else None, "time_format": time_format, "decimal": decimal}
-        chosen = {**(free or {}), "vehicle": vehicle, "time": time}
-        fixed = _with_choices(name, headed, fields, chosen, closed | options)
+        # Its columns of keys and value can be chosen; what else is given is refused.
+        is_choice = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())
+        refused = {"columns": None if is_choice else columns, "time_format": time_format, "decimal": decimal}
+        chosen = {**(columns if columns and is_choice else {}), "vehicle": vehicle, "time": time}
+        fixed = _with_choices(name, headed, fields, chosen, refused | options)
         return cast(Layout, replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, unit, fixed.units)))
     names = [*(FIXED if are_reports else ()), *MAPPED]
     if name not in names:

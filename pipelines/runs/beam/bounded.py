@@ -69,7 +69,7 @@ class Bounded:
         job = self.job
         tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
-        if self.in_panes:
+        if self.in_panes:  # parts of slots: merged here, and heartbeats add the slots without a report
             slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=job.release.in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)

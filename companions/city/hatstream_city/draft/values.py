@@ -178,7 +178,7 @@ def is_nowhere(lat: float, lon: float) -> bool:
 
 
 def follows_hours(zone: str) -> bool:
-    """Checks that a zone's clock changes by full hours."""
+    """Checks that a zone's clock changes by full hours, as slots of hours need."""
     days = (datetime.now(UTC) + timedelta(days=number) for number in range(367))
     offsets = (day.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for day in days)
     return len({offset % timedelta(hours=1) for offset in offsets}) == 1
