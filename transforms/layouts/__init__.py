@@ -75,8 +75,7 @@ def layout(
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of keys and value.
-        fields: For rows other than positions: first an id, last a number.
-        headed: Whether positions have a heading, in degrees.
+        fields: For rows other than positions: first an id, last a number. headed: Positions have headings.
         unit: Unit of a value other than speeds; speed_unit is its input's.
 
     Raises:
@@ -91,8 +90,7 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]
     if name in FIXED and are_reports:
-        # Its columns of keys and value can be chosen; what else is given is refused.
-        is_choice = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())
+        is_choice = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())  # others are refused
         refused = {"columns": None if is_choice else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and is_choice else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)

@@ -81,7 +81,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
 
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:
-    """Plans every mechanism for means at each epsilon; last, the true city mean for all."""
+    """Plans mechanisms for means at each epsilon; last, the true city mean."""
     labels = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
     labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
     labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}
