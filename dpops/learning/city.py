@@ -51,7 +51,7 @@ def speed_layout(design: Design) -> EffectLayout:
             Block(name="cell, day", cell_keys=np.arange(design.cells), precision=precision, is_daily=True),
             city(name="city", precision=fitted.CITY_SD_KMH**-2, mean=TYPICAL_KMH),
             *_hours(design, precision),
-            city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
+            city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),  # log error of the day's weights
             city(name="traffic", precision=precision, regressor="traffic"),
         )
     )

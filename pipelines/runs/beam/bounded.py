@@ -156,6 +156,7 @@ class _Judged:
         return both | "in order" >> ReleaseInOrder(job.account, job.release, self.bounded.spool)
 
     def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[records.KeyedUnit]:
+        """Lets units pass once all facts of their transaction, or of the job, agree."""
         job, needed = self.bounded.job, self.bounded.needed
         keys = job.periods if job.transaction == "period" else ("",)
         return facts | "judge" >> Judge(job.account, len(self.bounded.paths), keys, needed)

@@ -115,9 +115,9 @@ class _Feed:
         self._at_vehicle = 0  # the depth below an activity's; 0: in none
         self._row: _Row = {}
         self._field: str | None = None
-        self._is_long = self._is_delivery = False
+        self._is_long = self._is_delivery = False  # a field's text; whether any delivery was seen
         self._rows: list[_Row] = []
-        self._too_long = 0
+        self._too_long = 0  # activities with such a text
 
     def batches(self, pieces: Iterator[bytes]) -> Iterator[RawBatch]:
         """Parses a document into batches. Raises _TooMuch or _DAMAGE."""

@@ -260,7 +260,7 @@ _WHOLE_DAY, _SIX_HOURS, _SERVICE = tuple(range(24)), tuple(range(6, 12)), tuple(
 
 
 def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
-    """Draws a city by seed: 20 to `most_vehicles` vehicles, 3 to `most_days` days."""
+    """Draws a city's facts by seed: 20 to `most_vehicles` vehicles, 3 to `most_days` days."""
     rng = np.random.default_rng([seed, 20])
     vehicles = round(_between(rng, 20, most_vehicles))
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))

@@ -112,7 +112,7 @@ def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.
 def read_rows(
     pattern: str | Sequence[str | Path | pa.Table], spec: Specification | None = None
 ) -> tuple[pa.Table, pa.Table | None]:
-    """Reads rows, and the standing values of days of places. Raises InputError."""
+    """Reads rows; of days of places also the usual values. Raises InputError."""
     tables = read_results(pattern)
     if set(tables) == {PLACE_DAY, STANDING}:
         return tables[PLACE_DAY], tables[STANDING]
