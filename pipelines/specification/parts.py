@@ -57,7 +57,11 @@ class PlacesRequest:
     share: Fraction
     text: dict[str, Any] = field(hash=False)
     pieces: Pieces = field(compare=False, repr=False)
-    statistics, adds_days_up, with_stage = (), True, staticmethod(with_places)
+    statistics, adds_days_up = (), True
+
+    def with_stage(self, stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
+        """Adds the part's stage, at a share of the stages' total."""
+        return with_places(stages, share)
 
     @property
     def needs_headings(self) -> bool:

@@ -206,7 +206,7 @@ def _(derived_speeds: Any, positions: Any, limits: Any, grid: Any) -> Any:
 @mutant("type-of-a-batch-of-reports", "fused-beside-a-stranger", "hatstream_local.fusion.columns:parse_reports")
 def _(parse_reports: Any, table: Any, rules: Any) -> Any:
     """One report whose value cannot be read leaves those after it in its batch out."""
-    unreadable = np.flatnonzero(~rules.units.numbers(table.column("report")).valid)
+    unreadable = np.flatnonzero(~rules.layout.units.numbers(table.column("report")).valid)
     return parse_reports(table.slice(0, unreadable.min(initial=table.num_rows)), rules)
 
 
