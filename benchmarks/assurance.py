@@ -81,19 +81,17 @@ def audits() -> dict[str, float]:
 def samplers() -> list[dict[str, Any]]:
     """Chi-square tests of draws against the exact laws."""
     from dpops.noise import Noise
-    from tests.statistical.checks import laplace_cells
-    from tests.statistical.test_noise import SCALES
-    from tests.statistical.test_rounded_gaussian import VARIANCES, fit
+    from tests.statistical.test_samplers import GAUSSIAN, LAPLACE, ROUNDED
 
-    results = []
-    for scale in SCALES:
-        cells = laplace_cells(scale, DRAWS)
-        value = cells.p_value(cells.counts(Noise().laplace([scale] * DRAWS)))
-        results.append({"law": "discrete Laplace", "scale": str(scale), "p": value})
-    for variance in VARIANCES:
-        value = fit(Noise().rounded_gaussian([variance] * DRAWS), variance)
-        results.append({"law": "rounded Gaussian", "scale": f"root of {variance}", "p": value})
-    return results
+    return [
+        {"law": name, "scale": prefix + str(spread), "p": law.fit(law.sample(spread, Noise(), DRAWS), spread)}
+        for name, prefix, law in (
+            ("discrete Laplace", "", LAPLACE),
+            ("discrete Gaussian", "root of ", GAUSSIAN),
+            ("rounded Gaussian", "root of ", ROUNDED),
+        )
+        for spread in law.spreads
+    ]
 
 
 def conversions() -> list[dict[str, Any]]:

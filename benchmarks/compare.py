@@ -47,7 +47,11 @@ def by_pipelinedp(days: Days) -> dict[str, pa.Table]:
     """What it releases by each of its bounds that are tried."""
     slots = int(pc.max(days.counted["slot"]).as_py()) + 1
     with tempfile.TemporaryDirectory() as folder:
-        results = answers(0, days.upper_kmh, [_written(days, day, slots, Path(folder)) for day in days.names])
+        results = answers(
+            0,
+            float(days.tables["speed"]["upper_kmh"]),
+            [_written(days, day, slots, Path(folder)) for day in days.names],
+        )
     keys = [(cell, slot) for cell in days.region for slot in range(slots)]
     cells, numbers = zip(*keys, strict=True)
     tables = {}
