@@ -165,8 +165,8 @@ class EffectLayout:
 
     def start(self, block: Block, day: Days) -> Days:
         """Finds the first of a block's local or border effects."""
-        before = self._sizes[block.is_border, False] + day * self._sizes[block.is_border, True]
-        return self._starts[block.name] + (before if block.is_daily else 0 * day)
+        first_of_day = self._sizes[block.is_border, False] + day * self._sizes[block.is_border, True]
+        return self._starts[block.name] + (first_of_day if block.is_daily else 0 * day)
 
     def span(self, block: Block, day: int = 0) -> slice:
         """Finds a block's slice of local or border effects."""
@@ -272,16 +272,16 @@ class Stack:
     ) -> EffectRows:
         """Fills in rows with weights of HATs and regressors."""
         order, border = self._order, np.zeros((self.starts[-1], self._border))
-        local, known = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
+        local, sums_by_key = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
         for index, block, sums, first in self._terms:
             key = index, id(sums), block.regressor  # blocks of equal keys have equal sums
-            if key not in known:
+            if key not in sums_by_key:
                 factors = None if regressors is None else regressors[index].get(block.regressor or "")
-                known[key] = sums(hats[index] if factors is None else hats[index] * factors)
+                sums_by_key[key] = sums(hats[index] if factors is None else hats[index] * factors)
             if block.is_border:
-                border[self.starts[index] :, first:][sums.rows, sums.columns] = known[key]
+                border[self.starts[index] :, first:][sums.rows, sums.columns] = sums_by_key[key]
             else:
-                local.append(known[key])
+                local.append(sums_by_key[key])
         values = np.concatenate(local)[order.data]
         return EffectRows(sparse.csr_matrix((values, order.indices, order.indptr), order.shape), border)
 

@@ -108,11 +108,11 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
 
 def _merged(sums: Sequence[NoisySums]) -> list[NoisySums]:
     """Averages sums of the same groups, in which HATs differ alike from the field."""
-    alike: dict[tuple[int, bytes], list[NoisySums]] = {}
+    by_group: dict[tuple[int, bytes], list[NoisySums]] = {}
     for item in sums:
-        alike.setdefault((item.day, item.groups.key), []).append(item)
+        by_group.setdefault((item.day, item.groups.key), []).append(item)
     result = []
-    for items in alike.values():
+    for items in by_group.values():
         precisions = np.maximum(1 / np.stack([item.variances for item in items]), 1e-300)
         values = np.sum(precisions * np.stack([item.values for item in items]), axis=0) / precisions.sum(axis=0)
         result.append(replace(items[0], values=values, variances=1 / precisions.sum(axis=0)))

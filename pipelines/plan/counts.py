@@ -111,7 +111,9 @@ def _tally_of(observations: Observations, slots: Calendar, spec: Specification) 
     placed = slots.locate(observations.event_us)
     in_slots = observations._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, None))
-    parts = [tally(wire.unpack_events([of.data]), of.slot_s, None, ())[0] for of in wire.split(located, cell, 1)]
+    parts = [
+        tally(wire.unpack_events([shard.data]), shard.slot_s, None, ())[0] for shard in wire.split(located, cell, 1)
+    ]
     return wire.joined(parts) if parts else None
 
 

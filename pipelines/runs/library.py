@@ -151,10 +151,12 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             source.layout.units, source.names, start_s, raises=strict, fields=source.fields
         )
         pane_s = job.slot_s if job.release.keeps_late else PANE_S  # late reports need their slot as one pane
-        whole = later_of(spec, job, secret)
-        observed = observed_in(read, job, whole, pane_s)
+        periods_later = later_of(spec, job, secret)
+        observed = observed_in(read, job, periods_later, pane_s)
         # Slots, then periods where they are released whole later.
-        first, *periods = [estimates for _, estimates in released(observed.events, beats, start_s, job, whole, pane_s)]
+        first, *periods = [
+            estimates for _, estimates in released(observed.events, beats, start_s, job, periods_later, pane_s)
+        ]
         if periods:
             by_slot = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
             first = (first, by_slot) | "live and whole" >> beam.Flatten()

@@ -194,10 +194,10 @@ class LevelsRelease:
         """Adds the parts' stages with their shares; counts use the whole total."""
         if self.counted is not None:
             return (counts_stage(stages[-1], self.counted.bound, tables.EXPONENTS[self.counted.of]),)
-        rest = ONE - sum(part.share for part in self.parts)
+        left_share = ONE - sum(part.share for part in self.parts)
         for part in self.parts:
-            rest += part.share
-            stages = part.with_stage(stages, part.share / rest)
+            left_share += part.share
+            stages = part.with_stage(stages, part.share / left_share)
         return stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:

@@ -100,10 +100,10 @@ def parts_of(
         return ClassesRequest(written.share, class_edges(written.classes, grid)), *places
 
 
-def _check_whole_periods(document: Document, field: str, what: str) -> None:
+def _check_whole_periods(document: Document, field: str, action: str) -> None:
     adjacency = document.account.adjacency
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
-    need(document.live is None, field, f"goes without [live]: {what} once a period is over", "both")
+    need(document.live is None, field, f"goes without [live]: {action} once a period is over", "both")
 
 
 def _places_of(

@@ -33,8 +33,8 @@ def test_two_duties_one_after_the_other_are_one_vehicle_s(tmp_path):
     assert (town(tmp_path, stop_times=later).service.vehicles, town(tmp_path).service.vehicles) == (1, 2)
     at_once = later.replace("T3,1,A,09:05", "T3,1,A,08:45")  # less than half an hour to the other route
     assert town(tmp_path, stop_times=at_once).service.vehicles == 2
-    own = FEED["trips"].replace("R10", "R1")
-    assert town(tmp_path, stop_times=at_once, trips=own).service.vehicles == 1
+    one_route = FEED["trips"].replace("R10", "R1")
+    assert town(tmp_path, stop_times=at_once, trips=one_route).service.vehicles == 1
 
 
 def test_vehicles_stay_on_their_routes_where_they_can(tmp_path):
@@ -44,8 +44,8 @@ def test_vehicles_stay_on_their_routes_where_they_can(tmp_path):
     rows, times = "trip_id,route_id,service_id\n", "trip_id,stop_sequence,stop_id,arrival_time,departure_time\n"
     for number, (route, minute) in enumerate(trips):
         rows += f"T{number},{route},week\n"
-        for place, (stop, at) in enumerate(zip(ways[route], (minute, minute + 25), strict=True)):
-            time = f"{at // 60:02d}:{at % 60:02d}:00"
+        for place, (stop, minute_of_stop) in enumerate(zip(ways[route], (minute, minute + 25), strict=True)):
+            time = f"{minute_of_stop // 60:02d}:{minute_of_stop % 60:02d}:00"
             times += f"T{number},{place},{stop},{time},{time}\n"
     service = town(tmp_path, trips=rows, stop_times=times).service
     assert (service.vehicles, service.profile["cells"]) == (2, 2)

@@ -223,19 +223,19 @@ def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int
     last = np.cumsum(np.bincount(duty, minlength=duties.size)) - 1
     begins, ends = order[np.append(0, last[:-1] + 1)], order[last]
     vehicle, vehicles = np.empty(duties.size, np.int64), 0
-    waiting, by_route, taken = list[tuple[int, int]](), defaultdict[int, list[tuple[int, int]]](list), set[int]()
+    waiting, by_route, continued = list[tuple[int, int]](), defaultdict[int, list[tuple[int, int]]](list), set[int]()
     for number in np.argsort(s[begins], kind="stable").tolist():
         start_s, of_route = int(s[begins[number]]), by_route[int(route[begins[number]])]
         chosen = None
         for heap, turn_s in ((of_route, 0), (waiting, TURN_S)):
-            while heap and heap[0][1] in taken:
+            while heap and heap[0][1] in continued:
                 heapq.heappop(heap)
             if chosen is None and heap and heap[0][0] + turn_s <= start_s:
                 chosen = heapq.heappop(heap)[1]
         if chosen is None:
             vehicle[number], vehicles = vehicles, vehicles + 1
         else:
-            taken.add(chosen)
+            continued.add(chosen)
             vehicle[number] = vehicle[chosen]
         for heap in (waiting, by_route[int(route[ends[number]])]):
             heapq.heappush(heap, (int(s[ends[number]]), number))

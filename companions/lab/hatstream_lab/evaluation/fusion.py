@@ -230,7 +230,7 @@ def pictures(table: Table, folder: Path) -> list[Path]:
     for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
         stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"
         axes = "", "mean square error, 1,000,000 users" if kind == "mean" else f"Jensen-Shannon divergence, {data}"
-        what: dict[str, Any] = {"series": ("column",), "axes": axes, "is_log": True, "rings": "reference"}
+        style: dict[str, Any] = {"series": ("column",), "axes": axes, "is_log": True, "rings": "reference"}
         rows = table.where(table=kind, data=data)
-        paths.append(rows.draw(folder / f"{stem}.png", "config", "value", **what, title=stem))
+        paths.append(rows.draw(folder / f"{stem}.png", "config", "value", **style, title=stem))
     return paths

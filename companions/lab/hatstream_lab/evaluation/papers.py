@@ -225,8 +225,8 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
 def pictures(table: Table, folder: Path) -> list[Path]:
     """Draws errors over epsilon, references as open rings."""
     axes = ("epsilon of the HAT", "mean absolute error, km/h")
-    what: dict[str, Any] = {"series": ("mechanism",), "axes": axes, "is_log": True, "rings": "reference"}
+    style: dict[str, Any] = {"series": ("mechanism",), "axes": axes, "is_log": True, "rings": "reference"}
     return [
-        table.where(data=name).draw(folder / f"error-{name}.png", "epsilon", "error", **what, title=name)
+        table.where(data=name).draw(folder / f"error-{name}.png", "epsilon", "error", **style, title=name)
         for name in dict.fromkeys(row["data"] for row in table.rows)
     ]
