@@ -65,7 +65,13 @@ def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, t
     city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, end=city.DAYS[0]))[0] == 0
     place = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite")
-    assert hatstream("report", *place, "--output", tmp_path / "report.html")[0] == 0
+    results = ("--input", tmp_path / "out" / "*.parquet")
+    assert hatstream("report", *place, *results, "--output", tmp_path / "report.html")[0] == 0
+    with page.screen(390, 844):
+        page.open(tmp_path / "report.html")
+        tables = "[...document.querySelectorAll('.scroll > table')]"
+        assert asked(page, f"{tables}.every(e => e.scrollWidth <= e.parentNode.clientWidth)")
+        assert asked(page, "document.getElementById('figures').rows.length") > 1
     page.open(tmp_path / "report.html")
     assert sheets(page) <= 3
     assert shown_on_paper(page, ".sign", "details summary", ".on-screen") == [True, False, False]
