@@ -2,8 +2,8 @@
 
     read -> parse -> lateness -> assign -> by vehicle -> by hexagon -> record -> estimate -> publish
 
-Pipelines count slots, then share `road`, each with its runner: streams (pipelines/runs/stream/windows.py), scheduled
-jobs (pipelines/runs/beam/bounded.py), callers' pipelines (pipelines/runs/library.py).
+Pipelines count slots, then share `road`, the steps from tallies to estimates, each with its own `Runner`: streams
+(runs/stream/windows.py), scheduled jobs (runs/beam/bounded.py), callers' pipelines (runs/library.py).
 """
 
 from typing import NamedTuple, Protocol
@@ -22,8 +22,7 @@ PANE_S = 60
 """A stream counts its slots in panes of this length: two reports of a vehicle at one time are in the same one, so that
 duplicates can be dropped and contributions added up before the slot ends. It divides every slot."""
 
-Source = beam.PTransform[PBegin, DoOutputsTuple]
-"""Hands over main: RawBatch; refused: Refused."""
+Source = beam.PTransform[PBegin, DoOutputsTuple]  # outputs: batches (RawBatch) and refused (Refused)
 
 
 class ObservedOutputs(NamedTuple):
@@ -46,11 +45,12 @@ class Runner(Protocol):
 def road(
     tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", shelf: Shelf | None = None
 ) -> PCollection[SlotEstimates]:
-    """Turns tallies into estimates of all that the job releases. shelf: holds units.
+    """Draws, records and estimates all units of the job's tallies.
 
-    tallies: by (plan, release shard); a heartbeat b"" for every plan and shard seals empty slots.
+    tallies: by (first slot planned together, release shard); an empty one, b"", of each seals slots without reports.
+    drawing: label of the step. shelf: keeps drawn units out of the shuffle, where all steps share one process.
     """
-    if job.release.in_order:
+    if job.release.in_order:  # each group's noise rests on the units recorded before
         return runner.in_order(tallies, job)
     drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, shelf)  # key, Unit
     return estimate(runner.recorded(drawn, job), job)
@@ -61,7 +61,7 @@ def observe(
 ) -> ObservedOutputs:
     """Turns batches into observations, and counts refused rows.
 
-    pane_s: length of a slot's panes; None for whole slots. lateness: None where slots are over.
+    pane_s: length of a slot's panes; None for whole slots. lateness: None for bounded input, of which no row is late.
     """
     parsed = read.batches | "parse" >> Parse(job.rules)  # Observations
     timely = parsed.observations | "lateness" >> (lateness or RefuseLate(job.slot_s))  # the same
@@ -72,19 +72,19 @@ def observe(
 
 
 def beats_of(job: Job) -> list[KeyedTally]:
-    """Lists heartbeats of a closed range for all plans."""
-    plans = dict.fromkeys(map(job.release.group, job.slots))
-    return [((plan_s, shard), TallyBytes(b"")) for plan_s in plans for shard in range(job.release.shards)]
+    """Lists an empty tally by plan and shard, which seals slots without reports."""
+    first_slots = dict.fromkeys(map(job.release.group, job.slots))  # of each group that is planned together, once
+    return [((slot_s, shard), TallyBytes(b"")) for slot_s in first_slots for shard in range(job.release.shards)]
 
 
 def estimate(recorded: PCollection[RecordedSlot], job: Job) -> PCollection[SlotEstimates]:
     """Turns recorded slots into values, intervals and status."""
-    name = "learn" if job.release.learns else "read integers"
-    return recorded | "publish/estimate" >> Estimate(job.release, job.account, name)
+    label = "learn" if job.release.learns else "read integers"
+    return recorded | "publish/estimate" >> Estimate(job.release, job.account, label)
 
 
 def publish(estimates: PCollection[SlotEstimates], outputs: Outputs, prefix: str = "") -> None:
-    """Estimates -> files, and messages of a topic. prefix: of the names of steps."""
+    """Writes estimates to files, and to a topic if any. prefix: of steps' labels."""
     _ = estimates | f"{prefix}publish" >> PublishFiles(outputs.folder, outputs.formats, outputs.shape)
     if outputs.topic is not None:
         _ = estimates | f"{prefix}publish to kafka" >> PublishToKafka(outputs.topic, outputs.shape)

@@ -49,7 +49,7 @@ class _Commands(click.Group):
     """Command group that imports its commands lazily."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
-        return [*COMMANDS, *_companion_commands()]
+        return [*COMMANDS, *_companion_help()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
         if name in COMMANDS:
@@ -60,6 +60,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Fails on an unknown command with the nearest name."""
         names = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in names:
             ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], names)}")
@@ -68,16 +69,16 @@ class _Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([*COMMANDS.items()])
-        installed, lines = entries(COMMANDS_GROUP), _companion_commands().items()
+        installed, lines = entries(COMMANDS_GROUP), _companion_help().items()
         with formatter.section("Commands of companions"):
             formatter.write_dl([(name, line + " (not installed)" * (name not in installed)) for name, line in lines])
 
 
-def _companion_commands() -> dict[str, str]:
-    """Returns one-line help texts of companions' commands, those of groups aside."""
-    lines = {name: line for name, (_, line) in COMPANION_COMMANDS.items()}
-    others = {name: f"Of {entry.module.partition('.')[0]}." for name, entry in entries(COMMANDS_GROUP).items()}
-    return {name: line for name, line in (lines | others | lines).items() if " " not in name}  # own words win
+def _companion_help() -> dict[str, str]:
+    """Returns one-line help by command of our companions and of other packages."""
+    ours, installed = {name: line for name, (_, line) in COMPANION_COMMANDS.items()}, entries(COMMANDS_GROUP).items()
+    others = {name: f"Of {entry.module.partition('.')[0]}." for name, entry in installed if name not in ours}
+    return {name: line for name, line in (ours | others).items() if " " not in name}  # not `spec new`, of a group
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -99,7 +100,8 @@ with_verbosity(hatstream)
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs a command line and returns its exit code."""
-    gc.set_threshold(1_000_000, 20, 20)  # a slot's HATs are a million objects without a cycle: a third of the time
+    # A slot's HATs are a million objects without a cycle: more frequent collections take a third of the time.
+    gc.set_threshold(1_000_000, 20, 20)
     keep_freed_memory()
     try:
         result = hatstream.main(arguments, standalone_mode=False)
@@ -141,14 +143,14 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale without our letters is no reason to fail
     code = main()
-    gc.freeze()  # a last look at all that was imported takes a tenth of a second
+    gc.freeze()  # spares the interpreter's last collection, which takes a tenth of a second for imported modules
     if is_closed:
         click.echo("hatstream: standard output is closed: the results were not shown", err=True)
         sys.exit(code or FAILED)
     try:
         sys.stdout.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left would fail again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
         click.echo(f"hatstream: standard output: {error.strerror}", err=True)
         code = code or FAILED
     sys.exit(code)

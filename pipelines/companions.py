@@ -31,7 +31,7 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 
 def companion_command(name: str) -> Any:
-    """Loads a companion's command; None if unknown. Raises MissingExtra if its companion is missing."""
+    """Loads a companion's command; None if unknown. Raises MissingExtra if it is not installed."""
     entry = entries(COMMANDS_GROUP).get(name)
     if entry is not None:
         return entry.load()
@@ -42,7 +42,7 @@ def companion_command(name: str) -> Any:
 
 
 def extension(name: str, extra: str) -> Any:
-    """Loads a companion's extension of an option. Raises MissingExtra if it is not installed."""
+    """Loads a function of a companion. extra: pip extra that brings it. Raises MissingExtra."""
     entry = entries(EXTENSIONS_GROUP).get(name)
     if entry is None:
         raise MissingExtra(f"this needs hatstream's {extra}, which is not installed: {advice(extra)}", name=extra)

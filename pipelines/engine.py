@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:  # Beam takes seconds to import
     import apache_beam as beam
 
-ENDED = ("FINISHED", "CANCELED", "FAILED")
-"""The states after which a job does nothing any more. Beam's DONE and CANCELLED are the first two."""
+ENDED = ("FINISHED", "CANCELED", "FAILED")  # Flink's final states of a job
 
 
 class EngineError(Exception):
@@ -45,7 +44,7 @@ class BoundedEngine(Protocol):
 
 @contextmanager
 def watched_every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
-    """Calls `look` every so many seconds while the block lasts."""
+    """Calls `look` in a thread every so many seconds while the block lasts."""
     ended = threading.Event()
 
     def repeat() -> None:
@@ -58,4 +57,4 @@ def watched_every(seconds: float, look: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join(seconds)
+        thread.join(seconds)  # no longer: a last look may hang on a server that is lost

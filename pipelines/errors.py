@@ -42,7 +42,7 @@ def raise_as(
 
 
 def shortened(text: str) -> str:
-    """Shortens text to its ends, without unprintable letters."""
+    """Shortens text of over 300 letters to its ends; replaces unprintable letters."""
     length = 300
     shown = text if len(text) <= length else f"{text[: length // 2]} .. {text[-length // 4 :]}"
     return "".join(letter if letter.isprintable() or letter == "\n" else "\ufffd" for letter in shown)
@@ -63,6 +63,7 @@ def check_name(field: str, name: str) -> None:
 
 
 def _shown(value: object) -> str:
+    """Writes a value for an error message, a fraction as a float."""
     if isinstance(value, Fraction):
         try:
             return f"{float(value):g}"
@@ -74,15 +75,11 @@ def _shown(value: object) -> str:
 DONE = 0
 WRONG_USE = 1
 BAD_SPECIFICATION = 2
-REFUSED = 3
-"""By the account."""
-FAILED = 4
-"""Input or infrastructure."""
-DIFFERS = 5
-"""Done, but input or code differs from what was released before."""
+REFUSED = 3  # by the account
+FAILED = 4  # input or infrastructure
+DIFFERS = 5  # done, but input or code differs from what was released before
 
-Report = Callable[[str, int, int | None], None]
-"""Called with a phase, its count, and its total if known. Never sees a vehicle's data."""
+Report = Callable[[str, int, int | None], None]  # takes a phase, its count, and its total if known; no vehicle's data
 
 
 def ignore(_phase: str, _count: int, _total: int | None) -> None:

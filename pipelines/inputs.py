@@ -60,7 +60,7 @@ def input_of(pattern: str, *, or_none: bool = False) -> list[str]:
 
 
 def _matching(pattern: str) -> list[str]:
-    """Matches as recursive `glob.glob`, but `**` follows no links."""
+    """Matches as recursive `glob.glob`, but `**` follows no links, which may form cycles."""
     head, stars, tail = pattern.partition(f"**{os.sep}")
     if not stars:
         return glob.glob(pattern)
@@ -70,6 +70,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def _in_folder(top: str) -> list[str]:
+    """Lists a folder's files at any depth, without hidden and temporary ones."""
     files = (path for folder in _folders(top) for path in glob.glob(os.path.join(glob.escape(folder), "*")))
     return [path for path in files if not os.path.isdir(path) and not is_skipped(os.path.basename(path))]
 
@@ -77,12 +78,11 @@ def _in_folder(top: str) -> list[str]:
 def _folders(top: str) -> Iterator[str]:
     """Yields a folder and its unskipped subfolders."""
     for folder, inner, _ in os.walk(top):
-        inner[:] = [name for name in inner if not is_skipped(name)]
+        inner[:] = [name for name in inner if not is_skipped(name)]  # os.walk enters what is left in its list
         yield folder
 
 
-FIRST_YEAR, LAST_YEAR = 2000, 2099
-"""Of a range; events of other years are refused as implausible anyway."""
+FIRST_YEAR, LAST_YEAR = 2000, 2099  # of a range; events of other years are refused as implausible anyway
 
 
 def range_of(timetable: Timetable, start: str, end: str) -> Calendar:

@@ -43,13 +43,12 @@ class Outputs:
     shape: Shape = PLAIN
 
 
-NOWHERE = Outputs(Path())
-"""Of a road whose rows are not published by it."""
+NOWHERE = Outputs(Path())  # of a pipeline that publishes nothing itself: its caller has the rows
 
 
 @dataclass(frozen=True)
 class Job:
-    """Complete configuration of a pipeline, as small values.
+    """Complete configuration of a pipeline, of values small enough to be pickled for workers.
 
     vehicle_shards: number of parallel parts of a stream's pane and slot, without effect on results. skips_unreadable:
     whether undecodable files become dead letters instead of ending the job.
@@ -68,7 +67,7 @@ class Job:
 
     @property
     def slots(self) -> Mapping[int, SlotFacts]:
-        """Facts of every slot."""
+        """Public facts of every slot, by its start in seconds since 1970."""
         return self.release.slots
 
     @property
@@ -99,13 +98,13 @@ def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: 
 
 
 def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
-    """Returns a slot's public facts. plan: slots planned together. plans: number per period."""
+    """Returns a slot's public facts. plan: slots planned together. plans: number in a period."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
     return SlotFacts(period, start, end, plan, plans)
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
-    """Returns the job with digests in its ledger's form."""
+    """Returns the job with digests in its ledger's form, perhaps an older one."""
     return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
 
 
@@ -120,7 +119,7 @@ def assemble(
     *,
     in_slots: bool = False,
 ) -> Job:
-    """Builds a job from the specification. in_slots: whether slots are released singly."""
+    """Builds a job from the specification. in_slots: a stream releases slots singly."""
     return Job(
         layout=spec.input.layout,
         slot_s=spec.timetable.slot_s,
@@ -157,7 +156,7 @@ def job_of(spec: Specification, calendar: Calendar, secret: Secret, account: Led
 
 
 def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
-    """Collects public facts of a range's slots. Raises UsageError for a split plan."""
+    """Collects public facts by slot's start. Raises UsageError if the range divides a plan."""
     facts = {}
     for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)

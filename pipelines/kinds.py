@@ -14,7 +14,7 @@ ROLES = {
     "shown": "pipelines.commands.release_summary:show_{}",
     "plan": "pipelines.commands.plan:plan_{}",
 }
-"""What a function does, as module:name of the functions of hats and of levels, which take the same arguments."""
+"""By role: module:name of its two functions, of hats and of levels, which take the same arguments."""
 
 
 def of_kind(spec: "Specification", role: str) -> Callable[..., Any]:

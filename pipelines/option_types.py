@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 FORMATS = ("parquet", "avro", "csv", "jsonl", "geojson")
-FURTHER = ("times", "counts", "traffic")
-"""Further columns of rows."""
+FURTHER = ("times", "counts", "traffic")  # optional columns of rows
 PRODUCTS = (
     "days", "cell-part", "parent-hour", "city-hour", "place-standing", "place-day", "place-part", "place-slot"
 )  # fmt: skip
@@ -30,10 +29,10 @@ class InputFiles:
 
 
 class FiniteRange(click.FloatRange):
-    """Range of finite numbers; refuses nan and inf."""
+    """Range of finite numbers."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuses infinite numbers and NaN."""
+        """Converts to a number in the range; fails for infinite ones and NaN."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number.", param, ctx)
@@ -41,10 +40,10 @@ class FiniteRange(click.FloatRange):
 
 
 class LocalPath(click.Path):
-    """Local path; refuses addresses such as s3://bucket/folder, which would become a local folder."""
+    """Path on this machine, not an address."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuses URLs in place of local paths."""
+        """Converts to a path; fails for s3://bucket/folder, which would become a local folder."""
         if scheme := re.match(r"([A-Za-z][A-Za-z0-9+.-]*)://", str(value)):
             self.fail(f"results are written to this machine's file system only, not to {scheme[1]}://", param, ctx)
         if not str(value):
@@ -56,8 +55,9 @@ def listed(*offered: str) -> Callable[[click.Context, click.Parameter, str | Non
     """Returns an option callback that parses a comma-separated choice."""
 
     def read(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+        # An empty text chooses nothing, or is refused below where a choice is needed, so that there is a default.
         parts = (value or "").split(",") if value or isinstance(parameter.default, str) else []
-        names = tuple(dict.fromkeys(part.strip() for part in parts))
+        names = tuple(dict.fromkeys(part.strip() for part in parts))  # each once, in order
         if unknown := [name for name in names if name not in offered]:
             raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(offered)}")
         return names

@@ -9,8 +9,7 @@ from dpops.accountant import Accountant
 from transforms import counters
 from transforms.observe.parse import REASONS
 
-ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")
-"""Reasons that say only that a row belongs to another release."""
+ELSEWHERE = ("parse/outside-range", "parse/outside-service", "assign/outside-region")  # rows of other releases
 
 
 class Spend(NamedTuple):
@@ -25,7 +24,8 @@ class Spend(NamedTuple):
 class Outcome:
     """Outcome of a run, with debits by period.
 
-    left_out: undecodable files with the reason. is_unreadable: whether no other file exists.
+    refused: rows by stage/reason. new: recorded units by period. left_out: undecodable files with the reason.
+    is_unreadable: whether no other file exists.
     """
 
     rows: int = 0
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def periods_released(self) -> list[str]:
-        """Periods published before another process spent the budget."""
+        """Periods published although another process spent the budget of others meanwhile."""
         lost_some = self.units_lost_to_the_limit > 0
         return [period for period in self.debits if lost_some and period not in self.periods_refused]
 
@@ -63,14 +63,13 @@ class Outcome:
         if self.rows > sum(self.refused.values()):
             return False
         elsewhere = sum(self.refused.get(reason, 0) for reason in ELSEWHERE)
-        placed = sum(
-            self.refused.get(f"parse/{reason}", 0) for reason in REASONS[REASONS.index("outside-service") + 1 :]
-        )
-        return placed > 0 or self.rows > 2 * elsewhere
+        # A row has the first of REASONS that holds: those after "outside-service" are of rows with a time in range.
+        after_time = REASONS[REASONS.index("outside-service") + 1 :]
+        return any(self.refused.get(f"parse/{reason}") for reason in after_time) or self.rows > 2 * elsewhere
 
 
 def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
-    """Adds the road's counters to the outcome."""
+    """Adds a job's counters to its outcome. counts: by metric name, of `transforms.counters`."""
     outcome.rows += counts.get(counters.ROWS, 0)
     outcome.duplicates += counts.get(counters.DUPLICATES, 0)
     outcome.capped += counts.get(counters.CAPPED, 0)
@@ -88,5 +87,5 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
 
 
 def hundredths(part: float) -> str:
-    """Formats a percentage, in words if tiny."""
+    """Formats a part of 1 in hundredths, "under 1" if it rounds to 0."""
     return "under 1" if 0 < part < 0.005 else f"{100 * part:.0f}"

@@ -39,10 +39,10 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
         published = published_slots(outputs.folder, spec.spec_id, is_live=is_live)
         if not published:
             continue
-        standing = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}
-        which = spec.account.name, spec.spec_id, min(standing.values()), max(standing.values()) + 1
-        recorded = {slot_s for slot_s, _ in location.ledger.recorded_slots(*which, is_live=is_live)}
-        unknown = sorted(slot_s for slot_s in published if standing[slot_s] not in recorded)
+        entry_of = {slot_s: slot_s if is_live else spec.entry_slot(slot_s) for slot_s in published}  # slot of its entry
+        sought = spec.account.name, spec.spec_id, min(entry_of.values()), max(entry_of.values()) + 1
+        recorded = {slot_s for slot_s, _ in location.ledger.recorded_slots(*sought, is_live=is_live)}
+        unknown = sorted(slot_s for slot_s in published if entry_of[slot_s] not in recorded)
         if unknown:
             raise OutputError(
                 f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
@@ -68,7 +68,7 @@ def make_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for place in (*filter(Path.is_dir, folder.glob(DATES)), folder):
-            with locked(place):  # so that no writer is at work in it
+            with locked(place):  # no other process writes in it now, so that all partial files are leftovers
                 for pattern in (*(f".{product}-*.part" for product in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
                     for part in place.glob(pattern):
                         part.unlink()
@@ -96,7 +96,7 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         by_date=by_date,
         traffic="traffic" in columns,
         about="counts" in columns and spec.is_learned,
-        unknown="counts" in columns and spec.is_learned,  # vehicles are told where the value is not
+        unknown="counts" in columns and spec.is_learned,  # estimated vehicles are shown even where the value is not
         value_means=value_meaning(spec),
         trips=spec.trips,
     )
@@ -108,7 +108,7 @@ def value_meaning(spec: Specification) -> str:
 
 
 def meaning_of_levels(spec: Specification) -> str:
-    """Describes what `levels` estimates."""
+    """Describes the mean or number that `levels` estimates, with its weighting of vehicles."""
     levels, value = spec.by_levels, spec.value.name
     if levels.counted is not None:
         return f"Number of {levels.counted.of}, with the noise of the whole period's total"
@@ -129,7 +129,7 @@ def meaning_of_levels(spec: Specification) -> str:
 
 
 def meaning_of_hats(spec: Specification) -> str:
-    """Describes the mean among the statistics of HATs."""
+    """Describes the mean among the requested statistics, if any, with its weighting of vehicles."""
     names, value = {stat.name for stat in spec.statistics}, spec.value.name
     if names == {"mean-of-vehicles"}:
         return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"

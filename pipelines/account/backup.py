@@ -22,10 +22,8 @@ from transforms.recorded.units import StageUnit
 from transforms.sinks.published import published_slots, published_specifications
 from transforms.time.calendar import Timetable
 
-MOST_BYTES = 4 << 30
-"""Of a backup, and of what it holds."""
-MOST_EXPANDED = 100
-"""Times its size, beside a MiB: entries, which hold digests, are packed to a third or so."""
+MOST_BYTES = 4 << 30  # of a backup, and of what it holds
+MOST_EXPANDED = 100  # times its size, beside a MiB: more is hostile, as entries are packed to about a third
 
 _NAME = b"hatstream backup 1"
 _BEGIN = _NAME + b"\n"
@@ -35,7 +33,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Header before the entries. made: UTC. key: hexadecimal, secret."""
+    """Header before the entries. made: UTC. key: hexadecimal, secret. head: by ledger."""
 
     made: str
     key: str
@@ -81,7 +79,7 @@ class Backup(NamedTuple):
 
 def write_backup(place: AccountLocation, path: Path) -> Backup:
     """Writes a backup atomically with mode 600. Raises AccountRefusal, LedgerError, OSError."""
-    if path.exists():
+    if path.exists():  # only an older backup is replaced
         with path.open("rb") if path.is_file() else io.BytesIO() as older:
             if older.read(len(_NAME)) != _NAME:
                 raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")
@@ -124,7 +122,7 @@ def restore(
             raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
         if first and book.hash_of(sequence) != newest:
             raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
-        now = backup.with_entries(list(book.entries())) if first else backup
+        now = backup.with_entries(list(book.entries())) if first else backup  # an existing ledger may have more entries
         if not (has_head and _is_newest(place.head, signature, now)):
             _check_nothing_since(now, results, nothing_since=nothing_since)
         if not first:
@@ -132,7 +130,7 @@ def restore(
             try:
                 book.fill(iter(backup.entries))
             finally:
-                book.discard()  # where it has no entry
+                book.discard()  # removes the ledger if filling failed, so that it has no entry
         if not has_head:
             Head(place.head, signature).create(now.header.head)
         if key is None:
@@ -143,7 +141,7 @@ def restore(
 
 
 def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
-    """Checks for a head of the newest entry. Raises AccountRefusal for a later one."""
+    """Checks whether the head remembers the backup's newest entry; a later one raises AccountRefusal."""
     head = Head(path, signature)
     for account in {entry["account"] for entry in backup.entries}:
         if head.home(account) not in (None, backup.genesis):
@@ -163,35 +161,33 @@ def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
     return (remembered["sequence"], remembered["hash"]) == backup.last
 
 
-def _check_nothing_since(backup: Backup, results: Sequence[Path], *, nothing_since: bool) -> None:
-    """Refuses a backup without evidence that it holds all releases."""
-    if results:
-        _check_results(backup, results)
-    elif not nothing_since:
+def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_since: bool) -> None:
+    """Refuses a backup without evidence that it holds all releases.
+
+    Evidence are result folders with its newest release and no slot that it lacks; without folders the operator's word.
+    """
+    if not folders and nothing_since:
+        return
+    if not folders:
         raise AccountRefusal(
             f"the backup is of {backup.header.made}, its newest release {backup.newest_text}, and no head file says "
             "that nothing was released since: that would be released again with fresh noise, a second look. Name all "
             "folders that results went to (--results DIR), or confirm it yourself (--nothing-since)"
         )
-
-
-def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
-    """Checks that the backup covers all published results, which include its newest release."""
     bodies = [entry["body"] for entry in backup.entries if entry["kind"] == "account"]
     opened = [msgspec.json.decode(body, type=Account) for body in bodies]
-    zones = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
+    # Slots of 60 minutes, as any would do: only days and periods are asked of these timetables.
+    clocks = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
     releases = [entry for entry in backup.entries if entry["kind"] == "release"]
-    first = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
-    timetables = {  # of specifications that are released by periods; their slots do not matter
-        spec_id: zones[entry["account"]]
-        for spec_id, entry in first.items()
-        if isinstance(decode(entry["body"]), StageUnit)
-    }
+    any_entry = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
+    by_periods = {spec_id for spec_id, entry in any_entry.items() if isinstance(decode(entry["body"]), StageUnit)}
 
     def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:
-        if is_live or spec_id not in timetables:
+        """Identifies the unit of a slot: the slot itself, or its whole period."""
+        if is_live or spec_id not in by_periods:
             return spec_id, is_live, slot_s
-        return spec_id, is_live, timetables[spec_id].period_of(timetables[spec_id].day_of(slot_s))
+        timetable = clocks[any_entry[spec_id]["account"]]
+        return spec_id, is_live, timetable.period_of(timetable.day_of(slot_s))
 
     recorded = {unit(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}
     published = [
@@ -201,18 +197,16 @@ def _check_results(backup: Backup, folders: Sequence[Path]) -> None:
         for is_live in (False, True)
         for slot_s, path in published_slots(folder, spec_id, is_live=is_live).items()
     ]
-    unknown = [path for which, path in published if which not in recorded]
-    if unknown:
+    if unknown := [path for released, path in published if released not in recorded]:
         raise AccountRefusal(
             f"{min(unknown)} was published, but the backup of {backup.header.made} has no record of its slot "
             f"({len(unknown):,} such slots): it would be released again with fresh noise, a second look. Restore a "
             "newer backup; without one the account has ended"
         )
-    newest = backup.newest
-    if newest is None:
+    if (newest := backup.newest) is None:
         return
-    which = unit(newest["spec_id"], newest["shard"] == LIVE_COLUMN, newest["slot_s"])
-    if which not in {released for released, _ in published}:
+    newest_unit = unit(newest["spec_id"], newest["shard"] == LIVE_COLUMN, newest["slot_s"])
+    if newest_unit not in {released for released, _ in published}:
         raise AccountRefusal(
             f"no folder of --results holds the backup's newest release, {backup.newest_text}: they cannot show that "
             "nothing was released since. Name the folders that results went to"

@@ -20,27 +20,17 @@ from transforms.recorded.stage_plan import is_complete
 from transforms.recorded.units import Debit, UnitKey
 from transforms.time.calendar import Calendar
 
-LITTLE_PROTECTION = 10
-"""An epsilon above which the sentence says what the number means."""
-
-LARGEST_IN_DIGITS = 30
-"""An epsilon above which its factor is written as a power of ten."""
-
+LITTLE_PROTECTION = 10  # an epsilon above which the sentence warns that it hardly protects
+LARGEST_IN_DIGITS = 30  # an epsilon above which its factor is written as a power of ten
+STANDING_DAYS = (1, 28)  # days of a vehicle that is at one place of a map every day
+DAYS = (1, 7, 30)  # numbers of consecutive days whose cost is published
 NOT_PROTECTED = (
     "Not protected under counts-public: that a vehicle reported, when, where, how often, and whether a report carried "
     "a speed. Only the speeds are."
 )
-
-
-STANDING_DAYS = (1, 28)
-"""Of somebody who is at one place of a map every day."""
-
 _SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
 _OF_RELEASE = {unit: f"{about} of this release" if about else "" for unit, about in _SPAN.items()}
 _OTHER_VALUES = "with any other {} of it"
-
-
-DAYS = (1, 7, 30)  # lengths of the spans whose cost is told
 
 
 class Loss(NamedTuple):
@@ -63,7 +53,7 @@ class Loss(NamedTuple):
         return self._replace(epsilon=Fraction(math.ceil(100 * self.epsilon), 100))
 
     def most(self) -> str:
-        """Writes the bound as people read it."""
+        """Describes the bound: a factor of e^epsilon, exceeded with a chance."""
         warning = ", so large that the vehicle is hardly protected" if self.epsilon > LITTLE_PROTECTION else ""
         but = f", but for a chance of {self.chance_text} under the noise that is drawn" if self.delta else ""
         return f"at most a factor of {_factor(self.epsilon)} (epsilon {float(self.epsilon):g}){warning}{but}"
@@ -107,17 +97,18 @@ class SpanBound(NamedTuple):
 
 
 def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[SpanBound, ...]:
-    """Bounds every span of an account, shortest first. by_period: all debits, sorted."""
+    """Bounds every span of an account, shortest first. by_period: all debits, in order."""
     bounds = []
     for span in limit.spans:
-        sums, over = windows(by_period, span.days), dict[str, Loss]()
-        fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}
+        sums, over = windows(by_period, span.days), dict[str, Loss]()  # spending of each window, by its first period
+        fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}  # once each, as many windows are alike
         for first, spent in sums.items():
             if not fits[spent]:
                 terms = span.limit if span.limit.adds_up(spent) else limit
                 over[first] = loss_of(spent, terms, steered=span.days > 1).rounded_up()
+        # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
-        is_dated = over and max(over) != "ever"
+        is_dated = over and max(over) != "ever"  # "ever" is the one period of an account by vehicle-ever
         since = (date.fromisoformat(max(over)) + timedelta(days=1)).isoformat() if is_dated else ""
         bounds.append(SpanBound(span.days, span.limit, largest, over, since))
     return tuple(bounds)
@@ -129,7 +120,7 @@ def bounds_of_account(book: Ledger, account: str) -> tuple[SpanBound, ...]:
 
 
 def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
-    """Returns a release's promise. hat: largest epsilon of a HAT. spent: largest period's."""
+    """Returns a release's promise. hat: largest epsilon of a HAT. spent: largest period's loss."""
     return str(of_kind(spec, "promise")(spec, bounds, hat, spent))
 
 
@@ -193,13 +184,13 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     A tighter bound of an equally long or longer span caps it. Empty without places, and if a limit cannot add up a
     period's claim, as nothing is released then.
     """
-    period, result = Accountant().compose([spec.least[0]]), list[Cost]()
+    period, capped = Accountant().compose([spec.least[0]]), list[Cost]()
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.adds_up(period) for bound in bounds):
-        return result
+        return capped
     for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
-        result.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
-    return result
+        capped.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
+    return capped
 
 
 def _of_spans(spec: Specification, bounds: Sequence[SpanBound]) -> str:
@@ -229,7 +220,9 @@ def _factor(epsilon: Fraction) -> str:
     if epsilon > LARGEST_IN_DIGITS:
         return f"10^{math.ceil(epsilon / Fraction(math.log(10)))}"
     factor = math.exp(epsilon)
-    return f"{factor:.3g}" if factor < 999.5 else f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
+    if factor < 999.5:  # from here on three digits would be written with an exponent
+        return f"{factor:.3g}"
+    return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
 
 
 def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
@@ -243,7 +236,7 @@ def periods_in(unit: str, days: int) -> int:
     """Computes the maximum number of periods that consecutive days touch."""
     if unit == "vehicle-ever":
         return 1
-    return days if unit == "vehicle-day" else (days + 5) // 7 + 1
+    return days if unit == "vehicle-day" else (days + 5) // 7 + 1  # most weeks are touched from a Sunday on
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
@@ -252,7 +245,7 @@ def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None
         return
     for period, new in outcome.new.items():
         units = _units(ledger.spent(spec.account.name, period), spec)
-        if units is not None and units == new:
+        if units is not None and units == new:  # else the run does not know what others' units cost a vehicle
             spend = {name: str(value) for name, value in outcome.spent[period]._asdict().items()}
             ledger.note(spec.account.name, spec.spec_id, period, spend | {"units": str(units)})
 
@@ -261,8 +254,8 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Sp
     """Sums a period's debits; with vehicles' exact spending if recorded and still current."""
     limit, spent = ledger.limit(spec.account.name), ledger.spent(spec.account.name, period)
     debits = loss_of(sum((entry.debited for entry in spent), Accountant()), limit)
-    noted = ledger.noted(spec.account.name, spec.spec_id, period)
-    if noted is None or noted.pop("units") != str(_units(spent, spec)):
+    noted = ledger.noted(spec.account.name, spec.spec_id, period)  # as `note_spending` wrote it
+    if noted is None or noted.pop("units") != str(_units(spent, spec)):  # units recorded since are not in it
         return debits, None
     return debits, Spend(**{name: Fraction(value) for name, value in noted.items()})
 
@@ -273,9 +266,11 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
     Returns:
         The day; None if no window is over a limit, the unit is not the day, or no day fits.
     """
+    # `since` is the day after a window's first: so many days later, less 2, is the window's last.
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
     if not ends or spec.account.unit != "vehicle-day":
         return None
+    # Within the longest span's length all of these windows are over.
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
     debit = Debit(UnitKey(spec.spec_id, 0, 0), spec.least[0])
     refused = ledger.excess(spec.account.name, spec.account.limit, {day: [debit] for day in days})
@@ -317,13 +312,13 @@ class Gap(NamedTuple):
 
 
 def is_due(spec: Specification, slot_s: int, now_s: int) -> bool:
-    """Checks whether a slot and its allowed lateness ended."""
+    """Checks whether a slot and its allowed lateness are over; in seconds since 1970."""
     return slot_s + spec.timetable.slot_s + spec.input.allowed_lateness_s <= now_s
 
 
 def gaps(spec: Specification, calendar: Calendar, ledger: Ledger, now_s: int) -> list[Gap]:
     """Lists missing slots of a range that are due at `now_s`. Raises AccountRefusal."""
-    if spec.is_learned:
+    if spec.is_learned:  # a whole period is one release without shards
         stages = ledger.stages(spec.account.name, spec.spec_id)
         recorded = {(slot.start_s, 0) for slot in calendar.slots if is_complete(stages, slot.period)}
     else:

@@ -21,9 +21,9 @@ from transforms.observe.vehicle_ids import Secret
 if TYPE_CHECKING:
     from pipelines.specification import AccountTerms
 
-LEDGER_VARIABLE = "HATSTREAM_LEDGER"
+LEDGER_VARIABLE = "HATSTREAM_LEDGER"  # of the environment
 KEY_BYTES = 32
-KEY_FILE_BYTES = 4_096
+KEY_FILE_BYTES = 4_096  # most that is read of a key's file, whatever it is
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def secret_of(text: str, source: str) -> Secret:
     return Secret(key)
 
 
-def open_account(place: AccountLocation, table: "AccountTerms") -> str:
+def open_account(place: AccountLocation, terms: "AccountTerms") -> str:
     """Opens the account, creating missing ledger, key and head files. Returns a status message."""
     place.key.parent.mkdir(parents=True, exist_ok=True)
     is_new = not place.ledger.exists()
@@ -145,31 +145,31 @@ def open_account(place: AccountLocation, table: "AccountTerms") -> str:
             place.ledger.create()
             place.ledger.verify_chain()
             if not has_key:
-                if any(entry.name == table.name for entry in place.ledger.accounts()):
+                if any(entry.name == terms.name for entry in place.ledger.accounts()):
                     raise AccountRefusal(
-                        f"account {table.name!r} was opened with a key file, and there is none at {place.key}: name "
+                        f"account {terms.name!r} was opened with a key file, and there is none at {place.key}: name "
                         "it with --key"
                     )
                 key = secrets.token_bytes(KEY_BYTES)
                 Head(place.head, signature_of(Secret(key))).create()
                 write_key(place.key, key.hex())
-        return place.ledger.open_account(account_of(table, read_key(place.key)))
-    except (AccountRefusal, LedgerError):
+        return place.ledger.open_account(account_of(terms, read_key(place.key)))
+    except (AccountRefusal, LedgerError):  # leaves no empty ledger behind
         if is_new and place.ledger.exists():
             place.ledger.discard()
         raise
 
 
 def other_accounts(place: AccountLocation, account: str) -> list[str]:
-    """Lists the ledger's and head file's other accounts: shared vehicles spend both budgets."""
+    """Lists other accounts of ledger and head file; vehicles in both spend both budgets."""
     in_ledger = {entry.name for entry in place.ledger.accounts()}
     with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
 
-def voiding_accounts(place: AccountLocation, table: "AccountTerms") -> list[str]:
+def voiding_accounts(place: AccountLocation, terms: "AccountTerms") -> list[str]:
     """Lists accounts with public counts, which void the promise of an add-remove account."""
-    if table.adjacency != "add-remove":
+    if terms.adjacency != "add-remove":
         return []
     return sorted(account.name for account in place.ledger.accounts() if account.adjacency == "counts-public")
 
@@ -185,15 +185,8 @@ def signature_of(secret: Secret) -> Signature:
     return Signature(secret.derive("ledger"), secret.derive("key check").hex()[:16])
 
 
-def account_of(table: "AccountTerms", secret: Secret) -> Account:
+def account_of(terms: "AccountTerms", secret: Secret) -> Account:
     """Makes the account as the ledger keeps it."""
-    return Account(
-        name=table.name,
-        unit=table.unit,
-        since=table.since.isoformat() if table.since else None,
-        until=table.until.isoformat() if table.until else None,
-        timezone=table.timezone,
-        adjacency=table.adjacency,
-        limit=str(table.limit),
-        key_check=signature_of(secret).key_check,
-    )
+    since, until = (None if day is None else day.isoformat() for day in (terms.since, terms.until))
+    check, limit = signature_of(secret).key_check, str(terms.limit)
+    return Account(terms.name, terms.unit, since, until, terms.timezone, terms.adjacency, limit, check)

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pipelines.runs.beam.runners import ByName
     from pipelines.runs.flink.engine import Flink
 
-LOCAL, FLINK = "local", "flink"
+LOCAL, FLINK = "local", "flink"  # values of --runner beside Beam's
 RUNNERS = {
     **dict.fromkeys(("DirectRunner", "FnApiRunner"), "InProcess"),
     "PrismRunner": "Prism",
     **dict.fromkeys(("FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner"), "ByName"),
 }
-"""Beam's names of runners; the classes of `pipelines.runs.beam.runners` are made of a name and of Beam's options."""
+"""By Beam's name of a runner: our class in `pipelines.runs.beam.runners`, made of the name and Beam's options."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class FlinkStarter:
         """Starts the engine; the stack closes its servers. Raises MissingTool or ServerError."""
         from pipelines.runs.flink.engine import Flink  # and Beam with it
 
-        settings = asdict(self)
+        settings = asdict(self)  # Flink's own parameters, but for `local`
         if settings.pop("local"):
             state = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hatstream-")))
             flink, pool = stack.enter_context(extension("local-flink", "lab")(state, self.parallelism))
@@ -68,7 +68,7 @@ def _bounded(
     parallelism: int | None,
 ) -> "BoundedEngine | None":
     """Makes the engine of a closed range; None for this process. Raises UsageError."""
-    if beam_options and not beam_options[0].startswith("--"):
+    if beam_options and not beam_options[0].startswith("--"):  # a stray word; our own options stand before --
         raise click.UsageError(f"Got unexpected extra argument ({beam_options[0]})")
     if beam_options and runner not in RUNNERS:
         raise UsageError(f"{beam_options[0]}: options after -- are for Beam's runners; --runner {runner} takes none")
@@ -92,20 +92,13 @@ def _bounded(
     return engine
 
 
-_ADDRESSES = (
-    click.option("--job-server", metavar="HOST:PORT", callback=address, help="Beam's Flink job server."),
-    click.option(
-        "--worker-pool",
-        metavar="HOST:PORT",
-        callback=address,
-        help="Address at which each task manager reaches its own worker pool.",
-    ),
-    click.option(
-        "--rest",
-        metavar="HOST:PORT",
-        callback=address,
-        help="REST address of the Flink cluster, to watch and end the job.",
-    ),
+_ADDRESSES = tuple(
+    click.option(flag, metavar="HOST:PORT", callback=address, help=meaning)
+    for flag, meaning in (
+        ("--job-server", "Beam's Flink job server."),
+        ("--worker-pool", "Address at which each task manager reaches its own worker pool."),
+        ("--rest", "REST address of the Flink cluster, to watch and end the job."),
+    )
 )
 
 engine_options = packed(

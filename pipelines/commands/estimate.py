@@ -12,8 +12,7 @@ from pipelines.commands import options
 from pipelines.errors import UsageError, raise_as
 from pipelines.option_types import PRODUCTS
 
-MOST_DAYS = 366
-"""Most days to come that are forecast."""
+MOST_DAYS = 366  # to come that are forecast at once
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _products(table: Timetable, names: tuple[ProductName, ...], parts: tuple[str, ...]) -> list[Product]:
-    """Makes products by name. parts: of the day, by --part. Raises UsageError."""
+    """Makes products by name. parts: of the day, as HH:MM-HH:MM. Raises UsageError."""
     from transforms.releases.periods.products import product_of
 
     if parts and not {"cell-part", "place-part"} & {*names}:

@@ -15,7 +15,6 @@ from pipelines.commands.options import account_options, answer, json_option, loa
 if TYPE_CHECKING:
     from pipelines.account import location
 
-
 SHOWN_WINDOWS = 8  # periods or spans over the limit that are named in one line
 
 
@@ -85,11 +84,11 @@ def init(
 
 
 def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines that tell people what became of an account."""
+    """Yields an account's state in lines for people. document: as in the JSON answer."""
     yield f"account {document['account']!r}: {document['outcome']}"
     yield f"  unit {document['unit']}, limit {document['limit']}, adjacency {document['adjacency']}"
     for days, group in groupby(document["over"], key=lambda window: window["days"]):
-        spent = [f"{window['first']} ({window['epsilon']:g})" for window in group]  # before the limit was set
+        spent = [f"{window['first']} ({window['epsilon']:g})" for window in group]  # before the limit was lowered
         shown = spent if len(spent) <= SHOWN_WINDOWS else [*spent[: SHOWN_WINDOWS - 1], "..", spent[-1]]
         which = "periods that" if days == 1 else f"spans of {days} days that begin on these dates"
         yield f"  over    {len(spent)} {which} have spent more than the limit: {', '.join(shown)}"

@@ -52,12 +52,12 @@ def show(place: AccountLocation, as_json: bool) -> None:
             f"{account['account']}: {account['unit']}, {account['adjacency']}, limit {account['limit_text']}",
             *("|period", "|specification", ">|slots", ">|epsilon", "|recorded (UTC)"),
         )
-        for s in account["spent"]:
-            instants = (datetime.fromisoformat(s[name]).astimezone(UTC) for name in ("first", "last"))
+        for spent in account["spent"]:
+            instants = (datetime.fromisoformat(spent[name]).astimezone(UTC) for name in ("first", "last"))
             first, last = (f"{instant:%Y-%m-%d %H:%M}" for instant in instants)
             recorded = first if first == last else f"{first} to\n{last}"
-            name = f"{s['specification']}\n{s['spec_id']}"
-            table.add_row(s["period"], name, f"{s['slots']:,}", f"{s['epsilon']:g}", recorded)
+            name = f"{spent['specification']}\n{spent['spec_id']}"
+            table.add_row(spent["period"], name, f"{spent['slots']:,}", f"{spent['epsilon']:g}", recorded)
         out.print(table)
         if account["spans"]:
             table = table_of("of spans of days, by day", ">|span", "|from", "|to", ">|left")
@@ -78,7 +78,7 @@ def show(place: AccountLocation, as_json: bool) -> None:
 
 
 def _described(book: Ledger, account: Account) -> dict[str, Any]:
-    """Describes an account's promise, spending and releases as JSON."""
+    """Describes an account's limit, audit events and spending, by keys of the JSON."""
     from dpops.accountant import limit_of
 
     limit = limit_of(account.limit)

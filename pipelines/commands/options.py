@@ -29,7 +29,10 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:
-    """Decorates commands to receive these options, the parameters of `made_by`, as one value, `name`."""
+    """Decorates commands to receive these options as one argument.
+
+    made_by: makes it of the options, its parameters. name: of the argument.
+    """
     names = tuple(inspect.signature(made_by).parameters)
 
     def decorate(command: Command) -> Command:
@@ -52,6 +55,7 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 
 
 def _one_pattern(_context: click.Context, _parameter: click.Parameter, patterns: tuple[str, ...]) -> str | None:
+    """Returns the only pattern; several are one that a shell replaced."""
     if len(patterns) > 1:
         raise click.BadParameter(f"one folder or quoted pattern, not {len(patterns)}: such as 'feed/*.csv'")
     return patterns[0] if patterns else None
@@ -65,7 +69,7 @@ def address(_context: click.Context, _parameter: click.Parameter, value: str | N
 
 
 def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Topic | None:
-    """Parses a topic's name and its brokers."""
+    """Parses a topic as BROKERS/NAME; None without one."""
     from transforms.errors import require
     from transforms.sources.topic import Topic
 
@@ -102,7 +106,6 @@ account_options = packed(
 """Give `place`, the AccountLocation."""
 
 _FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
-
 
 _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
     "spec": partial(click.option, "--spec", "spec_path", type=FILE, required=True, help="The specification."),
@@ -172,9 +175,7 @@ def keep_current(
 
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")
 
-
-OutputsFor = Callable[["Specification"], "Outputs"]
-"""Makes the outputs of a specification, or raises UsageError where it cannot have them."""
+OutputsFor = Callable[["Specification"], "Outputs"]  # raises UsageError if the specification has no such columns
 
 
 def _outputs_for(
@@ -219,18 +220,11 @@ _kafka_output_option = click.option(
     help="Kafka topic, as host:port,../name, for every released row as a JSON message.",
 )
 
-
+_may_lack_folder = option("folder", required=False, help="Folder for the results; not needed with --check-input.")
 files_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILES)
-"""Give `outputs_for`, as `outputs_options` do that take a topic too."""
 outputs_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILES, _kafka_output_option)
-release_options = packed(
-    "outputs_for",
-    _outputs_for,
-    option("folder", required=False, help="Folder for the results; not needed with --check-input."),
-    *_FILES,
-    _kafka_output_option,
-)
-"""As `outputs_options`, of a command that may make none."""
+release_options = packed("outputs_for", _outputs_for, _may_lack_folder, *_FILES, _kafka_output_option)
+"""Give `outputs_for`, an OutputsFor: of files, of files and a topic, and of a command that may write none."""
 
 
 def answer(as_json: bool, document: Mapping[str, Any], *lines: str) -> None:

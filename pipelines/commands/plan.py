@@ -30,20 +30,21 @@ if TYPE_CHECKING:
     from pipelines.plan.spans import SpanWorth
     from pipelines.specification import Specification
 
-    Given = tuple[sources.SampleCounts, Recount | None] | None
-    """Counts, and how to count again in other cells and slots."""
+    CountSource = tuple[sources.SampleCounts, Recount | None] | None
+    """Counts, and how to count again in other cells and slots, where that is possible; None without counts."""
 
-Plan = tuple[msgspec.Struct, Callable[[Console], None]]
-"""A plan, and what shows its tables."""
+Plan = tuple[msgspec.Struct, Callable[[Console], None]]  # the document for --json, and a function that prints tables
 _MOST_CHOSEN = 3  # mechanisms named per class of HATs; the others are added up
-_SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}
-_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}
+_SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}  # by Total.days
+_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefix by ComposedTotal.known
 
 
-def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> Callable[[Specification, Report], Given]:
-    """Returns a function that reads the counts that options name; None without any."""
+def _counts(
+    counts_path: Path | None, synthetic: bool, pattern: str | None
+) -> Callable[[Specification, Report], CountSource]:
+    """Returns a function that reads the counts that options name."""
 
-    def counts_of(spec: Specification, progress: Report) -> Given:
+    def counts_of(spec: Specification, progress: Report) -> CountSource:
         from pipelines.plan import counts as sources
 
         if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
@@ -96,7 +97,7 @@ counts_options = options.packed(
 @options.json_option
 def plan(
     spec_path: Path,
-    counts_of: Callable[[Specification, Report], Given],
+    counts_of: Callable[[Specification, Report], CountSource],
     within: float,
     place: AccountLocation,
     as_json: bool,
@@ -138,7 +139,7 @@ def plan(
     _print_all([f"Beware: {warning}" for warning in beware], out)
 
 
-def plan_hats(spec: Specification, within: float, source: Given, report: Report) -> Plan:
+def plan_hats(spec: Specification, within: float, source: CountSource, report: Report) -> Plan:
     """Plans a release of each HAT by itself. source: None for typical counts."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
@@ -148,7 +149,7 @@ def plan_hats(spec: Specification, within: float, source: Given, report: Report)
     return planned, partial(show, planned)
 
 
-def plan_levels(spec: Specification, within: float, source: Given, _: Report) -> Plan:
+def plan_levels(spec: Specification, within: float, source: CountSource, _: Report) -> Plan:
     """Plans a release by `levels`. source: counts, which only the operator sees."""
     from pipelines.plan import levels
 
@@ -156,11 +157,8 @@ def plan_levels(spec: Specification, within: float, source: Given, _: Report) ->
     return planned, partial(show_levels, planned)
 
 
-# --- where counts are public ------------------------------------------------------------------------------------------
-
-
 def show(planned: Planned, out: Console) -> None:
-    """Shows the plan as tables."""
+    """Shows the plan of a release under public counts."""
     out.print(planned.answer)
     out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
     out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}")
@@ -202,7 +200,7 @@ def show(planned: Planned, out: Console) -> None:
 
 
 def _classes(statistic: StatisticPlan) -> Table:
-    """Tables a statistic's mechanisms and forecast errors, by vehicles in a HAT."""
+    """Makes a table of mechanisms and forecast errors, by vehicles in a HAT."""
     table = table_of(
         f"{statistic.statistic} by {statistic.mechanism}, by number of vehicles: medians in {statistic.unit}\n"
         "noise: scale; bias: of clipping, at most; error: forecast, absolute",
@@ -211,8 +209,8 @@ def _classes(statistic: StatisticPlan) -> Table:
     for hat_class in statistic.classes:
         chosen, others = hat_class.chosen, hat_class.runners_up
         names = [f"{share['mechanism']} {_percent(share['share'])}" for share in chosen[:_MOST_CHOSEN]]
-        if rest := sum(share["share"] for share in chosen[_MOST_CHOSEN:]):
-            names.append(f"others {_percent(rest)}")
+        if of_others := sum(share["share"] for share in chosen[_MOST_CHOSEN:]):
+            names.append(f"others {_percent(of_others)}")
         table.add_row(
             hat_class.vehicles,
             f"{hat_class.hats:,}",
@@ -230,7 +228,7 @@ def _classes(statistic: StatisticPlan) -> Table:
 
 
 def _other_choices(planned: Planned) -> Table:
-    """Tables median error and spending of the specified and other choices."""
+    """Makes a table of median errors and spending of the specified and other choices."""
     errors = [f">error of\n{statistic.statistic},\n{statistic.unit}" for statistic in planned.statistics]
     table = table_of(
         "What another choice would give: median error, epsilon, account's limit",
@@ -267,9 +265,6 @@ def _total(total: ComposedTotal) -> str:
 def _print_all(shown: Iterable[str | Table], out: Console) -> None:
     for line in shown:
         out.print(line)
-
-
-# --- by levels --------------------------------------------------------------------------------------------------------
 
 
 def show_levels(planned: PlannedLevels, out: Console) -> None:
@@ -330,7 +325,7 @@ def show_levels(planned: PlannedLevels, out: Console) -> None:
 
 
 def _totals(planned: PlannedLevels) -> Table:
-    """Tables half widths and vehicles needed, by total of a vehicle and period."""
+    """Makes a table of half widths and vehicles needed, by total epsilon."""
     needed = (f"±{planned.within:g}\n{name}" for name in ("HAT", "cell", "fleet"))
     table = table_of(
         f"Half of a HAT's 95 % interval, ± {planned.unit}, by vehicles in it and by total of a vehicle and period",
@@ -347,13 +342,13 @@ def _totals(planned: PlannedLevels) -> Table:
     return table
 
 
-def _in_brackets(numbers: Iterable[float], is_shown: Iterable[bool]) -> list[str]:
-    """Formats numbers; those that stay unpublished are in brackets."""
-    return [f"{number:.1f}" if shown else f"({number:.1f})" for number, shown in zip(numbers, is_shown, strict=True)]
+def _in_brackets(numbers: Iterable[float], published: Iterable[bool]) -> list[str]:
+    """Formats numbers; those of values that would be held back are in brackets."""
+    return [f"{number:.1f}" if shown else f"({number:.1f})" for number, shown in zip(numbers, published, strict=True)]
 
 
 def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
-    """Tables the expected error, in `unit`, by days that share the total."""
+    """Makes a table of expected errors, by number of days that share the total."""
     from pipelines.plan.spans import DAY_NUMBERS
 
     names = ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS))
@@ -370,7 +365,7 @@ def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
 
 
 def _places(planned: PlannedPlaces, unit: str) -> Table:
-    """Tables half widths and usable share of places, by released day."""
+    """Makes a table of half widths and usable shares, by places and day."""
     table = table_of(
         f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
         f"± {unit}, and reports at places that are ok, by released day",

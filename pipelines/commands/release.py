@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
     from pipelines.specification import Specification
 
-
 input_options = options.packed(
     "files",
     InputFiles,
@@ -46,7 +45,7 @@ input_options = options.packed(
 
 
 def _with_early_decoder(command: options.Command) -> options.Command:
-    """Loads the specification and starts its input decoder early."""
+    """Replaces a command's path by the loaded specification; its decoder process starts meanwhile."""
 
     @wraps(command)
     def begun(*, spec_path: Path, **values: Any) -> Any:

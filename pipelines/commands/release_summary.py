@@ -39,7 +39,7 @@ def print_summary(spec: Specification, run: FinishedRun, place: AccountLocation,
 
 
 def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Summarises a run with public counts."""
+    """Summarises a run with public counts: periods from the ledger, rows from counters."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
     periods, hat, bound, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[HatUnit]()
@@ -47,7 +47,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
         released = all_of(HatUnit, place.ledger.released(spec.spec_id, period))
         units = [unit for unit in released if unit.slot_s in wanted]
         recorded += units
-        plans = [hat.plan for unit in units for hat in unit.released]
+        plans = [hat.plan for unit in units for hat in unit.released]  # one for each statistic; None without data
         debits, spend = spending(place.ledger, spec, period)
         with_data = {unit.slot_s for unit in units if any(hat.plan is not None for hat in unit.released)}
         periods.append(
@@ -92,7 +92,7 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
 
 
 def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Collection[str]]]) -> dict[str, Fact]:
-    """Names results; counts HATs without a trip in slots."""
+    """Lists results, and counts HATs without a trip. slots: start and cells."""
     facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
     facts["kafka"] = None if run.topic is None else str(run.topic)
     if spec.trips is not None:
@@ -170,7 +170,7 @@ OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicl
 
 
 def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
-    """Summarises a run of levels from its released rows."""
+    """Summarises a run of `levels`: a public part, and the operator's."""
     from transforms.releases.periods.stages import read_unit
 
     levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
@@ -178,7 +178,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
-        """Lists a period's stages with mapped ledger sequence numbers."""
+        """Lists a period's stages. number: maps sequence numbers in the ledger to shown ones."""
         return [
             {
                 "share": str(numbers_of(entry.unit).share),
@@ -203,7 +203,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": stages_of(period, counted(entries).__getitem__),
+                "stages": stages_of(period, counted(entries).__getitem__),  # not the ledger's own: audit events count
                 "epsilon": float(levels.epsilon_of(period)),
                 "cells": len(spec.cells.region or ()),
                 "delta": float(levels.delta or 0),
@@ -257,7 +257,7 @@ def show_levels(summary: dict[str, Any], out: Console) -> None:
 
 
 def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: Console) -> None:
-    """Prints read, accepted and refused rows, and skipped files."""
+    """Prints read, accepted and refused rows, `extras` by name, and skipped files."""
     rows = table_of(title, "|rows", ">number")
     numbers = {"read": counted["rows"]} | {name: counted[name] for name in ("observations", "duplicates")}
     numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | extras

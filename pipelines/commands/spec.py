@@ -112,7 +112,7 @@ def _described(spec: Specification) -> dict[str, str | int]:
 
 
 def _of_span(spec: Specification, span: SpanTotal) -> str:
-    """Words a span's released days and a day's epsilon, by weekday if unequal."""
+    """Describes a span's released days and a day's epsilon, by weekday if unequal."""
     served = f"any {span.days} days, of which {spec.timetable.most_served(span.days)} are released"
     if (by_day := span.by_day) is None:
         return f"{served} with {float(span.of_a_day()[0]):.3g} each"

@@ -41,7 +41,7 @@ class FeedOptions:
             raise UsageError("give either --kafka and --topic, or --folder")
         if kafka_output is None or kafka_output.name != self.topic:
             return
-        if {*kafka_output.brokers.split(",")} & {*(self.brokers or "").split(",")}:
+        if {*kafka_output.brokers.split(",")} & {*(self.brokers or "").split(",")}:  # one in common: the same cluster
             raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
 
     def source(self, spec: Specification, start_s: int) -> Source:
@@ -74,7 +74,7 @@ class HealthOptions:
     def say(self, stack: ExitStack, spec: Specification) -> Say:
         """Returns a writer of health lines; the stack closes its server. Raises OSError, MetricsError."""
         if self.log is not None:
-            self.log.open("a").close()
+            self.log.open("a").close()  # fails now if it cannot be written
         if self.metrics is None:
             return self._tell
         from pipelines.runs.stream.metrics import Metrics, served  # and Prometheus' client with it

@@ -19,14 +19,11 @@ from rich.text import Text
 from pipelines.engine import watched_every
 from pipelines.errors import FAILED, Report, ignore
 
-LOG_COLUMNS = 130
-"""Width of tables where standard output is no terminal and COLUMNS does not say how wide it is."""
-LEAST_COLUMNS = 60
-"""A narrower terminal breaks the lines of tables itself."""
-SAY_EVERY_S = 60.0
-"""Between two lines of progress in a log."""
+LOG_COLUMNS = 130  # width of tables where standard output is no terminal and COLUMNS does not say how wide it is
+LEAST_COLUMNS = 60  # a narrower terminal breaks the lines of tables itself
+SAY_EVERY_S = 60.0  # between two lines of progress in a log
 
-_VERBOSITY = "hatstream.verbosity"
+_VERBOSITY = "hatstream.verbosity"  # key of click's metadata: -1 quiet, 1 verbose
 
 
 def with_verbosity(command: click.Command) -> click.Command:
@@ -49,6 +46,7 @@ def with_verbosity(command: click.Command) -> click.Command:
 
 
 def _verbosity() -> int:
+    """Returns -1 under --quiet, 1 under -v, else 0, as outside of commands."""
     context = click.get_current_context(silent=True)
     return 0 if context is None else int(context.meta.get(_VERBOSITY, 0))
 
@@ -144,7 +142,7 @@ def _bars(errors: Console) -> Iterator[Report]:
 
     def report(phase: str, count: int, total: int | None) -> None:
         if phase not in task_of:
-            bars.start()  # now at last, for there may be nothing to tell
+            bars.start()  # not before: a command without phases draws no empty display
             task_of[phase] = bars.add_task(phase, total=total)
         bars.update(task_of[phase], completed=count, total=total)
 
@@ -246,7 +244,7 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
-    """Sets an event when SIGINT or SIGTERM arrives.
+    """Catches SIGINT and SIGTERM within the block, and sets an event at the first.
 
     Args:
         within_s: Seconds after a signal until the process exits with code 4; never if None.
@@ -259,7 +257,7 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
     False
     """
     stop = threading.Event()
-    last = threading.Timer(within_s or 0.0, _end)
+    last = threading.Timer(within_s or 0.0, _end)  # starts at a signal, if within_s is given
     last.daemon = True
 
     def ask(_number: int, _frame: object) -> None:
