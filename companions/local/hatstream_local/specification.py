@@ -113,6 +113,7 @@ def load_fusion(path: Path) -> FusionSpecification:
 
 
 def _need(holds: bool, field: str, rule: str, value: object) -> None:
+    """Raises SpecificationError, with field, rule and value, unless the rule holds."""
     if not holds:
         text = repr(value) if isinstance(value, str) else str(value)
         raise SpecificationError(f"{field} {rule}; it is {text[:300]}")

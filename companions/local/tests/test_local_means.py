@@ -34,7 +34,7 @@ def test_users_without_reports_are_left_out_and_nobody_is_an_error(method: Metho
     assert fused_mean(padded, method).value == pytest.approx(fused_mean(reports, method).value, rel=1e-14)
     assert fused_mean(padded, method).users == 50
     with pytest.raises(ValueError, match="at least one report"):
-        fused_mean(reports.of(0, 0), method)
+        fused_mean(Reports(reports.services, reports.values[:, :0]), method)
 
 
 def test_fixed_weights_are_inverse_variances_averaged_over_a_uniform_prior() -> None:
@@ -100,7 +100,7 @@ def test_two_standard_errors_cover_the_true_mean_of_these_users(users: int, epsi
         covered = 0
         reports = reports_of(values, [(kind, epsilon) for kind in ("laplace", "sw")], missing=0.2)
         for start in range(0, values.size, users):
-            part = reports.of(start, start + users)
+            part = Reports(reports.services, reports.values[:, start : start + users])
             heard = ~np.isnan(part.values).all(axis=0)
             if not heard.any():
                 covered += 1

@@ -135,7 +135,7 @@ def test_window_reports_follow_the_exact_law(kind: type[Window], monkeypatch: py
 def test_sr_reports_follow_the_exact_law() -> None:
     """On a grid of 8 steps P(C) = (1 - T) / 2 + T step / 8. Five standard deviations, seed fixed."""
     mechanism = StochasticRounding(1.0)
-    keep = mechanism._keep() / (1 << grid.COIN_BITS)
+    keep = mechanism._coin() / (1 << grid.COIN_BITS)
     for step in (0, 1, 4, 8):
         share = (mechanism.sample(np.full(40_000, step / 4 - 1), seeded(6 + step)) > 0).mean()
         expected = (1 - keep) / 2 + keep * step / 8

@@ -53,7 +53,7 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
         return
     out = console()
     out.print(_table(fused))
-    _tell_refused(out, fused.read, fused.refused)
+    _print_refused(out, fused.read, fused.refused)
     out.print(
         f"Every user gave away at most epsilon {spec.epsilon_of_all:g} with one value (the sum over services), and "
         f"at most {fused.leakage:g} over all its reports; fusing them adds nothing."
@@ -91,7 +91,7 @@ def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json
         click.echo(msgspec.json.encode(run).decode())
         return
     out = console()
-    _tell_refused(out, run.read, run.refused)
+    _print_refused(out, run.read, run.refused)
     out.print(
         f"{run.reports:,} reports of {run.vehicles:,} vehicles in {output}. A vehicle gives away epsilon "
         f"{spec.epsilon_of_all:g} with each value (the sum over services), at most {run.leakage:g} over all of them."
@@ -120,7 +120,7 @@ def _table(fused: Fused) -> Table:
     return table
 
 
-def _tell_refused(out: Console, read: int, refused: dict[str, int]) -> None:
+def _print_refused(out: Console, read: int, refused: dict[str, int]) -> None:
     out.print(f"{read:,} rows read, {sum(refused.values()):,} refused.")
     for reason, count in sorted(refused.items()):
         out.print(f"  {reason}: {count:,}")

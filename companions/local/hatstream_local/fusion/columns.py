@@ -1,4 +1,4 @@
-"""Checks rows strictly; a refused row has one reason."""
+"""Checks rows of reports; a refused row has one reason."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ REASONS = (
 _JOIN_KEY = b"hatstream fuse"
 """Users are joined by a hash of what the input calls them; it never leaves the job, so its key needs no secret."""
 
-_QUARTER_US = 900_000_000
+_QUARTER_S = 900
 _ROUNDING = 1e-9
-"""Reports are decimal texts: one may lie beyond the end of its range by that share of it, and is held there."""
+"""Reports are decimal texts: one may lie beyond the end of its range by that share of it, and is clipped to it."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,23 @@ class Hours:
     slot_s: int
 
     def starts_us(self, event_us: Int64s) -> Int64s:
-        """Computes each slot's start; zones lie quarters of an hour from UTC since 2000."""
-        quarter, place = np.unique(event_us // _QUARTER_US, return_inverse=True)
+        """Computes the start of each time's local slot, (rows,), us since 1970 UTC.
+
+        Since 2000 all offsets from UTC are whole quarters of an hour, so one is looked up for each quarter.
+        """
+        quarter, quarter_of_row = np.unique(event_us // (_QUARTER_S * 1_000_000), return_inverse=True)
         zone = ZoneInfo(self.zone)
-        offsets = [datetime.fromtimestamp(q * 900, zone).utcoffset() for q in quarter.tolist()]
-        shift = np.array([0 if offset is None else int(offset.total_seconds()) for offset in offsets], np.int64)[place]
-        local = event_us + shift * 1_000_000
-        return event_us - local % (self.slot_s * 1_000_000)
+        offsets = [datetime.fromtimestamp(number * _QUARTER_S, zone).utcoffset() for number in quarter.tolist()]
+        offset_s = np.array([int(offset.total_seconds()) if offset else 0 for offset in offsets], np.int64)
+        local_us = event_us + offset_s[quarter_of_row] * 1_000_000
+        return event_us - local_us % (self.slot_s * 1_000_000)
 
 
 class Reported(NamedTuple):
-    """Accepted reports, one entry each; 0 where unused.
+    """Columns of accepted reports, (reports,) each.
 
-    user: hash. service: index in the rules. event_us: 0 without a time. report: raw, in its mechanism's range.
+    user: hash. slot_s: start, since 1970 UTC; as event_us, 0 without slots. cell: H3, 0 without cells. service: index
+    in the rules. report: raw, in its mechanism's range.
     """
 
     user: Int64s
@@ -74,40 +78,28 @@ class Reported(NamedTuple):
     report: Float64s
 
     def take(self, chosen: Bools | Int64s) -> Reported:
-        """Selects entries by mask or index."""
-        user, slot_s, cell, service, event_us = (column[chosen] for column in self[:5])
-        return Reported(user, slot_s, cell, service, event_us, self.report[chosen])
-
-    def packed(self) -> bytes:
-        """Packs the columns as 8-byte values."""
-        return np.stack([*self[:5], self.report.view(np.int64)]).tobytes()
-
-    @classmethod
-    def unpacked(cls, data: bytes) -> Reported:
-        """Restores columns from `packed` bytes."""
-        user, slot_s, cell, service, event_us, report = np.frombuffer(data, np.int64).reshape(6, -1)
-        return cls(user, slot_s, cell, service, event_us, report.view(np.float64))
+        """Selects reports by mask or index."""
+        return Reported(*(column[chosen] for column in self))
 
 
 def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Reported, dict[str, int]]:
-    """Splits rows into accepted reports and counted refusals.
+    """Returns accepted rows, and the number of refused ones by reason.
 
     table: the columns NEEDED, report, and time and cell where the rules have slots and cells. Each row is counted once.
     """
-    code = np.zeros(table.num_rows, np.uint8)
+    code = np.zeros(table.num_rows, np.uint8)  # of each row's first reason: 1 + its index in REASONS, 0 if accepted
 
     def refuse(reason: str, failed: Bools) -> None:
         code[failed & (code == 0)] = REASONS.index(reason) + 1
 
-    column = table.column("user")
-    users = vehicle_ids(column)
-    hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)
-    user, missing, bad = hashes[users.code], users.missing, users.bad
-    refuse("missing-user", missing)
-    refuse("bad-user", bad)
+    users = vehicle_ids(table.column("user"))
+    hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)  # code is 0 where there is no id at all
+    refuse("missing-user", users.missing)
+    refuse("bad-user", users.bad)
     service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
     refuse("unknown-service", service < 0)
-    _check_declared(table, rules, np.maximum(service, 0), refuse)
+    service = np.maximum(service, 0)  # refused rows are checked by the first service, and not counted again
+    _check_declared(table, rules, service, refuse)
     slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
     if rules.hours is not None:
         time = rules.layout.units.instants(table.column("time"))
@@ -120,15 +112,18 @@ def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Re
     reported = rules.layout.units.numbers(table.column("report"))
     refuse("missing-report", reported.missing)
     refuse("bad-report", ~reported.valid)
-    report, outside = _in_range(reported.values, rules, np.maximum(service, 0))
+    report, outside = _in_range(reported.values, rules, service)
     refuse("outside-range", outside)
     counts = np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
     refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
-    return Reported(user, slot_s, cell, service, event_us, report).take(code == 0), refused
+    return Reported(hashes[users.code], slot_s, cell, service, event_us, report).take(code == 0), refused
 
 
 def _check_declared(table: pa.RecordBatch, rules: FusionSpecification, service: Int64s, refuse: Refuse) -> None:
-    """Refuses rows that contradict their service's declaration."""
+    """Refuses rows whose mechanism or epsilon is not their service's.
+
+    service: (rows,), index of each row's service in the rules.
+    """
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
@@ -150,26 +145,26 @@ def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> 
         low, high = receiver.mechanism.low, receiver.mechanism.high
         slack = _ROUNDING * (high - low)
         values = report[rows]
-        wrong = (values < low - slack) | (values > high + slack)
-        if receiver.mechanism.name == "sr":
-            wrong |= (values > low + slack) & (values < high - slack)
-        outside[rows] = wrong
+        outside[rows] = (values < low - slack) | (values > high + slack)
+        if receiver.mechanism.name == "sr":  # stochastic rounding reports the two ends alone
+            outside[rows] |= (values > low + slack) & (values < high - slack)
         report[rows] = np.clip(values, low, high)
     return report, outside
 
 
 def _hash(user: bytes) -> int:
+    """Hashes a user to 63 bits, which an int64 holds."""
     return int.from_bytes(hmac.digest(_JOIN_KEY, b"\0\0" + user, "sha256")[:8], "big") & (1 << 63) - 1
 
 
 def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
-    """Numbers each row's text; -1 if unknown."""
+    """Looks up each row's text in `index_of`, (rows,); -1 if unknown or missing."""
     numbered = {name.encode(): number for name, number in index_of.items()}
     return _each(column, lambda text: numbered.get(text, -1))
 
 
 def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
-    """Numbers each row's text as an id; -1 without."""
+    """Applies `number` to each row's text, (rows,); -1 where it is unusable."""
     read = vehicle_ids(column)
     numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)
     return np.where(read.missing | read.bad, -1, numbers[read.code])

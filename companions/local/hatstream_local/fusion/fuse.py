@@ -30,15 +30,16 @@ if TYPE_CHECKING:
     from hatstream_local.specification import FusionSpecification
 
 Row = dict[str, Any]
-Report = Callable[[str, int, int | None], None]
-"""Called with a phase, what is done of it, and its whole if that is known."""
+Progress = Callable[[str, int, int | None], None]
+"""Called with a phase, the number done of it, and the total if that is known."""
 
 UNIT = "km/h"
 FUSED = "all"
 """The service of a fused row; the rows of single services stand beside it for comparison."""
 
-_REMEMBERED_ROWS, _MOST_REMEMBERED = 2, 4096
-_REMEMBERED: dict[tuple[object, ...], Distribution] = {}
+_CACHE: dict[tuple[object, ...], Distribution] = {}
+"""Distributions of groups with at most _CACHED_ROWS distinct likelihoods: many groups of one or two users are equal."""
+_CACHED_ROWS, _MOST_CACHED = 2, 4096
 
 _NUMBERS = ("from_kmh", "to_kmh", "value", "lower95", "upper95", "epsilon_user")
 _MAY_BE_NONE = ("from_kmh", "to_kmh", "lower95", "upper95")
@@ -59,14 +60,21 @@ Group = tuple[int, int]
 """Start of the slot in seconds since 1970 UTC, and cell; 0 for what the specification does not ask for."""
 
 
+class GroupReports(NamedTuple):
+    """A group's users, (users,), and raw reports, (services, users), NaN where missing."""
+
+    user: Int64s
+    reports: Float64s
+
+
 class Joined(NamedTuple):
-    """Users' reports, packed by group.
+    """Reports by group, one for each user and service.
 
     repeated: number of exact copies. second: further reports of a user, group and service. leakage: largest epsilon
     that a user spent over all reports.
     """
 
-    groups: list[tuple[Group, bytes]]
+    groups: list[tuple[Group, GroupReports]]
     repeated: int
     second: int
     users: int
@@ -74,54 +82,46 @@ class Joined(NamedTuple):
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
-    """Marks the first entry, and entries unlike their predecessor."""
+    """Marks the first row, and rows unlike the row before in any column."""
     differs = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return np.append(True, differs)[: columns[0].size]
 
 
-def join(parts: Sequence[bytes], services: Sequence[Service]) -> Joined:
+def join(parts: Sequence[Reported], services: Sequence[Service]) -> Joined:
     """Joins users' reports into a table for each group.
 
     Of several reports of one user, group and service the earliest and smallest counts; all but copies have leaked.
     """
-    columns = [Reported.unpacked(part) for part in parts]
-    rows = Reported(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+    rows = Reported(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     rows = rows.take(np.lexsort((rows.report, rows.event_us, rows.service, rows.user, rows.cell, rows.slot_s)))
-    later = ~changes(rows.slot_s, rows.cell, rows.user, rows.service)
-    copy = later & ~changes(rows.event_us, rows.report)
+    is_further = ~changes(rows.slot_s, rows.cell, rows.user, rows.service)
+    is_copy = is_further & ~changes(rows.event_us, rows.report)
     users, number = np.unique(rows.user, return_inverse=True)
     epsilons = np.array([service.mechanism.epsilon for service in services])
-    spent = np.bincount(number, epsilons[rows.service] * ~copy, users.size)
-    groups = list(_tables(rows.take(~later), len(services)))
-    return Joined(groups, int(copy.sum()), int((later & ~copy).sum()), users.size, float(spent.max(initial=0.0)))
+    spent = np.bincount(number, epsilons[rows.service] * ~is_copy, users.size)
+    groups, second = list(_by_group(rows.take(~is_further), len(services))), int((is_further & ~is_copy).sum())
+    return Joined(groups, int(is_copy.sum()), second, users.size, float(spent.max(initial=0.0)))
 
 
-def _tables(reported: Reported, services: int) -> Iterator[tuple[Group, bytes]]:
-    """Packs each group's users: their ids, then reports by service, as int64.
-
-    A table is (1 + services, users); reports are float64 bits, NaN where a service has none.
-    """
-    new = changes(reported.slot_s, reported.cell, reported.user)
-    row = np.cumsum(new) - 1
-    table = np.full((services, int(new.sum())), np.nan)
-    table[reported.service, row] = reported.report
-    first = reported.take(new)
-    starts = np.flatnonzero(changes(first.slot_s, first.cell)).tolist()
-    for start, end in pairwise([*starts, first.user.size]):
-        group = int(first.slot_s[start]), int(first.cell[start])
-        packed = np.concatenate([first.user[None, start:end], table[:, start:end].view(np.int64)])
-        yield group, packed.tobytes()
+def _by_group(reported: Reported, services: int) -> Iterator[tuple[Group, GroupReports]]:
+    """Yields each group's users with their reports; `reported` is sorted by group, then user."""
+    is_new = changes(reported.slot_s, reported.cell, reported.user)
+    reports = np.full((services, int(is_new.sum())), np.nan)
+    reports[reported.service, np.cumsum(is_new) - 1] = reported.report
+    users = reported.take(is_new)  # a row for each column of `reports`
+    starts = np.flatnonzero(changes(users.slot_s, users.cell)).tolist()
+    for start, end in pairwise([*starts, users.user.size]):
+        group = int(users.slot_s[start]), int(users.cell[start])
+        yield group, GroupReports(users.user[start:end], reports[:, start:end])
 
 
-def fuse(parts: Sequence[bytes], rules: FusionSpecification) -> list[Row]:
+def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]:
     """Fuses one group's reports into rows: means, fused and by service, and shares.
 
-    parts: tables of `_tables`, packed.
+    parts: of different users. They are sorted, so that sums have the same bits whatever the order of the input.
     """
-    tables = [np.frombuffer(part, np.int64).reshape(len(rules.services) + 1, -1) for part in parts]
-    table = np.concatenate(tables, axis=1)
-    table = table[:, np.argsort(table[0], kind="stable")]
-    reports = Reports(rules.services, table[1:].view(np.float64))
+    order = np.argsort(np.concatenate([part.user for part in parts]), kind="stable")
+    reports = Reports(rules.services, np.concatenate([part.reports for part in parts], axis=1)[:, order])
     leakage = reports.leakage()
     rows = [_mean_row(reports, rules, FUSED, leakage)]
     for index, service in enumerate(reports.services):
@@ -132,22 +132,22 @@ def fuse(parts: Sequence[bytes], rules: FusionSpecification) -> list[Row]:
 
 
 def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: float) -> Row:
-    """Clamps the mean into [0, U], with its interval."""
+    """Estimates a group's mean in km/h, clipped to 0..upper_kmh, with its interval."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.upper_kmh)
     value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
-    half = fused.standard_error * upper  # two of them, on a scale that is half as long
+    half = 2 * fused.standard_error * upper / 2  # two standard errors, in km/h: [-1, 1] is 2 long
     row = _row("mean", name, value, UNIT, fused.users, leakage)
     return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
 
 
 def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
-    """Estimates shares of users by bucket of values; no rows without a telling report.
+    """Estimates shares of users by bucket of values; none for Laplace reports alone.
 
-    leakage: the group's, shown in each row. Laplace reports alone tell no distribution.
+    leakage: the group's, shown in each row.
     """
-    telling = [not isinstance(service.mechanism, Laplace) for service in reports.services]
-    values = reports.values[telling]
+    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
+    values = reports.values[is_used]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
     if not rules.buckets or not users:
         return []
@@ -163,24 +163,25 @@ def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) ->
 
 def _distribution(rows: ReportRows, method: str) -> Distribution:
     """Estimates a distribution, with a cache for small groups."""
-    find = smoothed if method == "ems" else maximum_likelihood
-    if rows.counts.size > _REMEMBERED_ROWS:
-        return find(rows)
+    estimate = smoothed if method == "ems" else maximum_likelihood
+    if rows.counts.size > _CACHED_ROWS:
+        return estimate(rows)
     key = method, rows.buckets, *(column.tobytes() for column in (rows.curves, rows.edges, rows.levels, rows.counts))
-    if key not in _REMEMBERED:
-        if len(_REMEMBERED) >= _MOST_REMEMBERED:
-            _REMEMBERED.clear()
-        _REMEMBERED[key] = find(rows)
-    return _REMEMBERED[key]
+    if key not in _CACHE:
+        if len(_CACHE) >= _MOST_CACHED:
+            _CACHE.clear()
+        _CACHE[key] = estimate(rows)
+    return _CACHE[key]
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:
+    """Makes a row of SCHEMA, but for the columns of `_place`."""
     texts = {"statistic": statistic, "service": service, "unit": unit, "status": "ok"}
     return dict.fromkeys(_MAY_BE_NONE) | texts | {"value": round(value, 9), "users": users, "epsilon_user": leakage}
 
 
 USER_SHARDS = 8
-"""Joined one after another: bounds the memory of a join. Changes no result."""
+"""Users are joined in so many parts, one after another, which bounds the memory of a join. Changes no result."""
 
 
 @dataclass
@@ -200,33 +201,33 @@ class Fused:
         return self.read - sum(self.refused.values())
 
     def refuse(self, stage: str, reasons: Mapping[str, int]) -> None:
-        """Counts refused rows by stage and reason."""
+        """Adds a stage's refused rows by reason to the counts."""
         for reason, rows in reasons.items():
             if rows:
                 name = f"{stage}/{reason}"
                 self.refused[name] = self.refused.get(name, 0) + rows
 
 
-def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], report: Report) -> Fused:
+def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence[str], progress: Progress) -> Fused:
     """Fuses all matching files, and writes each group's rows. Raises UsageError or InputError."""
     if "geojson" in formats and spec.resolution is None:
         raise UsageError("--formats geojson draws cells: the specification needs [cells]")
     paths = input_paths(pattern)
     output.mkdir(parents=True, exist_ok=True)
-    fused, tables = Fused(), defaultdict[Group, list[bytes]](list)
-    for shard in _read_shards(paths, spec, fused, report):
+    fused, parts_of_group = Fused(), defaultdict[Group, list[GroupReports]](list)
+    for shard in _read_shards(paths, spec, fused, progress):
         joined = join(shard, spec.services)
         fused.refuse("join", {"repeated": joined.repeated, "second-report": joined.second})
         fused.users += joined.users
         fused.leakage = max(fused.leakage, joined.leakage)
-        for group, table in joined.groups:
-            tables[group].append(table)
-    if not tables:
+        for group, reports in joined.groups:
+            parts_of_group[group].append(reports)
+    if not parts_of_group:
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
-    for number, (group, parts) in enumerate(sorted(tables.items()), 1):
+    for number, group in enumerate(sorted(parts_of_group), 1):
         place = _place(group, spec)
-        fused.rows += [place | row for row in fuse(parts, spec)]
-        report("fuse groups", number, len(tables))
+        fused.rows += [place | row for row in fuse(parts_of_group[group], spec)]
+        progress("fuse groups", number, len(parts_of_group))
     fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
     for path in fused.files:
         write_rows(path, fused.rows, SCHEMA)
@@ -234,29 +235,29 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
 
 
 def _read_shards(
-    paths: Sequence[str], spec: FusionSpecification, fused: Fused, report: Report
-) -> Iterator[Sequence[bytes]]:
-    """Yields the packed reports of each shard of users."""
-    shards: list[list[bytes]] = [[] for _ in range(USER_SHARDS)]
+    paths: Sequence[str], spec: FusionSpecification, fused: Fused, progress: Progress
+) -> Iterator[Sequence[Reported]]:
+    """Yields all reports by shard of users; counts rows in `fused`."""
+    shards: list[list[Reported]] = [[] for _ in range(USER_SHARDS)]
     for path in paths:
         for batch in read_batches(spec.layout, path):
             reported, refused = parse_reports(batch.table, spec)
             fused.read += batch.rows
             fused.refuse("read", batch.refused)
             fused.refuse("parse", refused)
-            report("read rows", fused.read, None)
+            progress("read rows", fused.read, None)
             shard_of_report = reported.user % USER_SHARDS
-            for number, packed in enumerate(shards):
+            for number, shard in enumerate(shards):
                 part = reported.take(shard_of_report == number)
                 if part.user.size:
-                    packed.append(part.packed())
-    while shards:
+                    shard.append(part)
+    while shards:  # popped, so that a shard's memory is free once it is joined
         if shard := shards.pop():
             yield shard
 
 
 def _place(group: Group, spec: FusionSpecification) -> Row:
-    """Returns a group's specification, slot and cell."""
+    """Returns columns that a group's rows share: specification, slot, cell."""
     slot_s, cell = group
     start = end = ""
     if spec.hours is not None:

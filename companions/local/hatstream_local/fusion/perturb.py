@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dpops import Noise
 from hatstream.api import InputError, UsageError, read_positions, write_rows
-from hatstream_local.fusion.fuse import Report, Row, changes, nothing_usable
+from hatstream_local.fusion.fuse import Progress, Row, changes, nothing_usable
 from hatstream_local.mechanisms.mechanism import Float64s, Int64s, Service
 from hatstream_local.specification import GRID_STEPS, FusionSpecification
 
@@ -25,24 +25,28 @@ SCHEMA = pa.schema(
 def perturb(
     vehicle: Int64s, slot_us: Int64s, cell: Int64s, values: Float64s, services: Sequence[Service], noise: Noise
 ) -> list[Row]:
-    """Perturbs each vehicle's means on [-1, 1], by service.
+    """Perturbs each vehicle's mean of a slot and cell, once for each service.
 
-    Each report spends epsilon at its service; reports of several slots or cells add up.
+    vehicle, slot_us, cell, values: (positions,); values on [-1, 1]. Each row spends its service's epsilon, and a
+    vehicle's rows add up.
     """
-    key, means = _means(np.stack([slot_us, cell, vehicle]), values)
-    times = [f"{instant}Z" for instant in np.datetime_as_string(key[0].view("datetime64[us]"), unit="s").tolist()]
+    (slots, cells, vehicles), means = _means(np.stack([slot_us, cell, vehicle]), values)
+    times = [f"{instant}Z" for instant in np.datetime_as_string(slots.view("datetime64[us]"), unit="s").tolist()]
     rows: list[Row] = []
     for service in services:
         reports = service.mechanism.sample(means, noise)
         spent = {"service": service.name, "epsilon": service.mechanism.epsilon, "mechanism": service.mechanism.name}
-        for time, cell_id, user, report in zip(times, key[1].tolist(), key[2].tolist(), reports.tolist(), strict=True):
+        for time, cell_id, user, report in zip(times, cells.tolist(), vehicles.tolist(), reports.tolist(), strict=True):
             place = {"user": f"{user:016x}", "time": time, "cell": f"{cell_id:x}" if cell_id else ""}
             rows.append(place | spent | {"report": report})
     return rows
 
 
 def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Averages values by key, (3, n): slot, cell, vehicle."""
+    """Averages values, (positions,), by their column of `key`, (3, positions): slot, cell, vehicle.
+
+    Returns the distinct columns, (3, means), sorted, and the means.
+    """
     order = np.lexsort(key[::-1])
     key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
@@ -67,11 +71,14 @@ class Perturbed:
     refused: dict[str, int]
 
 
-def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report: Report) -> Perturbed:
-    """Perturbs telemetry into reports. Raises UsageError or InputError."""
+def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, progress: Progress) -> Perturbed:
+    """Writes the reports of telemetry to `output`. Raises UsageError or InputError.
+
+    key: file of the secret that vehicles' ids are hashed with.
+    """
     if output.suffix.removeprefix(".") not in READABLE:
         raise UsageError(f"--output must end in one of {', '.join(READABLE)}; it is {output.name!r}")
-    observed, values, refused = read_telemetry(spec, pattern, key, report)
+    observed, values, refused = read_telemetry(spec, pattern, key, progress)
     read = values.size + sum(refused.values())
     if not values.size:
         raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
@@ -79,11 +86,11 @@ def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, report
     slot_us = nowhere if spec.hours is None else spec.hours.starts_us(observed.event_us)
     cell = nowhere if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
     rows = perturb(observed.vehicle, slot_us, cell, values, spec.services, Noise())
-    of_users = Counter(row["user"] for row in rows)
-    leakage = max(of_users.values()) / len(spec.services) * spec.epsilon_of_all
+    rows_of_user = Counter(row["user"] for row in rows)
+    leakage = max(rows_of_user.values()) / len(spec.services) * spec.epsilon_of_all  # each mean is a row per service
     output.parent.mkdir(parents=True, exist_ok=True)
     write_rows(output, rows, SCHEMA, mode=0o600)  # a user's own reports, which only the services are to have
-    return Perturbed(len(rows), len(of_users), leakage, read, refused)
+    return Perturbed(len(rows), len(rows_of_user), leakage, read, refused)
 
 
 def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
@@ -92,10 +99,10 @@ def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 
 
 def read_telemetry(
-    spec: FusionSpecification, pattern: str, key: Path | None, report: Report
+    spec: FusionSpecification, pattern: str, key: Path | None, progress: Progress
 ) -> tuple[Any, Float64s, dict[str, int]]:
-    """Reads telemetry: accepted rows, speeds on [-1, 1], refusals."""
+    """Reads telemetry: accepted positions, their speeds on [-1, 1], refused rows by reason."""
     if spec.telemetry is None:
         raise UsageError("the specification needs a [telemetry] table: the layout of the raw positions")
-    observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=report)
-    return observed, 2 * observed.value / GRID_STEPS - 1, refused
+    observed, refused = read_positions(spec.telemetry, pattern, key, step=spec.step, steps=GRID_STEPS, report=progress)
+    return observed, 2 * observed.value / GRID_STEPS - 1, refused  # from steps of 0..upper_kmh

@@ -21,14 +21,11 @@ MOST_BUCKETS = 1 << 14
 _CHUNK = 1 << 17
 """Rows worked on at once: few, so that their columns stay in the cache, but many beside the cells of a Hessian."""
 
-_USERS = 1 << 17
-"""Users worked on at once."""
-
 _DENSE = 1 << 25
 """Below that many possible keys, keys are counted in a table; above, they are sorted."""
 
-_NONE = 2
-"""The class of a missing SR report, after - and +."""
+_SR_CLASSES, _SR_MISSING = 3, 2
+"""Classes of an SR report: 0 for the lower end, 1 for the upper one, 2 where it is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +73,22 @@ class ReportRows:
         return int(self.counts.sum())
 
     def evaluate(self, shares: Float64s) -> Evaluation:
-        """Computes the log-likelihood at shares, with gradient and Hessian."""
+        """Computes the log-likelihood at shares, (buckets,), with gradient and negative Hessian.
+
+        A row's derivative by a bucket's share is curve * level / likelihood, and levels change at the row's edges only:
+        their jumps are summed by edge, over all rows, and cumulative sums over buckets give the derivatives.
+        """
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
-        gradient, hessian = np.zeros(buckets), np.zeros((buckets, buckets))
+        gradient, curvature = np.zeros(buckets), np.zeros((buckets, buckets))
         for curve, parts in self._parts():
-            prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])
-            slope, bend = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
+            prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])  # mass of the buckets before each edge
+            jump_sums, product_sums = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
             for part in parts:
                 edges, levels, counts = self.edges[:, part], self.levels[:, part], self.counts[part]
                 cumulative: Float64s | float = 0.0
                 likelihood = np.zeros(edges.shape[1])
-                for edge, level in zip(edges, levels, strict=False):
+                for edge, level in zip(edges, levels, strict=False):  # the last level has no edge after it
                     mass = prefix[edge]
                     likelihood += level * (mass - cumulative)
                     cumulative = mass
@@ -95,34 +96,41 @@ class ReportRows:
                 log_likelihood += float(counts @ np.log(likelihood))
                 jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])
                 weight = counts / likelihood
-                slope[0] += (jumps[0] * weight).sum()
-                slope += np.bincount(edges.ravel(), (jumps[1:] * weight).ravel(), slope.size)
-                _add_bend(bend, edges, jumps, weight / likelihood)
-            gradient += curve * np.cumsum(slope)[:-1]
-            bend += np.triu(bend, 1).T  # only pairs in order of their edges were added
-            hessian += np.outer(curve, curve) * np.cumsum(np.cumsum(bend, 0), 1)[:-1, :-1]
-        return Evaluation(log_likelihood / users, gradient / users, hessian / users)
+                jump_sums[0] += (jumps[0] * weight).sum()
+                jump_sums += np.bincount(edges.ravel(), (jumps[1:] * weight).ravel(), jump_sums.size)
+                _add_products(product_sums, edges, jumps, weight / likelihood)
+            gradient += curve * np.cumsum(jump_sums)[:-1]
+            product_sums += np.triu(product_sums, 1).T  # only pairs in order of their edges were added
+            curvature += np.outer(curve, curve) * np.cumsum(np.cumsum(product_sums, 0), 1)[:-1, :-1]
+        return Evaluation(log_likelihood / users, gradient / users, curvature / users)
 
     def _parts(self) -> Iterator[tuple[Float64s, list[slice]]]:
+        """Yields each curve with slices of its rows, of at most _CHUNK."""
         start = 0
         for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
             yield curve, [slice(index, min(index + _CHUNK, end)) for index in range(start, end, _CHUNK)]
             start = end
 
 
-def _add_bend(bend: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) -> None:
-    """Adds second differences of sum of weight row row^T, by pairs of jumps.
+def _add_products(sums: Float64s, edges: Int32s, jumps: Float64s, weight: Float64s) -> None:
+    """Adds weighted products of each row's pairs of jumps to `sums`, by their edges.
 
     The edges of a row are sorted, so pairs are added above the diagonal, the others being their mirror image.
+
+    Args:
+        sums: Changed in place, (buckets + 1, buckets + 1).
+        edges: (2 J, rows), as in `ReportRows`.
+        jumps: Level before the first edge, at edge 0, then changes of level at each edge, (2 J + 1, rows).
+        weight: (rows,).
     """
-    size = len(bend)
+    size = len(sums)
     weighted = jumps * weight
-    bend[0, 0] += weighted[0] @ jumps[0]
-    bend[0] += np.bincount(edges.ravel(), (weighted[1:] * jumps[0]).ravel(), size)
+    sums[0, 0] += weighted[0] @ jumps[0]
+    sums[0] += np.bincount(edges.ravel(), (weighted[1:] * jumps[0]).ravel(), size)
     first, second = np.triu_indices(len(edges))
     pair = edges[first] * np.int32(size) + edges[second]
     products = weighted[1 + first] * jumps[1 + second]
-    bend += np.bincount(pair.ravel(), products.ravel(), size * size).reshape(size, size)
+    sums += np.bincount(pair.ravel(), products.ravel(), size * size).reshape(size, size)
 
 
 # --- users as rows ---------------------------------------------------------------------------------------------------
@@ -141,49 +149,38 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     Laplace reports are left out: their likelihood has no finite set of values. Raises ValueError if no report is left.
     Source: algorithms 12.4, 12.5; Ye et al. 2025, "Privacy for Free", section 5.
     """
-    values = middles(buckets)
+    values, missing_window = middles(buckets), 2 * buckets + 1
     pairs = list(zip((service.mechanism for service in reports.services), reports.values, strict=True))
-    signs = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
+    roundings = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, StochasticRounding)]
     windows = [(mechanism, row) for mechanism, row in pairs if isinstance(mechanism, Window)]
-    classes = [(np.where(np.isnan(row), _NONE, row > 0).astype(np.int32), 3) for _, row in signs]
-    ladders = []
+    classes = [(np.where(np.isnan(row), _SR_MISSING, row > 0).astype(np.int32), _SR_CLASSES) for _, row in roundings]
+    spans_of_class = []
     for window, row in windows:
-        ladder = np.zeros((2, 2 * buckets + 2), np.int32)
-        ladder[1, -1] = buckets  # a missing report: a window over everything, with factor 1
-        classes.append((_window_classes(window, row, buckets, ladder), 2 * buckets + 2))
-        ladders.append(ladder)
+        spans = spans_of(window, row, buckets)
+        class_of_user = spans[0] + spans[1]  # 0 to 2 buckets; as windows slide by one width, equal sums are one span
+        class_of_user[np.isnan(row)] = missing_window
+        spans_of_class.append(np.zeros((2, missing_window + 1), np.int32))
+        spans_of_class[-1][:, class_of_user] = spans
+        classes.append((class_of_user, missing_window + 1))
     table, counts = _count(classes, reports.users)
-    missing = [_NONE] * len(signs) + [2 * buckets + 1] * len(windows)
-    heard = (table != np.array(missing, np.int32)[:, None]).any(axis=0)
-    table, counts = table[:, heard], counts[heard]
+    missing = [_SR_MISSING] * len(roundings) + [missing_window] * len(windows)
+    has_report = (table != np.array(missing, np.int32)[:, None]).any(axis=0)
+    table, counts = table[:, has_report], counts[has_report]
     if not counts.size:
         raise ValueError("a distribution needs at least one SR, PM or SW report")
-    curves, ends = _curves([mechanism for mechanism, _ in signs], table[: len(signs)], values)
-    spans = np.array([ladder[:, row] for ladder, row in zip(ladders, table[len(signs) :], strict=True)], np.int32)
-    spans = spans.reshape(len(windows), 2, counts.size)
-    edges = np.sort(spans.reshape(-1, counts.size), axis=0)
-    answered = table[len(signs) :] != 2 * buckets + 1
-    levels = _levels([window.epsilon for window, _ in windows], spans, answered, edges)
+    rounding_rows, window_rows = np.split(table, [len(roundings)])
+    curves, ends = _curves([mechanism for mechanism, _ in roundings], rounding_rows, values)
+    pairs_of_rows = zip(spans_of_class, window_rows, strict=True)
+    row_spans = np.array([spans[:, row] for spans, row in pairs_of_rows], np.int32).reshape(-1, 2, counts.size)
+    edges = np.sort(row_spans.reshape(-1, counts.size), axis=0)
+    levels = _levels([window.epsilon for window, _ in windows], row_spans, window_rows != missing_window, edges)
     return ReportRows(curves, ends, edges, levels, counts.astype(np.float64))
 
 
-def _window_classes(window: Window, row: Float64s, buckets: int, ladder: Int32s) -> Int32s:
-    """Classifies reports by buckets, and fills the ladder."""
-    classes = np.full(row.size, 2 * buckets + 1, np.int32)
-    for start in range(0, row.size, _USERS):
-        part = slice(start, start + _USERS)
-        answered = ~np.isnan(row[part])
-        spans = spans_of(window, row[part][answered], buckets)
-        class_ = spans[0] + spans[1]
-        classes[part][answered] = class_
-        ladder[:, class_] = spans
-    return classes
-
-
 def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
-    """Finds buckets first..last - 1 whose windows hold each report, (2, users).
+    """Finds buckets first..last - 1 whose middles' windows hold each report, (2, users).
 
-    A missing report has all buckets. A window between two middles is the nearest one's.
+    row: raw reports, (users,); a missing one has all buckets. A window between two middles is the nearest one's.
     """
     centre = (window.centres(row) + 1) * (buckets / 2)
     half = window.width * (buckets / 2)
@@ -191,7 +188,7 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
     centre[missing] = buckets / 2
     first = np.ceil(centre - half - 0.5).clip(0, buckets)
     last = np.floor(centre + half + 0.5).clip(0, buckets)
-    if 2 * half < 1:
+    if 2 * half < 1:  # a window narrower than a bucket may hold no middle
         first = np.where(last <= first, np.rint(centre - 0.5).clip(0, buckets - 1), first)
         last = np.maximum(last, first + 1)
     first[missing], last[missing] = 0, buckets
@@ -199,7 +196,10 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 
 
 def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, Int64s]:
-    """Counts users by combination of classes, (services, rows), sorted."""
+    """Counts users by combination of classes: combinations, (services, rows), sorted; users of each, (rows,).
+
+    classes: each service's class of every user, (users,), with the number of its classes.
+    """
     table, index, counts = np.zeros((0, 1), np.int32), np.zeros(users, np.int64), np.array([users])
     for row, base in classes:
         index *= base
@@ -227,7 +227,10 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
-    """Computes likelihood curves by combination of SR reports."""
+    """Computes `ReportRows.curves` and `ends`.
+
+    table: classes of SR reports, (services, rows), sorted. values: middles of the buckets.
+    """
     new = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
     starts = np.concatenate([[0], new])
     curves = np.ones((starts.size, values.size))
@@ -238,10 +241,13 @@ def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s
 
 
 def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_], edges: Int32s) -> Float64s:
-    """Computes each run's likelihood: e^-epsilon for each window that misses it."""
+    """Computes runs' likelihoods, (2 J + 1, rows): e^-epsilon for each window that misses.
+
+    spans: (J, 2, rows), of windows. answered: (J, rows). edges: (2 J, rows), sorted: no run lies partly in a window.
+    """
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
     for run, level in enumerate(levels):
         start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)
-        for epsilon, (first, last), heard in zip(epsilons, spans, answered, strict=True):
-            level -= epsilon * (heard & ((start < first) | (start >= last)))
+        for epsilon, (first, last), has_report in zip(epsilons, spans, answered, strict=True):
+            level -= epsilon * (has_report & ((start < first) | (start >= last)))
     return np.exp(levels, out=levels)

@@ -9,7 +9,10 @@ from hatstream_local.mechanisms.aggregate import Evaluation, ReportRows
 from hatstream_local.mechanisms.mechanism import Float64s
 
 TOLERANCE = 1e-9
+"""Largest gap of a converged distribution."""
 _MOST_STEPS = 200
+_ARMIJO, _SHORTEST_STEP, _ROUNDING = 1e-4, 1e-6, 1e-15
+"""Of a line search: share of the promised rise that must come; part of a step that is given up; error of a sum."""
 _SMALLEST = 1e-15
 """Smallest share: beside it the differences that make up a Hessian keep their digits."""
 
@@ -45,7 +48,7 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
             return Distribution(shares, here.log_likelihood, here.gap, step, converged=True)
         target = _best_quadratic(here, shares, start)
         shares, values = _line_search(rows, shares, target, here)
-        if values is here:
+        if values is here:  # no step helps any more
             break
         here, start = values, shares
     return Distribution(shares, here.log_likelihood, here.gap, step, converged=False)
@@ -59,12 +62,13 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     Source: Silverman et al. 1990, "A Smoothed EM Approach"; steps: Kelley, Keyes 1998, pseudo-transient continuation.
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)
-    length, last_distance = 1e3, np.inf
+    length, last_distance = 1e3, np.inf  # of an implicit step: at an infinite length it is Newton's
     for step in range(_MOST_STEPS):
         here = rows.evaluate(shares)
-        moved = smooth(shares * here.gradient)
+        moved = smooth(shares * here.gradient)  # one step of EM, smoothed
         total = moved.sum()
         image = np.maximum(moved / total, _SMALLEST)
+        # The derivative of `image` by the shares; as it is divided by its total, the sum is taken off.
         derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
         derivative -= np.outer(image, derivative.sum(axis=0))
         change = derivative * shares / image[:, None]  # of logarithms, by those of the shares
@@ -75,70 +79,78 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
         gap = float(np.abs(move) @ shares)
         if gap <= tolerance:
             return Distribution(shares, here.log_likelihood, gap, step, converged=True)
-        shares = shares * np.exp(move.clip(-2, 2))
+        shares = shares * np.exp(move.clip(-2, 2))  # no share grows or shrinks by more than e^2 in a step
         shares = np.maximum(shares / shares.sum(), _SMALLEST)
     return Distribution(shares, here.log_likelihood, gap, step, converged=False)
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """Smooths shares along the first axis, without normalising."""
-    out = columns / 2
-    out[1:] += columns[:-1] / 4
-    out[:-1] += columns[1:] / 4
-    out[0] = (2 * columns[0] + columns[1]) / 3
-    out[-1] = (2 * columns[-1] + columns[-2]) / 3
-    return out
+    """Smooths along the first axis, with the weights of `smoothed`."""
+    result = columns / 2
+    result[1:] += columns[:-1] / 4
+    result[:-1] += columns[1:] / 4
+    result[0] = (2 * columns[0] + columns[1]) / 3
+    result[-1] = (2 * columns[-1] + columns[-2]) / 3
+    return result
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """Halves the step towards `target` until the likelihood rises enough; returns `here` if never."""
-    slope = float((here.gradient - 1) @ (target - shares))
+    """Halves the step towards `target` until the likelihood rises enough; returns `here` if never.
+
+    here: the evaluation at `shares`. Returns the new shares with theirs.
+    """
+    slope = float((here.gradient - 1) @ (target - shares))  # 1 is the gradient of sum(y), which holds the sum at 1
     part = 1.0
-    while part > 1e-6:
+    while part > _SHORTEST_STEP:
         trial = shares + part * (target - shares)
         trial /= trial.sum()
         values = rows.evaluate(trial)
-        if values.log_likelihood >= here.log_likelihood + 1e-4 * part * slope - 1e-15:
+        if values.log_likelihood >= here.log_likelihood + _ARMIJO * part * slope - _ROUNDING:
             return trial, values
         part /= 2
     return shares, here
 
 
 def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
-    """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, with a ridge.
+    """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
     An active set grows by the local minima of the slope and shrinks by what turns negative (Lawson, Hanson 1974).
+    start: first guess of the minimum, zero for none.
     """
-    ridge = 1e-9 * float(np.trace(here.curvature)) / shares.size
+    ridge = 1e-9 * float(np.trace(here.curvature)) / shares.size  # reports may not tell two buckets apart
     matrix = here.curvature + ridge * np.eye(shares.size)
-    linear = 1 - 2 * here.gradient - ridge * shares
-    target, free = start.copy(), start > 1e-12
+    linear = 1 - 2 * here.gradient - ridge * shares  # a mixture's curvature @ shares is its gradient: hence twice
+    target, free = start.copy(), start > 1e-12  # smaller shares are 0 but for rounding
     target[~free] = 0
-    tolerance = max(here.gap / 100, 1e-14)
+    tolerance = max(here.gap / 100, 1e-14)  # a hundredth of the error that this step is to remove
     if free.any():
-        _settle(matrix, linear, target, free)
+        _minimise_free(matrix, linear, target, free)
     for _ in range(_MOST_STEPS):
         slope = matrix[:, free] @ target[free] + linear
         values = np.where(free, 0.0, slope)
-        padded = np.concatenate([[np.inf], values, [np.inf]])
+        padded = np.concatenate([[np.inf], values, [np.inf]])  # both ends may be local minima
         enter = ((values <= padded[:-2]) & (values <= padded[2:])) & (slope < -tolerance) & ~free
         if not enter.any():
             break
         free |= enter
-        _settle(matrix, linear, target, free)
+        _minimise_free(matrix, linear, target, free)
     return target
 
 
-def _settle(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
-    """Minimises over free coordinates in place; fixes negative ones."""
+def _minimise_free(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
+    """Minimises the quadratic function over free coordinates of `target`, in place.
+
+    It is y @ matrix @ y / 2 + linear @ y. target (y), free: (buckets,); what would turn negative is set to 0, not free.
+    """
     while free.any():
-        places = np.flatnonzero(free)
-        best = np.linalg.solve(matrix[np.ix_(places, places)], -linear[places])
+        indices = np.flatnonzero(free)
+        best = np.linalg.solve(matrix[np.ix_(indices, indices)], -linear[indices])
         if (best > 0).all():
-            target[places] = best
+            target[indices] = best
             return
-        now, falling = target[places], best <= 0
-        reach = np.where(falling, now / np.where(falling, now - best, 1.0), np.inf)
+        current, is_negative = target[indices], best <= 0
+        # Part of the way to `best` at which each coordinate reaches 0: the nearest one ends the step.
+        reach = np.where(is_negative, current / np.where(is_negative, current - best, 1.0), np.inf)
         part = float(reach.min())
-        target[places] = np.where(reach <= part, 0.0, now + part * (best - now))
-        free[places[reach <= part]] = False
+        target[indices] = np.where(reach <= part, 0.0, current + part * (best - current))
+        free[indices[reach <= part]] = False

@@ -40,26 +40,27 @@ class Laplace(LocalMechanism):
     @property
     def high(self) -> float:
         """Upper bound of practical reports."""
-        return 1 + 128 / self.epsilon
+        return 1 + 64 * (2 / self.epsilon)  # 64 noise scales above the largest value
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Computes the log-density of reports given values."""
+        """Computes log(exp(-|x - v| / b) / (2 b)), b = 2 / epsilon."""
         return np.asarray(math.log(self.epsilon / 4) - self.epsilon / 2 * np.abs(reports - values))
 
     def variance(self, values: Float64s) -> Float64s:
-        """Computes the constant variance of reports."""
+        """Computes the variance, 2 b^2 for any value, b = 2 / epsilon."""
         return np.full_like(values, 8 / self.epsilon**2)
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
-        """Adds discrete Laplace noise to rounded values."""
+        """Adds discrete Laplace noise to values' steps."""
         steps = to_steps(values)
-        return np.asarray((steps + noise.laplace([self._scale()] * steps.size)) * (2 / STEPS) - 1)
+        return np.asarray((steps + noise.laplace([self._scale()] * steps.size)) * (2 / STEPS) - 1)  # steps to [-1, 1]
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
         return float(STEPS / Noise.laplace_scale(self._scale()))
 
     def _scale(self) -> Fraction:
+        """Returns the noise scale in steps, before `Noise` rounds it."""
         return STEPS / Fraction(self.epsilon)
 
 
@@ -83,14 +84,14 @@ class StochasticRounding(LocalMechanism):
         return 1 / math.tanh(self.epsilon / 2)
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Mixes the range's two ends, without cancellation near certainty."""
-        rare = math.exp(-self.epsilon)
+        """Computes log P(C | v), and log(1 - P) for reports of -C."""
+        rare = math.exp(-self.epsilon)  # 1 / C = (1 - rare) / (1 + rare): below are positive terms alone
         toward = np.where(reports > 0, values, -values)
         return np.log(((1 + toward) + (1 - toward) * rare) / (2 * (1 + rare)))
 
     def variance(self, values: Float64s) -> Float64s:
         """Computes C^2 - v^2 as a sum of positive terms."""
-        return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)
+        return math.sinh(self.epsilon / 2) ** -2 + (1 - values) * (1 + values)  # C^2 = 1 + sinh(epsilon / 2)^-2
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
         """Draws the rounded sign of each value, times C."""
@@ -98,15 +99,16 @@ class StochasticRounding(LocalMechanism):
         words = noise.words(steps.size)  # the first bits are a uniform step, the last one is a fair coin
         truthful = words >> np.uint64(64 - STEP_BITS) < steps.astype(np.uint64)
         fair = words & np.uint64(1) == 1
-        return np.where(np.where(flip(self._keep(), steps.size, noise), truthful, fair), self.high, self.low)
+        return np.where(np.where(flip(self._coin(), steps.size, noise), truthful, fair), self.high, self.low)
 
     def real_epsilon(self) -> float:
         """Computes the sampler's exact epsilon."""
-        keep, coins = Decimal(self._keep()), Decimal(1 << COIN_BITS)
+        keep, coins = Decimal(self._coin()), Decimal(1 << COIN_BITS)
         return float(EXACT.ln(EXACT.divide(coins + keep, coins - keep)))
 
-    def _keep(self) -> int:
-        grown = exp(self.epsilon)
+    def _coin(self) -> int:
+        """Computes the threshold of 1 / C in 2**62."""
+        grown = exp(self.epsilon)  # 1 / C = (e^epsilon - 1) / (e^epsilon + 1)
         return coin_below(EXACT.divide(EXACT.subtract(grown, 1), EXACT.add(grown, 1)))
 
 
@@ -133,16 +135,17 @@ class Window(LocalMechanism):
     keep: float = field(init=False, repr=False)
     uniform: float = field(init=False, repr=False)
     """1 - keep, not by subtraction."""
-    is_halved: ClassVar[bool] = False
-    """Whether raw reports are of (v + 1) / 2, shrunk by `keep`."""
+    raw_middle: ClassVar[float] = 0.0
+    """Middle of the raw reports' range."""
 
     def __post_init__(self) -> None:
         LocalMechanism.__post_init__(self)
         width = self.exact_width()
         grown = EXACT.multiply(exp(self.epsilon), width)
-        object.__setattr__(self, "width", float(width))
-        object.__setattr__(self, "keep", float(_keep(self.epsilon, width)))
-        object.__setattr__(self, "uniform", float(EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))))
+        fields = {"width": width, "keep": _keep(self.epsilon, width)}
+        fields["uniform"] = EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))
+        for name, constant in fields.items():
+            object.__setattr__(self, name, float(constant))  # the dataclass is frozen
 
     @abstractmethod
     def exact_width(self) -> Decimal:
@@ -151,30 +154,20 @@ class Window(LocalMechanism):
     @property
     def raw_slope(self) -> float:
         """A raw report is raw_middle + raw_slope * (unbiased report)."""
-        return self.keep / 2 if self.is_halved else 1.0
-
-    @property
-    def raw_middle(self) -> float:
-        """Middle of the raw reports' range."""
-        return 0.5 if self.is_halved else 0.0
-
-    @property
-    def bound(self) -> float:
-        """C, the largest unbiased report."""
-        return (1 + self.width) / self.keep
+        return 1.0
 
     @property
     def low(self) -> float:
-        """Lower bound of raw reports."""
-        return self.raw_middle - self.raw_slope * self.bound
+        """Lower bound of raw reports, of the unbiased report -C."""
+        return self.raw_middle - self.raw_slope * ((1 + self.width) / self.keep)
 
     @property
     def high(self) -> float:
-        """Upper bound of raw reports."""
-        return self.raw_middle + self.raw_slope * self.bound
+        """Upper bound of raw reports, of the unbiased report C."""
+        return self.raw_middle + self.raw_slope * ((1 + self.width) / self.keep)
 
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
-        """Computes log((1 - keep) / range), plus epsilon inside; estimators use `spans_of`."""
+        """Computes log((1 - keep) / range), plus epsilon for reports in the value's window."""
         outside = math.log(self.uniform / (self.high - self.low))
         inside = np.abs(self.centres(reports) - values) <= self.width
         return np.asarray(outside + self.epsilon * inside)
@@ -193,9 +186,9 @@ class Window(LocalMechanism):
         return np.asarray(level + values**2 * (self.uniform / self.keep))
 
     def sample(self, values: Float64s, noise: Noise) -> Float64s:
-        """Draws a window's cell or any other per value."""
+        """Draws a cell for each value, and converts it to a raw report."""
         keep = EXACT.divide(self._coin(), 1 << COIN_BITS)
-        middle = (STEPS + self._cells() - 1) / 2
+        middle = (STEPS + self._cells() - 1) / 2  # of all cells, whose report is 0
         unbiased = (self._draw(to_steps(values), noise) - middle) * (2 / (STEPS * float(keep)))
         return np.asarray(self.raw_middle + self.raw_slope * unbiased)
 
@@ -203,24 +196,26 @@ class Window(LocalMechanism):
         """Computes the sampler's exact epsilon."""
         coin, cells = Decimal(self._coin()), Decimal(self._cells())
         lift = EXACT.divide(EXACT.multiply(coin, STEPS + cells), EXACT.multiply(cells, Decimal(1 << COIN_BITS) - coin))
-        return float(EXACT.ln(EXACT.add(1, lift)))
+        return float(EXACT.ln(EXACT.add(1, lift)))  # see the class: T is coin / 2**62, W is cells
 
     def _draw(self, steps: Int64s, noise: Noise) -> Int64s:
-        """Draws steps: near a report's own, or by a coin any."""
+        """Draws cells, (values,): in the window that begins at the step, or any."""
         window = self._cells()
         is_kept = flip(self._coin(), steps.size, noise)
         offset = noise.below(np.where(is_kept, window, STEPS + window))
         return np.where(is_kept, steps, 0) + offset
 
     def _cells(self) -> int:
-        """Computes W, the window's width in steps, rounded up."""
+        """Computes W, the window's width in cells, rounded up."""
         return math.ceil(EXACT.multiply(self.exact_width(), STEPS))
 
     def _coin(self) -> int:
+        """Computes the threshold of `keep`, for whole cells, in 2**62."""
         return coin_below(_keep(self.epsilon, EXACT.divide(self._cells(), STEPS)))
 
 
 def _keep(epsilon: float, width: Decimal) -> Decimal:
+    """Computes `Window.keep` by its formula."""
     grown = exp(epsilon)
     lift = EXACT.multiply(EXACT.subtract(grown, 1), width)
     return EXACT.divide(lift, EXACT.add(EXACT.multiply(grown, width), 1))
@@ -252,10 +247,15 @@ class SquareWave(Window):
     """
 
     name: ClassVar[str] = "sw"
-    is_halved: ClassVar[bool] = True
+    raw_middle: ClassVar[float] = 0.5
+
+    @property
+    def raw_slope(self) -> float:
+        """Raw reports are of o = (v + 1) / 2, shrunk by `keep`."""
+        return self.keep / 2
 
     def exact_width(self) -> Decimal:
-        """Computes the relative width 2 b."""
+        """Computes the relative width 2 b, by the formula above."""
         grown, epsilon = exp(self.epsilon), Decimal(self.epsilon)
         top = EXACT.add(EXACT.multiply(EXACT.subtract(epsilon, 1), grown), 1)
         bottom = EXACT.multiply(grown, EXACT.subtract(EXACT.subtract(grown, 1), epsilon))

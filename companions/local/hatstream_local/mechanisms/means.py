@@ -20,6 +20,7 @@ METHODS: tuple[Method, ...] = get_args(Method)
 GRID = 100
 """Values of UWA's prior, equally likely: the middles of so many buckets, as in the code of the method's authors."""
 _USERS = 1 << 12
+"""Users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache."""
 _THREADS = 2
 _FEW = 30
 """Below that many users the spread among them is no measure of the noise."""
@@ -44,13 +45,13 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
     the spread of the users' estimates, which holds the noise and the differences between users.
     """
     estimates = per_user(reports, method)
-    heard = ~np.isnan(estimates)
-    users = int(heard.sum())
+    answers = ~np.isnan(estimates)
+    users = int(answers.sum())
     if not users:
         raise ValueError("a fused mean needs at least one report")
-    worst = _worst_variance(reports, method, heard)
-    variance = float(np.var(estimates[heard], ddof=1)) if users >= _FEW else math.inf
-    return FusedMean(float(estimates[heard].mean()), math.sqrt(min(worst, variance) / users), users)
+    worst = _worst_variance(reports, method, answers)
+    variance = float(np.var(estimates[answers], ddof=1)) if users >= _FEW else math.inf
+    return FusedMean(float(estimates[answers].mean()), math.sqrt(min(worst, variance) / users), users)
 
 
 def per_user(reports: Reports, method: Method) -> Float64s:
@@ -72,11 +73,11 @@ def fixed_weights(reports: Reports) -> Float64s:
 
 @lru_cache(maxsize=1024)
 def _weights(mechanisms: Sequence[LocalMechanism]) -> Float64s:
-    """Weighs services; made once, as thousands of groups ask for the few there are."""
-    typical = np.array(1 / math.sqrt(3))
+    """Computes weights once for each set of services: many groups share few sets."""
+    typical = np.array(1 / math.sqrt(3))  # variances are affine in v^2, whose mean under the uniform prior is 1/3
     inverse = np.array([1 / float(mechanism.variance(typical)) for mechanism in mechanisms])
     shares: Float64s = np.asarray(inverse / inverse.sum())
-    shares.flags.writeable = False
+    shares.flags.writeable = False  # all callers get one array
     return shares
 
 
@@ -85,7 +86,7 @@ def posterior_variances(reports: Reports) -> Float64s:
 
     Source: Ye et al. 2025, "Privacy for Free", Algorithm 2, with weights that sum to 1, and densities throughout.
     """
-    deviation = np.sqrt(second_moments(reports))
+    deviation = np.sqrt(second_moments(reports))  # as a value: variances are affine in v^2
     return np.stack([service.mechanism.variance(deviation) for service in reports.services])
 
 
@@ -98,7 +99,8 @@ def second_moments(reports: Reports) -> Float64s:
     log_likelihood = np.zeros((GRID, reports.users))
     for service, row in zip(reports.services, reports.values, strict=True):
         mechanism, answered = service.mechanism, ~np.isnan(row)
-        if isinstance(mechanism, Window):  # at a large epsilon a window may lie between two values
+        # Terms that are the same for all values are left out: they cancel below.
+        if isinstance(mechanism, Window):  # by buckets: at a large epsilon a window may lie between two values
             first, last = spans_of(mechanism, row, GRID)
             log_likelihood += mechanism.epsilon * ((first <= bucket) & (bucket < last))
         elif isinstance(mechanism, StochasticRounding):
@@ -118,13 +120,14 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
     starts = range(0, reports.users, _USERS)
 
     def estimate(start: int) -> Float64s:
-        part = reports.of(start, start + _USERS)
-        heard = ~np.isnan(part.values)
+        """Averages the reports of the users from `start` on, up to _USERS of them."""
+        part = Reports(reports.services, reports.values[:, start : start + _USERS])
+        answered = ~np.isnan(part.values)
         pairs = zip(part.services, part.values, strict=True)
         unbiased = np.stack([service.mechanism.unbiased(row) for service, row in pairs])
-        weights = heard * weights_of(part)
-        with np.errstate(invalid="ignore"):
-            return np.asarray((weights * np.where(heard, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
+        weights = answered * weights_of(part)
+        with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, for a user without any report
+            return np.asarray((weights * np.where(answered, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
 
     if len(starts) == 1:  # threads take longer to start than a few users
         return estimate(0)
@@ -133,13 +136,14 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _worst_variance(reports: Reports, method: Method, heard: NDArray[np.bool_]) -> float:
-    """Averages estimates' noise variance at the worst value.
+def _worst_variance(reports: Reports, method: Method, answers: NDArray[np.bool_]) -> float:
+    """Averages the noise variance of users' estimates, for values at which it is largest.
 
     A UWA estimate lies between the unbiased reports, so the sum of their variances bounds its mean square error.
+    answers: (users,), whether a user has a report.
     """
-    answered = ~np.isnan(reports.values[:, heard])
-    ends = np.array([0.0, 1.0])
+    answered = ~np.isnan(reports.values[:, answers])
+    ends = np.array([0.0, 1.0])  # variances are affine in v^2: largest at either end of its range
     variances = np.stack([service.mechanism.variance(ends) for service in reports.services])
     if method == "uwa":
         return float((answered.T @ variances).mean(axis=0).max())

@@ -20,6 +20,7 @@ STEPS = 1 << STEP_BITS
 """The stated grid: a sampler knows a value in [-1, 1] only as one of 0..STEPS, each step worth 2 / STEPS."""
 
 LEAST_EPSILON, MOST_EPSILON = 1e-4, 50.0
+"""Range of epsilons for which the samplers' grids are fine enough, see their classes."""
 
 COIN_BITS = 62
 """A sampler's one biased choice is a comparison with a whole multiple of 2**-62."""
@@ -136,11 +137,7 @@ class Reports:
         """Number of users."""
         return int(self.values.shape[1])
 
-    def of(self, first: int, last: int) -> "Reports":
-        """Takes the users first..last - 1."""
-        return Reports(self.services, self.values[:, first:last])
-
     def leakage(self) -> float:
-        """Computes the largest epsilon that a user spent."""
+        """Computes the largest sum of epsilons of one user's reports."""
         epsilons = np.array([service.mechanism.epsilon for service in self.services])
         return float(np.max(epsilons @ ~np.isnan(self.values), initial=0.0))
