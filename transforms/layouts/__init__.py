@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from pkgutil import iter_modules
-from types import ModuleType
 from typing import Any, Generic, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo, available_timezones
 
 from transforms.errors import did_you_mean
-from transforms.layouts import base, mapped, own
+from transforms.layouts import base
 from transforms.layouts.base import Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.open_file import FILE, ByFile
@@ -23,31 +21,44 @@ Column = str | Sequence[str]  # the name of a column, or those of several that h
 
 
 class _Registered(Mapping[str, T], Generic[T]):
-    """Registry of a folder's layouts by name, imported lazily."""
+    """Layouts by name, whose modules are imported on lookup: decoders load slowly."""
 
-    def __init__(self, folder: ModuleType) -> None:
-        self._folder = folder.__name__
-        self._names = [info.name.replace("_", "-") for info in iter_modules(folder.__path__)]
+    def __init__(self, module_by_name: Mapping[str, str]) -> None:
+        self._modules = module_by_name
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._names:
-            raise KeyError(name)
-        layout: T = import_module(f"{self._folder}.{name.replace('-', '_')}").LAYOUT
+        layout: T = import_module(f"transforms.layouts.{self._modules[name]}").LAYOUTS[name]
         return layout
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+        return iter(self._modules)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._modules)
 
 
-FIXED: Mapping[str, base.OwnLayout] = _Registered(own)
-MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(mapped)
+FIXED: Mapping[str, base.OwnLayout] = _Registered(
+    {
+        "capmetro": "own.tables",
+        "gtfs-realtime": "own.gtfs_realtime",
+        "gtfs-trip-updates": "own.gtfs_realtime",
+        "iudx": "own.tables",
+        "mds": "own.tables",
+        "siri-vm": "own.siri_vm",
+        "tides": "own.tables",
+        "tides-stop-visits": "own.tables",
+    }
+)
+MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(
+    {"avro": "mapped.avro", "csv": "mapped.csv", "json": "mapped.json", "jsonl": "mapped.json"}
+    | {"parquet": "mapped.parquet"}
+)
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
+# Where a specification names the column of speed, key and key_within, for messages.
 _KEYS = {NAME: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
+_MOST_COLUMNS = {"vehicle": 4}  # parts of an id; other fields take a pair, such as date and clock
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
 
@@ -90,9 +101,9 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]
     if name in FIXED and are_reports:
-        is_choice = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())  # others are refused
-        refused = {"columns": None if is_choice else columns, "time_format": time_format, "decimal": decimal}
-        chosen = {**(columns if columns and is_choice else {}), "vehicle": vehicle, "time": time}
+        can_choose = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())
+        refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
+        chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
         return cast(Layout, replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, unit, fixed.units)))
     names = [*(FIXED if are_reports else ()), *MAPPED]
@@ -107,7 +118,7 @@ def layout(
     units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
     of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
     names_of, row_fields = _flat_columns(name, columns, of_reports if fields is None else fields)
-    is_by_file = fields is None and names_of[0] == FILE
+    is_by_file = fields is None and names_of[0] == FILE  # then no column holds the vehicle, which comes first
     mapped_layout = kind(units, names_of[is_by_file:], row_fields[is_by_file:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if is_by_file else mapped_layout
@@ -130,13 +141,18 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
-    """Returns a value column's unit, None for speeds."""
+    """Returns the unit of a value's column in layout `name`; None for speeds.
+
+    Args:
+        unit: Unit that the specification gives the value. Raises ValueError if the column's cannot be converted to it.
+    """
     if column is None or (unit is None and isinstance(column, str)):
         return None
-    units_of, own_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT
-    column_unit = units_of.get(column, own_unit) if isinstance(column, str) else "s"
-    if column_unit not in per_unit(own_unit):
-        rule = f"value.unit must be {', '.join(per_unit(column_unit))}, got {own_unit}"
+    units_of, value_unit = FIXED[name].units_of if name in FIXED else {}, unit or UNIT
+    # A pair of columns holds two times: their difference is in seconds.
+    column_unit = units_of.get(column, value_unit) if isinstance(column, str) else "s"
+    if column_unit not in per_unit(value_unit):
+        rule = f"value.unit must be {', '.join(per_unit(column_unit))}, got {value_unit}"
         raise ValueError(f"{column!r} is in {column_unit}: {rule}")
     return column_unit
 
@@ -145,13 +161,18 @@ def _with_choices(
     name: str,
     headed: bool,
     fields: tuple[str, ...] | None,
-    values: Mapping[str, Column | None],
-    closed: Mapping[str, object],
+    chosen: Mapping[str, Column | None],
+    refused: Mapping[str, object],
 ) -> Any:
-    """Selects a fixed layout's optional columns, refusing `closed` options."""
-    for field, option in closed.items():
-        if option is not None:
-            raise ValueError(f"{field}: layout {name!r} has its own columns, got {option!r}")
+    """Selects a fixed layout's optional columns.
+
+    Args:
+        chosen: Columns by field, None for the default one.
+        refused: Values of options that only other layouts have; ValueError for any but None.
+    """
+    for option, argument in refused.items():
+        if argument is not None:
+            raise ValueError(f"{option}: layout {name!r} has its own columns, got {argument!r}")
     fixed = FIXED[name]
     layout: Any = fixed.layout
     if headed and fixed.heading is None:
@@ -163,28 +184,30 @@ def _with_choices(
     if fields is None and not fixed.has_positions:
         raise ValueError(f"layout {name!r} has no positions: name a key of its rows as places.column")
     fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)
-    is_table = isinstance(layout, base.MappedLayout)
-    for option, value in values.items():
-        choices = fixed.choices.get(option, ())
-        names = () if value is None else _listed(value)
-        if option == NAME and value == columns[NAME] and value not in fixed.units_of:
-            raise ValueError(f"columns: {value!r} of layout {name!r} is a speed: write [speed] in place of [value]")
-        for chosen in () if is_table and option in _KEYS else names:
-            if chosen not in choices:
+    is_table = isinstance(layout, base.MappedLayout)  # a table may have any further columns, a message type may not
+    for field, column in chosen.items():
+        choices = fixed.choices.get(field, ())
+        names = () if column is None else _listed(column)
+        if field == NAME and column == columns[NAME] and column not in fixed.units_of:
+            raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")
+        for column_name in () if is_table and field in _KEYS else names:
+            if column_name not in choices:
                 rule = f"must be of {', '.join(choices)}" if choices else "has no other one"
-                raise ValueError(f"{_KEYS.get(option, option)}: with layout {name!r} {rule}, got {chosen[:60]!r}")
+                raise ValueError(f"{_KEYS.get(field, field)}: with layout {name!r} {rule}, got {column_name[:60]!r}")
         if names:
-            columns[option] = names[0] if len(names) == 1 else names
-    named, parted = _flat_columns(name, {it: columns[it] for it in fields if it in columns}, fields)
-    return replace(layout, columns=named, fields=parted) if named != layout.columns else layout
+            columns[field] = names[0] if len(names) == 1 else names
+    flat_names, flat_fields = _flat_columns(
+        name, {field: columns[field] for field in fields if field in columns}, fields
+    )
+    return replace(layout, columns=flat_names, fields=flat_fields) if flat_names != layout.columns else layout
 
 
 def message_layout(name: str, layout: Layout) -> MessageLayout:
-    """Checks that a layout reads messages. Raises ValueError."""
+    """Checks that a layout reads messages. Raises ValueError that lists those that do."""
     if isinstance(layout, MessageLayout):
         return layout
-    layouts = {own_name: FIXED[own_name].layout for own_name in FIXED} | {**MAPPED}
-    able = [other_name for other_name, kind in layouts.items() if hasattr(kind, "from_messages")]
+    layouts = {fixed_name: fixed.layout for fixed_name, fixed in FIXED.items()} | {**MAPPED}
+    able = [layout_name for layout_name, kind in layouts.items() if hasattr(kind, "from_messages")]
     raise ValueError(f"layout: messages must be one of {', '.join(able)}, got {name!r}")
 
 
@@ -196,7 +219,7 @@ def _units(
     unit: str | None,
     default_units: Units | None = None,
 ) -> Units:
-    """Creates units from options, by default the layout's."""
+    """Creates a layout's units from a specification's options, None: `default_units`. Raises ValueError."""
     per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or unit or UNIT
@@ -214,11 +237,11 @@ def _units(
             raise ValueError(f"time_zone: must be a name like America/Chicago, got {time_zone[:60]!r}{hint}") from None
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
-    form = None if time_format is None else TimeFormat.of(time_format)
+    parsed_format = None if time_format is None else TimeFormat.of(time_format)
     if default_units is not None:
         factor = default_units.value_per_unit if given_speed_unit is None else per_speed_unit[speed_unit]
         return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=factor, zone=time_zone)
-    return Units(_TIME_UNITS[time_unit], per_speed_unit[speed_unit], time_zone, form)
+    return Units(_TIME_UNITS[time_unit], per_speed_unit[speed_unit], time_zone, parsed_format)
 
 
 def _listed(column: Column) -> tuple[str, ...]:
@@ -228,7 +251,9 @@ def _listed(column: Column) -> tuple[str, ...]:
 def _flat_columns(
     name: str, columns: Mapping[str, Column] | None, fields: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Checks and flattens fields' columns, numbering a field's further ones; see `LISTED`.
+    """Checks and flattens fields' columns to (columns, fields); see `LISTED`. Raises ValueError.
+
+    A field's further columns get numbers:
 
     >>> _flat_columns("csv", {"vehicle": ("oper", "veh"), "time": "tst"}, ("vehicle", "time"))
     (('oper', 'veh', 'tst'), ('vehicle', 'vehicle.1', 'time'))
@@ -238,15 +263,15 @@ def _flat_columns(
         why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {column_text}{why}")
     is_span = len(_listed(columns.get(NAME, ""))) > 1  # a row's time may also begin or end its value
-    every = [column for field in fields if field != NAME or not is_span for column in _listed(columns[field])]
+    exclusive = [column for field in fields if field != NAME or not is_span for column in _listed(columns[field])]
     for field in fields:
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if len(listed) > 1 and (field not in (*base.LISTED, NAME) or len(listed) > (2 if field != "vehicle" else 4)):
+        if len(listed) > 1 and (field not in (*base.LISTED, NAME) or len(listed) > _MOST_COLUMNS.get(field, 2)):
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
-            if every.count(column) > 1:
+            if exclusive.count(column) > 1:
                 raise ValueError(f"columns.{field}: needs a column of its own, {column!r} is given twice")
         if len(listed) > 1 and FILE in listed:
             raise ValueError(f"columns.{field}: {FILE!r} stands alone")

@@ -21,13 +21,13 @@ from transforms.layouts import base
 from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Share, UnreadableFile
 from transforms.layouts.decoder import MEMORY_BYTES, STEP_CPU_S, DecoderTask, StepResult, receive, send
 from transforms.layouts.mapped.csv import CsvTable
-from transforms.layouts.mapped.jsonl import JsonLines
+from transforms.layouts.mapped.json import JsonLines
 from transforms.layouts.open_file import files_in
 
 MESSAGE_ROWS = 1 << 20  # most rows of one message; those of a poll are held together until all of it is decoded
 PIPE_BYTES = 1 << 20
 
-_LINE_BY_LINE = (CsvTable, JsonLines)  # of bounded lines: they are decoded here
+_LINE_BY_LINE = (CsvTable, JsonLines)  # their lines are bounded, so they need no process: they are decoded here
 _PROGRAM = "import hatstream; from transforms.layouts.decoder import serve; serve()"
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 """What a decoder has of this process's environment, where passwords are."""
@@ -36,21 +36,21 @@ _LOCK = threading.Lock()
 
 
 def begin_early(layout: Layout) -> None:
-    """Starts a decoder early, if the layout needs one."""
+    """Starts a decoder before the first file, if the layout needs one."""
     if not isinstance(layout, _LINE_BY_LINE):
-        with suppress(OSError):  # whoever needs one will be told
+        with suppress(OSError):  # reading starts one again, and raises then
             _IDLE.append(_Decoder())
 
 
 @atexit.register
 def _close() -> None:
-    """Waits for all decoders, so their resources are counted."""
+    """Ends idle decoders and waits, so this process's resource usage counts theirs."""
     while _IDLE:
         _IDLE.pop().end()
 
 
 def _forget() -> None:
-    """Drops decoders and lock in a forked child."""
+    """Forgets its parent's decoders in a forked child, whose lock may be held."""
     global _LOCK
     _LOCK = threading.Lock()
     _IDLE.clear()
@@ -60,7 +60,7 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
-    """Reads a file, or a `share` of it, as `layout.read` does, in the decoder."""
+    """Reads a file, or a `share` of it, as `layout.read` does, in another process."""
     if isinstance(layout, _LINE_BY_LINE):
         for inside in files_in(path):
             yield from layout.read(inside)
@@ -74,7 +74,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 
 
 def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
-    """Reads small files together; None if one fails."""
+    """Reads small files in one task; None if one fails, as nobody knows which."""
     try:
         if isinstance(layout, _LINE_BY_LINE):
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
@@ -84,12 +84,15 @@ def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
 
 
 def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
-    """Decodes messages like `layout.from_messages`, refusing undecodable ones."""
+    """Decodes messages as `layout.from_messages` does, in another process.
+
+    If that fails, each message is decoded by itself: one that fails again is a refused row.
+    """
     if isinstance(layout, _LINE_BY_LINE):
         yield from layout.from_messages(payloads)
         return
-    try:  # all of them or none
-        batches: list[RawBatch] = []
+    try:
+        batches: list[RawBatch] = []  # yielded only when all are there, as a failure repeats them one by one
         for batch in _answers(DecoderTask(layout, STEP_CPU_S, payloads=payloads)):
             batches.append(batch)
             if sum(part.rows for part in batches) > MESSAGE_ROWS:
@@ -112,8 +115,8 @@ class _Refusal(Exception):
 
 
 def _answers(work: DecoderTask) -> Iterator[RawBatch]:
-    """Decodes in an idle or new process. Raises _Refusal or OSError."""
-    decoder, is_done = None, False
+    """Yields a task's batches from an idle or new process. Raises _Refusal or OSError."""
+    decoder, is_reusable = None, False
     with _LOCK:
         while _IDLE and decoder is None:
             decoder = _IDLE.pop()
@@ -128,14 +131,14 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
             if batch is not None:
                 yield batch
                 continue
-            is_done = not answer.is_spent
+            is_reusable = not answer.is_spent
             if answer.kind == "unreadable":
                 raise _Refusal(answer.text)
             if answer.kind == "system":
                 raise OSError(answer.errno, answer.text)
             return
-    finally:
-        if is_done:
+    finally:  # also if the reader stops early: the rest of the reply would confuse the next task
+        if is_reusable:
             with _LOCK:
                 _IDLE.append(decoder)
         else:
@@ -188,14 +191,15 @@ class _Decoder:
     def end(self) -> int:
         """Kills the process, waits for it, returns its code."""
         self._process.kill()
-        with suppress(OSError):  # of a request that it took no more
+        with suppress(OSError):  # closing flushes a request that the process did not read
             self._asks.close()
         self._answers.close()
         return self._process.wait()
 
     def _lost(self) -> _Refusal:
-        number = -self.end()
-        if number == signal.SIGXCPU:
+        """Ends the process, and makes the error that says how it ended."""
+        signal_number = -self.end()
+        if signal_number == signal.SIGXCPU:
             return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
-        ending = f"signal {number}" if number > 0 else f"exit code {-number}"
+        ending = f"signal {signal_number}" if signal_number > 0 else f"exit code {-signal_number}"
         return _Refusal(f"cannot be decoded: it crashes its decoder ({ending}), or needs over {MEMORY_BYTES >> 30} GiB")

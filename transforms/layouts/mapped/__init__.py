@@ -1,1 +1,1 @@
-"""Layouts with mapped columns, registered by their files' names."""
+"""Layouts whose columns a specification names."""

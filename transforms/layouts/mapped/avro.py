@@ -46,7 +46,7 @@ class AvroTable(MappedLayout):
                 raise UnreadableFile(path, "not an Avro file that can be decoded") from None
 
 
-LAYOUT = AvroTable
+LAYOUTS = {"avro": AvroTable}
 
 
 class _TooBig(Exception):

@@ -79,7 +79,7 @@ class CsvTable(MappedLayout):
         return _Header(len(names), tuple(places), self.delimiter)
 
 
-LAYOUT = CsvTable
+LAYOUTS = {"csv": CsvTable}
 
 
 @dataclass(frozen=True)

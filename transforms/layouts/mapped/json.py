@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from transforms.layouts import base
 from transforms.layouts.base import Path, RawBatch, UnreadableFile
-from transforms.layouts.lines import BOM
-from transforms.layouts.mapped.jsonl import read_json_lines
+from transforms.layouts.lines import BOM, read_chunks
 from transforms.layouts.open_file import opened, opened_text
 from transforms.layouts.records import Paths, RecordLayout, table_of_records
 
@@ -62,7 +61,7 @@ class JsonRecords(RecordLayout):
                 raise UnreadableFile(path, f"no JSON with an array of objects at {named} (input.records)") from None
         else:
             with opened(path) as file:
-                yield from read_json_lines(file, self.paths)
+                yield from _batches_of_lines(file, self.paths)
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages, refusing invalid documents."""
@@ -84,7 +83,27 @@ class JsonRecords(RecordLayout):
                 yield table_of_records([], self.paths, {"malformed": 1})
 
 
-LAYOUT = JsonRecords
+class JsonLines(RecordLayout):
+    """JSON lines: one object a line."""
+
+    def read(self, path: str) -> Iterator[RawBatch]:
+        """Yields the batches of lines."""
+        with opened_text(path) as file:
+            yield from _batches_of_lines(file, self.paths)
+
+    def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
+        """Yields a batch with a row per message."""
+        yield table_of_records(payloads, self.paths, {})
+
+
+LAYOUTS = {"json": JsonRecords, "jsonl": JsonLines}
+
+
+def _batches_of_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
+    """Reads JSON lines in batches, leaving out blank lines."""
+    for data, too_long in read_chunks(file):
+        texts = [line.removesuffix(b"\r") for line in data.split(b"\n") if line.strip()]
+        yield table_of_records(texts, paths, {"too-long": too_long})
 
 
 def _whole(path: str, kind: str, advice: str = "") -> bytes:

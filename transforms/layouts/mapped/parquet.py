@@ -55,7 +55,7 @@ class ParquetTable(MappedLayout):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
 
-LAYOUT = ParquetTable
+LAYOUTS = {"parquet": ParquetTable}
 
 
 class ParquetFooter:

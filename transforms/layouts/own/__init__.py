@@ -1,1 +1,1 @@
-"""Fixed layouts with columns and units, one per file."""
+"""Fixed layouts, with columns and units of their own."""

@@ -6,6 +6,7 @@ Source: gtfs-realtime.proto (FeedMessage) and the protocol buffers wire format.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice, zip_longest
 from operator import attrgetter
 from typing import Any, Literal
@@ -69,7 +70,7 @@ def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | Non
     return stop_id, following_id, delay_s
 
 
-_IDS, KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
+_IDS, _KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
 _READ: Mapping[Kind, dict[str, _Read]] = {
     "vehicle": {
         **{name: _field_of("vehicle", name) for name in ("timestamp", "stop_id", "occupancy_percentage")},
@@ -85,13 +86,13 @@ _READ: Mapping[Kind, dict[str, _Read]] = {
 }
 for _kind, _read in _READ.items():
     _read |= {name: _field_of(f"{_kind}.vehicle", name) for name in _IDS}
-    _read |= {name: _field_of(f"{_kind}.trip", name) for name in KEYS[:3]}
+    _read |= {name: _field_of(f"{_kind}.trip", name) for name in _KEYS[:3]}
     _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
 COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
-CHOICES: Mapping[str, tuple[str, ...]] = {
+_CHOICES: Mapping[str, tuple[str, ...]] = {
     "vehicle": (*_IDS, "entity"),
     "time": ("timestamp", "header"),
-    **dict.fromkeys(with_keys(2)[2:4], KEYS),
+    **dict.fromkeys(with_keys(2)[2:4], _KEYS),
 }
 
 
@@ -126,13 +127,20 @@ class GtfsRealtime:
             yield _batch(part, self.fields)
 
 
-LAYOUT = OwnLayout(
-    GtfsRealtime(),
-    heading="bearing",
-    form="binary",
-    choices={**CHOICES, NAME: ("occupancy_status", "occupancy_percentage")},
-    units_of={"occupancy_percentage": "%"},
-)
+LAYOUTS = {
+    "gtfs-realtime": OwnLayout(
+        GtfsRealtime(),
+        heading="bearing",
+        choices={**_CHOICES, NAME: ("occupancy_status", "occupancy_percentage")},
+        units_of={"occupancy_percentage": "%"},
+    ),
+    "gtfs-trip-updates": OwnLayout(  # delays at the next stops, in seconds
+        GtfsRealtime(Units("s", Fraction(1)), ("id", "timestamp", "delay"), with_keys(0), "trip_update"),
+        choices={**_CHOICES, **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "next_stop_id")), NAME: ("delay",)},
+        units_of={"delay": "s"},
+        has_positions=False,
+    ),
+}
 
 
 class _TooManyFields(DecodeError):  # type: ignore[misc]

@@ -85,18 +85,13 @@ class SiriVm:
                 yield _batch([], self, {"malformed": 1})
 
 
-LAYOUT = OwnLayout(
-    SiriVm(),
-    heading="Bearing",
-    form="xml",
-    choices={
-        "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
-        "time": ("RecordedAtTime", _RESPONSE),
-        NAME: (DELAY, *_TIMES),
-        **dict.fromkeys(with_keys(2)[2:4], KEYS),
-    },
-    units_of={DELAY: "s"},
-)
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
+    "time": ("RecordedAtTime", _RESPONSE),
+    NAME: (DELAY, *_TIMES),
+    **dict.fromkeys(with_keys(2)[2:4], KEYS),
+}
+LAYOUTS = {"siri-vm": OwnLayout(SiriVm(), heading="Bearing", form="xml", choices=_CHOICES, units_of={DELAY: "s"})}
 
 
 class _TooMuch(Exception):
