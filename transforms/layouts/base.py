@@ -17,14 +17,14 @@ from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit,
 from transforms.value import NAME
 
 Path = tuple[str, ...]
-
-EACH, ANY = "[]", "*"
-_RECORDS = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")
-_AXES = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}
+"""Steps into nested data: a key of an object, an index of an array, EACH or ANY."""
+EACH, ANY = "[]", "*"  # all elements of an array; all values of an object
+_RECORDS = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")  # such as data.vehicles or a[].b
+_AXES = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
 
 
 def steps_of(text: str) -> Path:
-    """Splits a path into keys, indices, EACH and ANY.
+    """Splits a dotted path into steps; a text without steps is one.
 
     >>> steps_of("Siri.Delivery[].Activity"), steps_of("location.coordinates.1")
     (('Siri', 'Delivery', '[]', 'Activity'), ('location', 'coordinates', '1'))
@@ -33,7 +33,7 @@ def steps_of(text: str) -> Path:
 
 
 def steps_of_records(text: str) -> Path:
-    """Splits the path of JSON objects. Raises ValueError."""
+    """Splits the path of JSON objects, which ends with EACH or ANY. Raises ValueError."""
     if not _RECORDS.fullmatch(text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)
@@ -43,12 +43,12 @@ def steps_of_records(text: str) -> Path:
 def refuse_steps(field: str, column: str) -> None:
     """Refuses a column of several values. Raises ValueError."""
     steps = steps_of(column)
-    if EACH in steps or (ANY in steps and steps != (ANY,)):
+    if EACH in steps or (ANY in steps and steps != (ANY,)):  # ANY alone is the key of a record
         raise ValueError(f"columns.{field}: {column[:60]!r} is of many values: [] and * stand in input.records")
 
 
 def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
-    """Resolves a path below a typed column, or None."""
+    """Returns the Arrow type at a path below a column's type, or None."""
     for step in steps:
         if pa.types.is_struct(kind) and kind.get_field_index(step) >= 0:
             kind = kind.field(step).type
@@ -62,13 +62,13 @@ def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
 
 
 def values_at(column: Any, steps: Path) -> Any:
-    """Follows a path that `kind_at` knows; null if absent."""
+    """Extracts each row's value at a path that `kind_at` knows; null if absent."""
     for step in steps:
         if pa.types.is_struct(column.type):
             column = pc.struct_field(column, step)
         elif _is_list(column.type):
             column = pc.list_element(pc.list_slice(column, int(step), int(step) + 1, return_fixed_size_list=True), 0)
-        else:  # points in well-known binary; null for what is none
+        else:  # points in well-known binary (GeoParquet); null for bytes that are no point
             import shapely
 
             points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
@@ -104,7 +104,7 @@ HEADING = "heading"
 
 KEY = "key"  # begins the names of fields that say under which public key a row is counted, in the place of a position
 
-BATCH_ROWS = 131_072
+BATCH_ROWS = 131_072  # most rows that are decoded and checked at a time
 
 
 class RawBatch(NamedTuple):
@@ -123,7 +123,7 @@ class Units:
     """Units of a layout's columns."""
 
     time_unit: TimeUnit
-    value_per_unit: Fraction
+    value_per_unit: Fraction  # one of the input's units of the value, in the specification's, such as 3.6 for m/s
     zone: str | None = None  # of times without offset
     time_format: "TimeFormat | None" = None  # of texts other than ISO 8601
     decimal: DecimalMark = "."
@@ -138,13 +138,13 @@ class Units:
         return numbers(column, self.decimal)
 
     def values(self, column: pa.Array) -> Numbers:
-        """Reads numbers, or differences of two times in seconds."""
+        """Reads numbers, or of two times the first less the second, in seconds."""
         if not are_parts(column.type):
             return self.numbers(column)
-        time, scheduled = self.instants(column.field(0)), self.instants(column.field(1))
-        valid = time.valid & scheduled.valid
-        seconds = (time.us.astype(np.float64) - scheduled.us) / 1e6
-        return Numbers(np.where(valid, seconds, 0.0), valid, time.missing | scheduled.missing)
+        actual, scheduled = self.instants(column.field(0)), self.instants(column.field(1))
+        valid = actual.valid & scheduled.valid
+        seconds = (actual.us.astype(np.float64) - scheduled.us) / 1e6
+        return Numbers(np.where(valid, seconds, 0.0), valid, actual.missing | scheduled.missing)
 
     def longitudes(self, column: pa.Array) -> Numbers:
         """Reads degrees east, converting (180, 360] to west.
@@ -158,7 +158,7 @@ class Units:
 
 
 def with_keys(columns: int) -> tuple[str, ...]:
-    """Lists the fields of rows with a public key.
+    """Lists the fields of rows with a public key of 0 to 2 columns.
 
     >>> with_keys(2)
     ('vehicle', 'time', 'key', 'key_within', 'speed')
@@ -188,12 +188,12 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class MappedLayout(ABC):
-    """Base of layouts with specified columns; OPTIONS: further keys."""
+    """Base of layouts whose columns a specification names."""
 
-    OPTIONS: ClassVar[tuple[str, ...]] = ()
+    OPTIONS: ClassVar[tuple[str, ...]] = ()  # further attributes, which a specification may set in [input]
 
     units: Units
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # names or paths in the file, one for each of `fields`
     fields: tuple[str, ...] = FIELDS
 
     def check(self) -> None:  # noqa: B027 - some have nothing to check
@@ -207,12 +207,12 @@ class MappedLayout(ABC):
 class Share(NamedTuple):
     """Share of a file; all shares partition its rows."""
 
-    number: int
+    number: int  # from 0
     shares: int
 
-    def among(self, units: int) -> range:
-        """Lists the share's part of units, say row groups."""
-        return range(self.number * units // self.shares, (self.number + 1) * units // self.shares)
+    def among(self, groups: int) -> range:
+        """Lists the indices of the share's row groups, of so many in the file."""
+        return range(self.number * groups // self.shares, (self.number + 1) * groups // self.shares)
 
 
 WHOLE = Share(0, 1)
@@ -242,11 +242,14 @@ LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, o
 
 @dataclass(frozen=True)
 class OwnLayout:
-    """Fixed layout with its columns and units.
+    """Fixed layout with its columns and units, and what recognises its files.
 
-    heading: its column. choices: columns of a field, the default first; of tables any keys and value. known_by: columns
-    of all such files; only: without others. records: LINES, WHOLE_ARRAY, or a path of JSON objects. units_of: units of
-    columns that may be a value.
+    Attributes:
+        heading: Column of headings, if there is one.
+        choices: Columns that a field may have, the default first. Tables also take any column as key or value.
+        known_by: Columns that all such files have; `only`: they have no others.
+        records: Where JSON has its objects: LINES, WHOLE_ARRAY, or their path.
+        units_of: Units of columns that may be a value other than a speed.
     """
 
     layout: Layout
@@ -261,7 +264,7 @@ class OwnLayout:
     has_positions: bool = True
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
-        """Recognises rows of this layout by columns and records."""
+        """Checks whether a file with these columns and `records` may have this layout."""
         names = columns.keys()
         return records in self.records and (names == self.known_by if self.only else names >= self.known_by)
 
@@ -279,19 +282,20 @@ class UnreadableFile(Exception):
 
 
 def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
-    """Joins consecutive small batches with equal column types."""
-    waiting: list[RawBatch] = []
+    """Joins consecutive small batches with equal column types, up to half of BATCH_ROWS."""
+    small: list[RawBatch] = []
     for batch in batches:
-        rows = sum(part.rows for part in waiting) + batch.rows
-        if waiting and (rows > BATCH_ROWS // 2 or waiting[0].table.schema != batch.table.schema):
-            yield _as_one(waiting)
-            waiting = []
-        waiting.append(batch)
-    if waiting:
-        yield _as_one(waiting)
+        rows = sum(part.rows for part in small) + batch.rows
+        if small and (rows > BATCH_ROWS // 2 or small[0].table.schema != batch.table.schema):
+            yield _as_one(small)
+            small = []
+        small.append(batch)
+    if small:
+        yield _as_one(small)
 
 
 def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
+    """Concatenates batches' rows, and adds up their refusals."""
     refused = Counter[str]()
     for batch in batches:
         refused.update(batch.refused)
@@ -300,20 +304,21 @@ def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
 
 
 def without_zone(column: str) -> str:
-    """Explains how to name a column's time zone."""
+    """Writes the message for a column of local times whose zone is not named."""
     return f"column {column!r} has no time zone: name it as input.time_zone"
 
 
 def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
-    """Creates a batch from ordered columns and nonzero refusals."""
+    """Creates a batch from fields' Arrow arrays and numbers of refused rows by reason.
+
+    The columns of a field (`vehicle`, `vehicle.1`) become one struct: see `LISTED`.
+    """
     parts: dict[str, list[Any]] = {}
     for name, array in columns.items():
         parts.setdefault(name.partition(".")[0], []).append(array)
     arrays = [
-        of_field[0]
-        if len(of_field) == 1
-        else pa.StructArray.from_arrays(of_field, [str(number) for number in range(len(of_field))])
-        for of_field in parts.values()
+        array if not more else pa.StructArray.from_arrays([array, *more], [*map(str, range(1 + len(more)))])
+        for array, *more in parts.values()
     ]
     table = pa.RecordBatch.from_arrays(arrays, names=list(parts))
     counts = {reason: count for reason, count in refused.items() if count}

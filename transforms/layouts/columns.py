@@ -29,11 +29,12 @@ NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
 _SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
 _TEXTS = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_FAR_US = 2**62
-_DECIMAL_DIGITS = 76
+_FAR_US = 2**62  # times further from 1970 count as this: implausible, and without overflow
+_DECIMAL_DIGITS = 76  # the most that Arrow's decimal256 has
 _FLOATS_APART = 2.0**53  # below, every whole number has a float of its own
 _LARGEST = np.finfo(np.float64).max
 
+# An ISO time, spelled out: Arrow's cast would take other dates of 29 to 31 too, and days of the year 0.
 _SIXTY, _HOURS, _LEAP = "[0-5][0-9]", "([01][0-9]|2[0-3])", "(0[48]|[2468][048]|[13579][26])"
 _YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"  # no year is 0
 _DAYS = (
@@ -90,7 +91,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 
 
 def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
-    """Signs degrees by hemisphere letters; others are bad."""
+    """Negates degrees with letters S and W; others than N and E are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
@@ -101,7 +102,7 @@ def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
     return Numbers(np.where(valid, np.where(minus, -degrees.values, degrees.values), 0.0), valid, degrees.missing)
 
 
-OfTexts = Callable[[pa.Array, str | None], Instants]  # reads a column of texts; the zone is of those that say no offset
+OfTexts = Callable[[pa.Array, str | None], Instants]  # called with texts, and with the zone of those without offset
 
 
 def instants(
@@ -132,16 +133,16 @@ def instants(
             column = pc.if_else(pc.is_valid(ms), ms, text)
     values = numbers(column)
     scale = US_PER_UNIT[time_unit]
-    held = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
-    us = np.rint(held * scale).astype(np.int64)
+    clipped = np.clip(values.values, -_FAR_US / scale, _FAR_US / scale)
+    us = np.rint(clipped * scale).astype(np.int64)
     if time_unit == "excel":
-        us = np.rint(us / 1_000).astype(np.int64) * 1_000  # of serials as floats, whose last digits are of no clock
+        us = np.rint(us / 1_000).astype(np.int64) * 1_000  # days as floats are exact to about a millisecond
         return place_local(absolute(us - _EXCEL_US, values.valid, values.missing), None, zone)
     return absolute(us, values.valid, values.missing)
 
 
 def _one_text(column: pa.StructArray) -> pa.Array:
-    """Joins a time's parts by blanks; null if incomplete."""
+    """Joins a time's columns to texts, `2026-05-13 08:15`; null if one is empty."""
     parts = []
     for part in column.flatten():
         part = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
@@ -157,13 +158,13 @@ def _one_text(column: pa.StructArray) -> pa.Array:
 
 
 def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
-    """Creates instants that no clock change affects."""
-    never = np.zeros(len(us), np.bool_)
-    return Instants(us, valid, missing, never, never)
+    """Creates instants without ambiguity: each has an offset, and no clock change affects it."""
+    no_row = np.zeros(len(us), np.bool_)
+    return Instants(us, valid, missing, no_offset=no_row, clock_change=no_row)
 
 
 def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> Instants:
-    """Converts chosen local instants (None: all) to UTC."""
+    """Converts chosen rows (None: all) from local time to UTC, marking ambiguous ones."""
     local = instants.valid if chosen is None else instants.valid & chosen
     if zone is None or not local.any():
         return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
@@ -184,7 +185,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def as_binary(column: pa.Array) -> pa.Array:
-    """Turns a column of texts into plain `binary`, unchecked."""
+    """Turns a column of texts into plain `binary`, which need not be UTF-8."""
     kind = column.type
     if pa.types.is_binary(kind):
         return column
@@ -199,7 +200,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def widened(column: pa.Array) -> pa.Array:
-    """Casts a numeric column to its widest type."""
+    """Casts floats to float64, and decimals to decimal256: Arrow's functions lack narrower ones."""
     is_float = pa.types.is_floating(column.type)
     return column.cast(pa.float64() if is_float else pa.decimal256(_DECIMAL_DIGITS, column.type.scale))
 
@@ -226,18 +227,18 @@ def nulls(column: pa.Array) -> Bools:
 
 
 def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
-    """Maps dictionary values' results to rows; nulls are missing."""
+    """Yields a dictionary column's results by row, from those by distinct value."""
     null = nulls(column.indices)
     indices = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    for name, part in of_values._asdict().items():
-        of_row = part[indices] if len(part) else np.zeros(len(column), part.dtype)
-        yield of_row | null if name == "missing" else np.where(null, part.dtype.type(0), of_row)
+    for name, by_value in of_values._asdict().items():
+        by_row = by_value[indices] if len(by_value) else np.zeros(len(column), by_value.dtype)
+        yield by_row | null if name == "missing" else np.where(null, by_value.dtype.type(0), by_row)
 
 
 def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
-    """Parses texts with Arrow's fast parser, odd ones in plain notation alone."""
+    """Parses all texts at once; if one fails, only those in plain notation."""
     text = as_binary(column).view(pa.string())
-    if decimal == ",":
+    if decimal == ",":  # a point becomes ?, which is bad
         text = pc.replace_substring(pc.replace_substring(text, ".", "?"), ",", ".")
     bare = text
     if any(pc.any(pc.starts_with(text, blank)).as_py() for blank in (" ", "\t")):
@@ -275,10 +276,7 @@ def timestamps(column: pa.Array) -> Instants:
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
-    """Reads ISO texts, at once where Arrow's cast takes all.
-
-    It takes the form, hours without minutes, and the year 0.
-    """
+    """Reads ISO texts, at once if Arrow's cast takes none that is bad."""
     text, nothing = as_binary(column).view(pa.string()), pa.scalar(None, pa.string())
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
         text = pc.replace_substring_regex(text, " *(UTC|GMT)$", "Z")
@@ -289,18 +287,16 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGITS))).as_py():
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")
-    if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():
+    if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # which the cast would take
         for kind in (ABSOLUTE, LOCAL):
             with suppress(pa.ArrowInvalid):
                 parts = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
                 instants = timestamps(pa.concat_arrays(parts))
                 return instants if kind is ABSOLUTE else place_local(instants, None, zone)
-    signs = pc.add(pc.count_substring(text, "-"), pc.count_substring(text, "+"))  # of a date alone two
+    signs = pc.add(pc.count_substring(text, "-"), pc.count_substring(text, "+"))  # a date has two, an offset one
     has_offset = pc.or_(pc.ends_with(text, "Z"), pc.greater(signs, 2))
-    utc, local = (
-        cast_iso(pc.if_else(has_offset, text, nothing), ABSOLUTE),
-        cast_iso(pc.if_else(has_offset, nothing, text), LOCAL),
-    )
+    utc = cast_iso(pc.if_else(has_offset, text, nothing), ABSOLUTE)
+    local = cast_iso(pc.if_else(has_offset, nothing, text), LOCAL)
     return place_local(absolute(utc.us + local.us, utc.valid | local.valid, missing), local.valid, zone)
 
 
@@ -316,9 +312,9 @@ _FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799 - 86_400  # years 1 to 9999
 
 
 def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Converts local microseconds to UTC; marks unique times.
+    """Converts local microseconds to UTC; marks those that occur exactly once.
 
-    Times in the hour that a clock change repeats or skips are not valid: nothing guesses.
+    Times in the hour that a clock change repeats or skips have no certain offset: they are not guessed.
     """
     steps, place = np.unique(local_us // (_STEP_S * 1_000_000), return_inverse=True)
     offsets = [_offset_s(int(step) * _STEP_S, zone) for step in steps]
@@ -329,9 +325,9 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
 
 @lru_cache(maxsize=65_536)
 def _offset_s(local_s: int, zone: str) -> int | None:
-    """Computes a local quarter hour's UTC offset, if unique."""
+    """Computes the UTC offset of a local quarter hour, None in a clock change."""
     if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
-        return 0  # implausible in any zone
+        return 0  # datetime cannot hold it; with any offset the row is refused as implausible
     local = _EPOCH + timedelta(seconds=local_s)
     once, again = (local.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))
     return None if once is None or once != again else round(once.total_seconds())

@@ -21,7 +21,8 @@ from transforms.layouts.base import WHOLE, Layout, MessageLayout, RawBatch, Shar
 from transforms.layouts.open_file import INSIDE, files_in
 from transforms.memory import keep_freed_memory
 
-MEMORY_BYTES, SPENT_BYTES = 1 << 30, 1 << 28
+MEMORY_BYTES = 1 << 30  # most of a decoder's process
+SPENT_BYTES = 1 << 28  # above, a decoder that failed has leaked: the next file gets a new one
 STEP_CPU_S = 20
 BYTE_CPU_S, ROW_CPU_S = 1e-6, 2e-4
 """Processor time for one batch; and for all batches that much again, for each byte of input and each row found: the
@@ -31,7 +32,7 @@ BATCH_BYTES = 256 << 20
 
 
 class DecoderTask(NamedTuple):
-    """File, share of a file, or messages to decode."""
+    """Files, share of one file, or messages to decode."""
 
     layout: Layout
     step_cpu_s: int
@@ -52,24 +53,24 @@ class DecoderTask(NamedTuple):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """Result of one step; a batch's table follows."""
+    """Reply of one step: a batch, whose table follows, the end, or an error."""
 
     kind: Literal["batch", "end", "unreadable", "system"]
-    refused: dict[str, int] = {}
-    text: str = ""
+    refused: dict[str, int] = {}  # rows by reason
+    text: str = ""  # of an error
     is_spent: bool = False  # the next file needs a new process
     errno: int = 0
 
 
 def serve() -> None:
-    """Answers requests on standard input; discards decoders' output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted decides what becomes of its decoder
+    """Decodes tasks from standard input, replying on standard output, until it is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends its decoder, also when interrupted
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     pa.set_memory_pool(pa.system_memory_pool())  # others reserve more than they use
     keep_freed_memory()
     with os.fdopen(os.dup(0), "rb") as requests, os.fdopen(os.dup(1), "wb") as answers, ThreadPoolExecutor(1) as sender:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # what a library prints could hold data
         os.dup2(nowhere, 1)
         os.dup2(nowhere, 2)
         while request := receive(requests):
@@ -81,20 +82,20 @@ def serve() -> None:
 
 
 def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | None) -> None:
-    """Writes a result as JSON, then its batch as an Arrow stream."""
+    """Writes a result as JSON and its batch as Arrow, each after its length."""
     if table is None:
         send(file, msgspec.json.encode(answer), b"")
         return
     send(file, msgspec.json.encode(answer))
-    size = pa.MockOutputStream()
-    _write(table, size)
-    file.write(struct.pack("<q", size.size()))
-    _write(table, pa.PythonFile(file, "w"))  # at once, not by way of a copy of it all
+    counting = pa.MockOutputStream()  # only measures: a copy of the stream would double the memory
+    _write(table, counting)
+    file.write(struct.pack("<q", counting.size()))
+    _write(table, pa.PythonFile(file, "w"))
     file.flush()
 
 
 def send(file: IO[bytes], *parts: bytes) -> None:
-    """Writes parts, each after its length."""
+    """Writes parts, each after its length in 8 bytes."""
     for part in parts:
         file.write(struct.pack("<q", len(part)))
         file.write(part)
@@ -108,18 +109,18 @@ def receive(file: IO[bytes]) -> bytes:
 
 
 def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
-    """Yields results of a task's steps, limiting CPU time."""
+    """Yields a task's batches, then its end or error, within limits of CPU time."""
     try:
         sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in work.paths)]
-        cpu_s = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
+        task_limit_s = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
         batches = work.batches()
-        while True:  # the system ends this process at the limit: of one batch, or of all so far
-            until_s = min(cpu_s, time.process_time() + work.step_cpu_s)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(until_s) + 1, resource.RLIM_INFINITY))
+        while True:  # the next batch's limit, unless that of all batches so far is lower
+            limit_s = min(task_limit_s, time.process_time() + work.step_cpu_s)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, resource.RLIM_INFINITY))
             batch = next(batches, None)
             if batch is None:
                 break
-            cpu_s += ROW_CPU_S * batch.rows
+            task_limit_s += ROW_CPU_S * batch.rows
             _check(batch.table)
             yield StepResult("batch", refused=batch.refused), batch.table
         yield StepResult("end"), None
@@ -132,13 +133,13 @@ def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
 
 
 def _refusal(rule: str) -> StepResult:
-    """Refuses a file; a large leak ends the process."""
-    pages = int(Path("/proc/self/statm").read_text().split()[5])
-    return StepResult("unreadable", text=rule, is_spent=pages * resource.getpagesize() > SPENT_BYTES)
+    """Makes the reply that refuses a file."""
+    data_pages = int(Path("/proc/self/statm").read_text().split()[5])  # see proc(5)
+    return StepResult("unreadable", text=rule, is_spent=data_pages * resource.getpagesize() > SPENT_BYTES)
 
 
 def _check(table: pa.RecordBatch) -> None:
-    """Raises UnreadableFile or ArrowInvalid for a wrong batch."""
+    """Raises UnreadableFile for a batch too large, ArrowInvalid for a corrupt one."""
     if table.nbytes > BATCH_BYTES:
         raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
     for top_column in table.columns:

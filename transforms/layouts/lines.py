@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
-LINE_BYTES = 65_536
-CHUNK_BYTES = 2 << 20
+LINE_BYTES = 65_536  # longer lines are refused: no honest report is as long
+CHUNK_BYTES = 2 << 20  # read at a time
 
 NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
 BOM = b"\xef\xbb\xbf"
@@ -32,7 +32,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
     remainder, skipping = file.read(len(BOM)).removeprefix(BOM), False
     while block := file.read(CHUNK_BYTES):
         if skipping:
-            after_line = block.find(b"\n") + 1
+            after_line = block.find(b"\n") + 1  # the rest of a line too long ends here
             if not after_line:
                 continue
             block, skipping = block[after_line:], False
@@ -48,7 +48,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
 
 
 def lines_of(data: bytes) -> TextLines:
-    """Finds the lines of a chunk, empty ones included."""
+    """Finds where a chunk's lines start and end, empty ones included."""
     letters = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(letters == NEWLINE)
     if data and not data.endswith(b"\n"):
@@ -69,6 +69,7 @@ def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:
 
 
 def _without_long_lines(data: bytes, skipped: int) -> Chunk:
+    """Cuts long lines out of a chunk, counting them beside those skipped before."""
     lines = lines_of(data)
     long = lines.end - lines.start > LINE_BYTES
     if not long.any():
@@ -77,8 +78,8 @@ def _without_long_lines(data: bytes, skipped: int) -> Chunk:
 
 
 def refuse_not_utf8(columns: Mapping[str, Any], source: bytes) -> tuple[dict[str, Any], int]:
-    """Drops and counts non-UTF-8 rows of binary columns."""
-    if is_utf8(source):
+    """Drops and counts rows of columns, parsed from `source`, that are not UTF-8."""
+    if is_utf8(source):  # checks all rows at once
         return dict(columns), 0
     rows = len(next(iter(columns.values())))
     is_utf8_row = np.ones(rows, np.bool_)
