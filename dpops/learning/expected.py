@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from dpops import fitted
 from dpops.learning.field import CAUTIOUS, NODES, numbers_of
 from dpops.learning.weights import TOTAL_PRECISION
+from dpops.levels import strategy
 from dpops.levels.defaults import RETAINED, BoundsOnly, Recipe, vehicle_weight
 from dpops.levels.stages import UNIT, Level, Stage, level, scaled
-from dpops.levels.strategy import CITY, PARTS, Part, busyness, log_precision, posterior_of, precisions_of, squared_error
 from dpops.spread import CAUTION, FLEET_SD, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
 from dpops.types import Float64s
 
@@ -66,8 +66,8 @@ def expected_days(
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
-    cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in busyness()]
-    noiseless = sum(part * _hat_variance(bounds, busy) for busy, part in busyness())
+    cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in strategy.busyness_classes()]
+    noiseless = sum(part * _hat_variance(bounds, busy) for busy, part in strategy.busyness_classes())
     expected = []
     for day, weight_sd in enumerate(weights):
         *errors, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(5))
@@ -90,15 +90,18 @@ def expected_days(
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
     """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
     hat_variances = [times * _hat_variance(bounds, busy) for times in FLEETS]
-    prior = {part: sd * sd for part, sd in PARTS.items()}
+    prior = {part: sd * sd for part, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
             around = posterior
-            today = precisions_of(stage, bounds, around, busy)
+            today = strategy.precisions_of(stage, bounds, around, busy)
             precisions = {part: precision + today[part] for part, precision in precisions.items()}
-            posterior = posterior_of(prior, precisions)
-        errors = [squared_error(posterior, today, stage, bounds, around, busy, variance) for variance in hat_variances]
+            posterior = strategy.posterior_of(prior, precisions)
+        errors = [
+            strategy.squared_error(posterior, today, stage, bounds, around, busy, variance)
+            for variance in hat_variances
+        ]
         yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
 
 
@@ -112,9 +115,9 @@ def _at_public_counts(stage: Stage) -> Stage:
     return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 
-def _pattern(parts: dict[Part, float]) -> float:
+def _pattern(parts: strategy.Variances) -> float:
     """Sums the variances of components in which HATs differ."""
-    return sum(variance for part, variance in parts.items() if part != CITY)
+    return sum(variance for part, variance in parts.items() if part != strategy.CITY)
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
@@ -126,7 +129,7 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
     day_variance = 1 / TOTAL_PRECISION
     shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else FLEET_SD**2)
     for stages in days:
-        precision = sum(log_precision(stage, bounds) for stage in stages)
+        precision = sum(strategy.log_precision(stage, bounds) for stage in stages)
         yield (1 / (shared + day_variance) + precision) ** -0.5
         shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))
 

@@ -1,8 +1,11 @@
 """Choice of bounds and levels by publicly expected error.
 
-A HAT's mean is a sum of components: city, grandparent, parent and cell, hour, a parent in a part of the day, and its
-own. Each has a prior variance, and each level's noisy sums inform the components no finer than its groups. Posterior
-variances, and what clipping does, are the expected error.
+A HAT's mean speed is a sum of independent components: city, grandparent, parent and cell, hour of the day, a parent in
+a part of the day, and the HAT's own. Each has a prior variance. A level's noisy sums inform each component whose groups
+are no finer. Posterior variances, plus the bias of clipping, are the expected squared error.
+
+Arguments: `busyness` is a cell's traffic over the average cell's; `centres` are variances, by component, of a stage's
+centres around true means.
 """
 
 import math
@@ -19,22 +22,24 @@ from dpops.levels.defaults import COARSE, BoundsOnly, Recipe, coarser_shares, ve
 from dpops.levels.stages import BLOCK_H, CELL, HOUR, LEVELS, UNIT, Kind, PublicHats, Stage, alike
 from dpops.spread import LEAST_VEHICLES, TYPICAL
 
-Part = tuple[int, int]
-"""Fineness of a group of HATs: its place (city, grandparent, parent, cell) and its time (day, part of it, slot)."""
-_OF: dict[str, Part] = {name: (place, min(time, HOUR)) for name, (place, time) in LEVELS.items()}
-_OWN = _OF["hat"]
-CITY: Part = _OF["city"]
+Component = tuple[int, int]
+"""Fineness of the groups that share a component: place (0 city to 3 cell) and time (0 day to 2 hour, or a slot)."""
+_OF_LEVEL: dict[str, Component] = {name: (place, min(time, HOUR)) for name, (place, time) in LEVELS.items()}
+"""Component of each level's groups, by name of the level. A slot counts as an hour here."""
+_HAT = _OF_LEVEL["hat"]
+CITY: Component = _OF_LEVEL["city"]
 
-Variances = Mapping[Part, float]
+Variances = Mapping[Component, float]
+"""By component, (km/h)^2; or precisions, their inverses."""
 
-PARTS: dict[Part, float] = {
-    _OF["city"]: fitted.CITY_SD_KMH,
-    **dict.fromkeys((_OF["grandparent-day"], _OF["parent-day"], _OF["cell"]), fitted.PLACES_KMH / math.sqrt(3)),
-    **dict.fromkeys((_OF["hour"], _OF["parent"]), fitted.HOURS_KMH),
+PRIOR_SD_KMH: dict[Component, float] = {
+    CITY: fitted.CITY_SD_KMH,
+    **{_OF_LEVEL[name]: fitted.PLACES_KMH / 3**0.5 for name in ("grandparent-day", "parent-day", "cell")},
+    **{_OF_LEVEL[name]: fitted.HOURS_KMH for name in ("hour", "parent")},
 }
-"""Prior standard deviations, km/h: rough numbers for any city, fitted on none."""
+"""Prior standard deviations: rough numbers for any city, fitted on none. Three levels of places share a variance."""
 DAYS = 4
-"""Releases that a later day rests on, including itself."""
+"""Guessed: released days whose data a typical later day's estimate combines, itself included."""
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {
     "gaussian": (Fraction(1), Fraction(3, 2), Fraction(2)),
     "laplace": (Fraction(1), Fraction(3, 2)),
@@ -45,7 +50,7 @@ in some cities what it loses in others."""
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """Recipe with expected root mean squared errors, km/h."""
+    """Recipe with expected root mean squared errors of first and later days, km/h."""
 
     recipe: Recipe
     first_kmh: float
@@ -53,7 +58,7 @@ class Ranked:
 
     @property
     def kmh(self) -> float:
-        """Root mean square error over the days, in km/h."""
+        """Root mean squared error over the first DAYS days, in km/h."""
         return math.sqrt((self.first_kmh**2 + (DAYS - 1) * self.later_kmh**2) / DAYS)
 
 
@@ -69,49 +74,52 @@ EVERYTHING = Free()
 
 
 def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
-    """Ranks recipes, best first; `table` fixes what is constrained.
+    """Ranks candidate recipes by expected error, best first.
 
-    The one with default bounds and levels goes before those that are not better by LEAST_GAIN.
+    table: recipe of defaults or of the specification, which candidates vary where it is `free`. The default candidate
+    goes before all that do not lower its error by the factor 1 - LEAST_GAIN.
     """
-    default, *others = (_expected(recipe, bounds) for recipe in _variants(table, free, bounds.hats))
-    order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))
+    default, *others = (_expected(recipe, bounds) for recipe in _candidates(table, free, bounds.hats))
+    order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))  # equal but for rounding: as listed
     better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * default.kmh]
     return [*better, default, *order[len(better) :]]
 
 
 def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
-    """Chooses the best recipe, or the table's if fixed."""
+    """Chooses the best recipe, or the table's if nothing is free."""
     if not (free.bounds or free.levels):
         return table
     return ranked(table, bounds, free)[0].recipe
 
 
-def _variants(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
-    """Yields candidate recipes, the default first."""
+def _candidates(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
+    """Yields candidate recipes, the default first: the table's bounds, perhaps coarser levels."""
     table_shares = table.later[-1].shares
     shares = coarser_shares(table.kind, table_shares, hats) if free.levels else table_shares
-    bounds, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
+    factors, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
 
-    def varied(stages: tuple[Stage, ...], times: Fraction) -> tuple[Stage, ...]:
-        *early, last = (replace(stage, bound_kmh=times * stage.bound_kmh) for stage in stages)
+    def varied(stages: tuple[Stage, ...], factor: Fraction) -> tuple[Stage, ...]:
+        *early, last = (replace(stage, bound_kmh=factor * stage.bound_kmh) for stage in stages)
         return (*early, replace(last, parts=alike(shares)))
 
-    for times in bounds if free.bounds and is_coarse else bounds[:1]:
-        yield Recipe(first=varied(table.first, times), later=varied(table.later, times))
+    # Fine levels have more noise, which wider bounds only raise.
+    for factor in factors if free.bounds and is_coarse else factors[:1]:
+        yield Recipe(first=varied(table.first, factor), later=varied(table.later, factor))
     if shares != table_shares and not is_coarse:
         yield table
 
 
 def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
-    """Forecasts a recipe's root mean squared error, km/h, on first and later days."""
+    """Forecasts root mean squared errors, km/h, over reports of all classes of busyness."""
     squares: list[tuple[float, float]] = []
-    for busy, share in busyness():
-        prior = {part: sd * sd for part, sd in PARTS.items()}
+    for busyness, share in busyness_classes():
+        prior = {component: sd_kmh * sd_kmh for component, sd_kmh in PRIOR_SD_KMH.items()}
         posterior = prior
         for stage in recipe.first:
-            posterior, first = _after(stage, bounds, prior, posterior, busy, days=1)
-        settled, _ = _after(recipe.later[-1], bounds, prior, posterior, busy, days=DAYS)
-        _, later = _after(recipe.later[-1], bounds, prior, settled, busy, days=DAYS)
+            posterior, first = _after(stage, bounds, prior, posterior, busyness, days=1)
+        # A later day's centres come from earlier days: one step finds their variances, a second the day's error.
+        settled, _ = _after(recipe.later[-1], bounds, prior, posterior, busyness, days=DAYS)
+        _, later = _after(recipe.later[-1], bounds, prior, settled, busyness, days=DAYS)
         squares.append((share * first, share * later))
     return Ranked(
         recipe=recipe,
@@ -121,37 +129,34 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
 
 
 def _after(
-    stage: Stage, bounds: BoundsOnly, prior: Variances, centres: Variances, busy: float, *, days: int
-) -> tuple[dict[Part, float], float]:
-    """Computes posterior variances, and a HAT's squared error, (km/h)^2.
-
-    prior: variances without these days. centres: those that the centres were made from. busy: traffic, times average.
-    """
-    precisions = precisions_of(stage, bounds, centres, busy)
-    posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
-    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busy, 1.0))))
-    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busy, residual)
+    stage: Stage, bounds: BoundsOnly, prior: Variances, centres: Variances, busyness: float, *, days: int
+) -> tuple[dict[Component, float], float]:
+    """Computes variances after `days` equal days, and a HAT's squared error, (km/h)^2."""
+    precisions = precisions_of(stage, bounds, centres, busyness)
+    posterior = posterior_of(prior, {component: days * precision for component, precision in precisions.items()})
+    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))
+    return posterior, squared_error(posterior, precisions, stage, bounds, centres, busyness, residual)
 
 
-def posterior_of(prior: Variances, precisions: Variances) -> dict[Part, float]:
-    """Computes the posterior variance of each part."""
-    return {part: 1 / (1 / max(variance, 1e-9) + precisions[part]) for part, variance in prior.items()}
+def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, float]:
+    """Computes posterior variances from prior ones and added precisions, (km/h)^-2."""
+    return {component: 1 / (1 / max(variance, 1e-9) + precisions[component]) for component, variance in prior.items()}
 
 
-def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busy: float) -> dict[Part, float]:
-    """Computes precisions, (km/h)^-2, that a release adds in places `busy` times average."""
+def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busyness: float) -> dict[Component, float]:
+    """Computes the precision, (km/h)^-2, that one release of a stage adds to each component."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    widened = (bound**3 + norm**3) ** (1 / 3)  # a bound below the norm clips weights too, so it gains ever less
-    precisions = dict.fromkeys([*PARTS, _OWN], 0.0)
+    # The bound over the part of weights that it leaves (`defaults.kept`), which multiplies noise.
+    widened = (bound**3 + norm**3) ** (1 / 3)
+    precisions = dict.fromkeys([*PRIOR_SD_KMH, _HAT], 0.0)
     for name, share in stage.shares:
-        place, time = _OF[name]
-        busier = busy ** (place / CELL)  # the coarser a place, the nearer to average
-        noise = fitted.SMOOTHED * widened * _noise(stage, name, share, bounds) / busier
-        for part in precisions:
-            part_place, part_time = part
-            if part_place <= place and part_time <= time:
-                within = max(_groups((place, time), bounds.hats) / _groups(part, bounds.hats), 1.0)
-                precisions[part] += within / noise**2
+        place, time = level_groups = _OF_LEVEL[name]
+        busier = busyness ** (place / CELL)  # guessed: the coarser a place, the nearer its traffic is to average
+        noise_kmh = fitted.SMOOTHED * widened * _noise(stage, name, share, bounds) / busier
+        for component in precisions:
+            if component[0] <= place and component[1] <= time:  # a component of the level's groups or of coarser ones
+                averaged = max(_groups(level_groups, bounds.hats) / _groups(component, bounds.hats), 1.0)
+                precisions[component] += averaged / noise_kmh**2
     return precisions
 
 
@@ -161,58 +166,70 @@ def squared_error(
     stage: Stage,
     bounds: BoundsOnly,
     centres: Variances,
-    busy: float,
+    busyness: float,
     residual: float,
 ) -> float:
-    """Forecasts a HAT's squared error, (km/h)^2, from components, clipping and residuals."""
-    vehicles = bounds.usual_vehicles * busy
-    single = vehicles**2 / (vehicles**2 + LEAST_VEHICLES**2)
+    """Forecasts a HAT's squared error, (km/h)^2: of components, clipping and the HAT's own.
+
+    precisions: added by this release alone. residual: prior variance of the HAT's own component, (km/h)^2.
+    """
+    vehicles = bounds.usual_vehicles * busyness
+    # Guessed: part of HATs with vehicles enough for their own release to inform them.
+    informed = vehicles**2 / (vehicles**2 + LEAST_VEHICLES**2)
     norm = _norm(stage, bounds, centres)
-    drawn = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
-    return sum(posterior.values()) + (1 - single) * residual + single / (1 / residual + precisions[_OWN]) + drawn**2
+    bias_kmh = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
+    components = sum(posterior.values())
+    return components + (1 - informed) * residual + informed / (1 / residual + precisions[_HAT]) + bias_kmh**2
 
 
 def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
-    """Computes a release's precision of the city's log weight."""
-    weights = replace(stage, alpha=1 - stage.alpha)
+    """Computes a release's precision of the logarithm of the city's total weight."""
+    weights = replace(stage, alpha=1 - stage.alpha)  # `_noise` takes alpha, the part of speeds: weights have the other
     return sum(
-        _groups(_OF[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2 for name, share in stage.shares
+        _groups(_OF_LEVEL[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2
+        for name, share in stage.shares
     )
 
 
 def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
-    """Computes the norm of a vehicle's residual speeds, km/h."""
-    hats, sd = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
+    """Estimates the norm, km/h, of a vehicle's weighted residuals, which the bound clips.
+
+    These are speeds less centres: the centres' errors, which a vehicle's HATs share, and the vehicle's deviations,
+    which average out in groups.
+    """
+    hats, sd_kmh = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
     if stage.kind == "laplace":
         in_group = {name: max(hats / bounds.fleet.profile.touched(name), 1.0) for name, _ in stage.shares}
-        deviation = 0.8 * sd * sum(float(share) / math.sqrt(in_group[name]) for name, share in stage.shares)
+        # L1 norm: 0.8 is a normal law's mean absolute value over its standard deviation, sqrt(2 / pi).
+        deviation = 0.8 * sd_kmh * sum(float(share) / math.sqrt(in_group[name]) for name, share in stage.shares)
     else:
-        deviation = sd * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
+        deviation = sd_kmh * vehicle_weight(stage, bounds.fleet) / math.sqrt(hats)
     return math.sqrt(sum(centres.values()) + deviation**2)
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Computes noise of group means, as part of the bound, at a level's `share`."""
-    groups = _groups(_OF[name], bounds.hats)
+    """Computes noise standard deviations of a level's group means, over the bound."""
     ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
-    part = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)  # fractions take five times
+    # Speeds of the level have this part of the total: integers' products, as those of fractions take five times longer.
+    part = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)
     if stage.kind == "laplace":
-        in_group = math.sqrt(2) * float(stage.spread) / UNIT / part
+        in_sum = math.sqrt(2) * float(stage.spread) / UNIT / part  # `spread` is a Laplace law's scale
     else:
-        in_group = math.sqrt(float(stage.spread) / part) / UNIT
-    return in_group * groups / (bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet))
+        in_sum = math.sqrt(float(stage.spread) / part) / UNIT  # `spread` is a variance
+    groups, weight = _groups(_OF_LEVEL[name], bounds.hats), bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet)
+    return in_sum * groups / weight
 
 
 @lru_cache(maxsize=64)
-def _groups(part: Part, hats: PublicHats) -> int:
+def _groups(component: Component, hats: PublicHats) -> int:
+    """Counts the groups of HATs that a component tells apart."""
     places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
     times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots
-    return places[part[0]] * times[part[1]]
+    return places[component[0]] * times[component[1]]
 
 
-def busyness() -> list[tuple[float, float]]:
-    """Lists relative traffic and report shares of cell classes."""
-    law, nodes = NormalDist(), 5
-    raw = [math.exp(fitted.BUSIER * law.inv_cdf((node + 0.5) / nodes)) for node in range(nodes)]
-    mean = sum(raw) / nodes
-    return [(factor / mean, factor / sum(raw)) for factor in raw]
+def busyness_classes() -> list[tuple[float, float]]:
+    """Lists busyness and share of reports of cells' fifths, by a log-normal law."""
+    law, classes = NormalDist(), 5
+    raw = [math.exp(fitted.BUSIER * law.inv_cdf((number + 0.5) / classes)) for number in range(classes)]
+    return [(factor / (sum(raw) / classes), factor / sum(raw)) for factor in raw]

@@ -15,7 +15,7 @@ from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedM
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.parts import MOVING, times_of, with_places
 from dpops.levels.stages import UNIT, Stage, scaled
-from dpops.levels.strategy import PARTS, posterior_of, precisions_of
+from dpops.levels.strategy import PRIOR_SD_KMH, posterior_of, precisions_of
 from dpops.spread import INFORMATIVE_KMH, TYPICAL
 from dpops.types import Grid
 from pipelines.specification import Specification
@@ -205,7 +205,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Estimates a percentile's error after so many days; at 0, a constant's."""
     *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_part), classes.share)
-    edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PARTS.items()}
+    edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PRIOR_SD_KMH.items()}
     precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
     posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
