@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from benchmarks.pictures import save
-from dpops.forecast import Float64s, Prior
+from dpops.forecast import Prior
 from dpops.means.arrays import array_means, lay_out_together, length_of
 from dpops.means.forecasts import expected_quantiles
 from dpops.means.grouping import Grouping, wrap_around
@@ -22,11 +22,11 @@ from dpops.mechanism import Mechanism, Totals, forecast_of_one
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
-from dpops.mechanisms.fixed_quantile import FixedQuantile
 from dpops.mechanisms.levy import Levy
+from dpops.mechanisms.quantiles import FixedQuantile
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 from hatstream_lab.evaluation.datasets import geometric, itms_counts
 
 FOLDER = Path(__file__).parent / "pictures"

@@ -10,12 +10,8 @@ from statistics import NormalDist
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpops.types import CountsKnown, Grid, Int64s
-
-Float64s = NDArray[np.float64]
-
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 BETWEEN_HATS = 0.25
 """Variance between HATs' means over the prior's. Without it a forecast would take the prior's mean for the truth, and

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s, transport_bias
+from dpops.forecast import transport_bias
 from dpops.means.grouping import Grouping, argmax, best_fit_arrays, convex, median, minimax, wrap_around
 from dpops.mechanism import Plan, Totals, check_plan_input, facts_of, full_plan, stack
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 FINE = 1000
 """Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""

@@ -10,10 +10,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s
 from dpops.mechanism import Plan, Stacked
 from dpops.suppression.search import Ratio
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 CapRule = Literal["none", "opt"] | int
 """Choice of m from public counts: no cap, the least worst case, or m itself."""

@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts
+from dpops.forecast import HatCounts
 from dpops.means import forecasts
 from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, lay_out_together
 from dpops.means.forecasts import Ends, LaidMany
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 
 def private_quantiles(

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
+from dpops.forecast import HatCounts, clamped_errors, normal_scores
 from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, USUAL, Rule, groups_of, lay_out
 from dpops.mechanism import Plan
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 _AT_ONCE = 1 << 13
 """Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""

@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts, clamped_errors
+from dpops.forecast import HatCounts, clamped_errors
 from dpops.means.clipping import private_quantiles
 from dpops.means.forecasts import chunks, expected_quantiles
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, with_noise
 from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
-from dpops.types import CountsKnown, Grid
+from dpops.types import CountsKnown, Float64s, Grid
 
 _POINTS = 64
 

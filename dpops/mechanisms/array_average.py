@@ -1,19 +1,19 @@
-"""Array-Averaging: mean of the means of equal-sized arrays (pseudo-users)."""
+"""Array-Averaging and OPT-Array-Averaging: mean of the means of equal-sized arrays (pseudo-users)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts
+from dpops.forecast import HatCounts
 from dpops.means import arrays as layouts
 from dpops.means.arrays import FINE, Rule
 from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, noisy_integers, with_noise
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid
+from dpops.types import CountsKnown, Float64s, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,3 +98,29 @@ class ArrayAverage(Mechanism):
         arrays = layouts.array_means(totals, plans)
         exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
         return noisy_integers(exact, plans, noise)
+
+
+_AVERAGE = ArrayAverage(m_ub="opt")
+
+
+@dataclass(frozen=True, slots=True)
+class OptArray(Mechanism):
+    """Array-Averaging (BestFit) at the length of least worst-case error.
+
+    That is U (1 - S(m) / n) + U m / (epsilon S(m)); from epsilon 1 on no user is clipped, so it is close to the
+    baseline (erratum E15). Source: S1 "OPT-Array-Averaging".
+    """
+
+    name = "opt-array"
+
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[layouts.ArrayPlan]:
+        """Plans arrays as best-fit array averages do."""
+        return [replace(plan, mechanism=self.name) for plan in _AVERAGE.plans(hats, grid, epsilon)]
+
+    def forecasts(self, hats: HatCounts) -> Float64s:
+        """Forecasts errors as array averages do."""
+        return _AVERAGE.forecasts(hats)
+
+    def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
+        """Draws as array averages do."""
+        return _AVERAGE.release(totals, plans, noise)

@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts, Prior
+from dpops.forecast import HatCounts, Prior
 from dpops.means.forecasts import is_usual
 from dpops.mechanism import DECIDES, Integers, Mechanism, Plan, PlanError, Totals, forecast_of_one
 from dpops.mechanisms import registered
 from dpops.mechanisms.constant import Constant
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 
 class RankedPlan(NamedTuple):

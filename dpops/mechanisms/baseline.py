@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts
+from dpops.forecast import HatCounts
 from dpops.means.arrays import FINE
 from dpops.means.capping import CapRule, chosen, retained, weights
 from dpops.means.forecasts import errors_around, errors_of_weights, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid
+from dpops.types import CountsKnown, Float64s, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from fractions import Fraction
 import numpy as np
 
 from dpops import mechanism
-from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
+from dpops.forecast import HatCounts, clamped_errors, normal_scores
 from dpops.means.capping import CapRule, CountCap, chosen, retained, weights
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.suppression.search import Ratio, variance_bias, variance_sensitivity
-from dpops.types import CountsKnown, Grid
+from dpops.types import CountsKnown, Float64s, Grid
 
 RANGE = 1 << 30
 """Steps of the released integer from variance 0 to U^2 / 4."""

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts, Prior
+from dpops.forecast import HatCounts, Prior
 from dpops.means.forecasts import errors_around
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, stack, values_of
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid
+from dpops.types import CountsKnown, Float64s, Grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

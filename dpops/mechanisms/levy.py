@@ -8,14 +8,14 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts
+from dpops.forecast import HatCounts
 from dpops.means.arrays import FINE, array_means, groups_of
 from dpops.means.clipping import ClippedArrays, clipped_release, with_interval
 from dpops.means.forecasts import LaidMany, ends_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Plan, Totals
 from dpops.noise import Noise
 from dpops.noise.exponential import choose
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 GAMMA = 0.2
 """The chance that the paper allows for an array mean to lie farther than tau from the expectation."""

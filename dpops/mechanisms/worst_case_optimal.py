@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from dpops.forecast import Float64s, HatCounts, clamped_errors, normal_scores
+from dpops.forecast import HatCounts, clamped_errors, normal_scores
 from dpops.means.arrays import groups_of
 from dpops.means.forecasts import alike, chunks, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
 from dpops.noise import Noise
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s, Prior, transport_bias
+from dpops.forecast import Prior, transport_bias
 from dpops.means.grouping import Grouping
 from dpops.mechanism import Plan, PlanError, check_plan_input, facts_of, full_plan
 from dpops.trees.readings import consistent, cumulative, law
 from dpops.trees.shape import Tree, best_shares, best_tree
-from dpops.types import CountsKnown, Grid, Int64s
+from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 FINE = 1 << 10
 """Units of mass per sample. A capped user's distribution is rounded to units."""

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpops.estimate import OK, Estimates
-from dpops.forecast import Float64s, HatCounts
+from dpops.forecast import HatCounts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, full_plan
 from dpops.noise import Noise
 from dpops.trees import readings
 from dpops.trees.hats import PlannedTree, TreePlan, forecast_share_error, shape_of, size_of, upper_of, weighted_leaves
 from dpops.trees.readings import Between, consistent, cumulative, law
 from dpops.trees.shape import MOST_BINS, node_counts
+from dpops.types import Float64s
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
 OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")

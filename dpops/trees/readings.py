@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpops.forecast import Float64s
 from dpops.trees.shape import Tree
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 SENSITIVITY = 2
 """Nodes of one level that change by 1 when one sample moves to another bin."""

@@ -13,7 +13,7 @@ from dpops.mechanism import Mechanism
 from dpops.mechanisms import registered
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
-from dpops.mechanisms.tree import BestTree
+from dpops.mechanisms.trees import BestTree
 from dpops.statistics import SQUARES, SUMS, Histogram, RequestedStatistic, binned, check_outputs
 from dpops.types import Grid
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpops.forecast import Prior
-from dpops.mechanisms.tree import BestTree
+from dpops.mechanisms.trees import BestTree
 from dpops.statistics import Histogram
 from pipelines.cli import main
 from pipelines.specification import SpecificationError, load

@@ -14,12 +14,11 @@ from dpops import statistics
 from dpops.claims import Adjacency
 from dpops.mechanism import Mechanism, Plan, Totals
 from dpops.mechanisms import registered
-from dpops.mechanisms.array_average import ArrayAverage
+from dpops.mechanisms.array_average import ArrayAverage, OptArray
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance
 from dpops.mechanisms.constant import Constant
-from dpops.mechanisms.opt_array import OptArray
 from dpops.noise import Noise
 from dpops.statistics import Column
 from dpops.types import CountsKnown, Grid, Int64s

@@ -15,8 +15,8 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.akmv import Akmv
 from dpops.mechanisms.auto import Auto
 from dpops.mechanisms.constant import Constant
-from dpops.mechanisms.epsilon_quantile import EpsilonQuantile
 from dpops.mechanisms.levy import Levy
+from dpops.mechanisms.quantiles import EpsilonQuantile
 from dpops.mechanisms.worst_case_optimal import WorstCaseOptimal
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Grid, Int64s

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpops.forecast import Float64s
 from dpops.trees.readings import consistent, cumulative, isotonic, law, level_variances
 from dpops.trees.shape import Tree, best_shares
+from dpops.types import Float64s
 from tests.dpops.trees import examples
 
 SHAPES = [

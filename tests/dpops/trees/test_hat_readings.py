@@ -7,8 +7,7 @@ import pytest
 
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, PlanError, forecast_of_one
-from dpops.mechanisms.array_tree import ArrayTree
-from dpops.mechanisms.capped_tree import CappedTree
+from dpops.mechanisms.trees import ArrayTree, CappedTree
 from dpops.noise import Noise
 from dpops.statistics import Histogram
 from dpops.trees import readings

@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from dpops.forecast import Prior
 from dpops.mechanism import Mechanism, Plan, forecast_of_one
 from dpops.mechanisms import registered
-from dpops.mechanisms.array_tree import ArrayTree
-from dpops.mechanisms.capped_tree import CappedTree
-from dpops.mechanisms.tree import BestTree
+from dpops.mechanisms.trees import ArrayTree, BestTree, CappedTree
 from dpops.noise import Noise
 from dpops.trees.hats import PlannedTree, shape_of, stored
 from dpops.trees.mechanism import read_alike

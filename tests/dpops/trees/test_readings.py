@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.forecast import Float64s
 from dpops.trees.readings import (
     cdf_interval,
     consistent,
@@ -21,7 +20,7 @@ from dpops.trees.readings import (
     variance_interval,
 )
 from dpops.trees.shape import Tree, best_shares, best_tree, node_counts
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 TREES = [best_tree(1), best_tree(2), best_tree(13), best_tree(65), Tree(27, (3, 3, 3))]
 trees = pytest.mark.parametrize("tree", TREES, ids=str)

@@ -1,4 +1,4 @@
-"""EpsilonQuantile: array means clipped further inwards at smaller epsilon."""
+"""FixedQuantile and EpsilonQuantile: array means clipped to an interval between private quantiles."""
 
 import math
 from dataclasses import dataclass
@@ -20,3 +20,18 @@ class EpsilonQuantile(QuantileInterval):
     def rank(arrays: int, epsilon: Fraction) -> Fraction:
         """Computes rank 2 / epsilon, at most half."""
         return Fraction(min(math.ceil(2 / epsilon), arrays // 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedQuantile(QuantileInterval):
+    """Private 10 % and 90 % quantiles at any epsilon.
+
+    Source: S0 section III-E "FixedQuantile"; private quantiles by Smith 2011.
+    """
+
+    name = "fixed-quantile"
+
+    @staticmethod
+    def rank(arrays: int, epsilon: Fraction) -> Fraction:  # noqa: ARG004 - the interface
+        """Computes rank arrays / 10."""
+        return Fraction(arrays, 10)
