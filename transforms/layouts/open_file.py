@@ -25,11 +25,11 @@ from transforms.errors import StepError, advice
 from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 
 INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
-MEMBERS = 100_000
+MEMBERS = 100_000  # most files of an archive
 WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
-_TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262
+_TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262  # the mark of a tar archive, and where its header has it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16 = "the text is UTF-16: save it as UTF-8"
 _DAMAGE = (
@@ -41,13 +41,13 @@ _DAMAGE = (
     tarfile.TarError,
     pa.ArrowInvalid,
 )
-_NO_ERRORS_OF_A_SYSTEM = (None, errno.EINVAL)
-"""What Arrow says of a stream that is cut short, and a zip that points before its beginning."""
+_DAMAGE_ERRNOS = (None, errno.EINVAL)
+"""Of OSErrors that mean damage: of a stream cut short (Arrow), and of a zip that points before its beginning."""
 
 
 def files_in(path: str) -> list[str]:
-    """Lists a path or its archive's files. Raises UnreadableFile or OSError."""
-    if INSIDE in path or os.path.isdir(path):
+    """Lists an archive's files, or the path alone. Raises UnreadableFile or OSError."""
+    if INSIDE in path or os.path.isdir(path):  # opening a folder raises where it is read
         return [path]
     with _without_damage(path):
         archive = _archive_of(path)
@@ -81,6 +81,7 @@ def unpacked(path: str) -> bytes | None:
 
 
 def _whole(path: str, file: Any) -> bytes:
+    """Reads at most WHOLE_BYTES. Raises UnreadableFile for a longer file."""
     data: bytes = file.read(WHOLE_BYTES + 1)
     if len(data) > WHOLE_BYTES:
         raise UnreadableFile(path, f"it expands to more than {WHOLE_BYTES >> 20} MiB: unpack it first")
@@ -89,10 +90,11 @@ def _whole(path: str, file: Any) -> bytes:
 
 @contextmanager
 def _without_damage(path: str) -> Iterator[None]:
+    """Turns decompressors' errors into UnreadableFile; other OSErrors pass."""
     try:
         yield
     except (*_DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno not in _NO_ERRORS_OF_A_SYSTEM:
+        if isinstance(error, OSError) and error.errno not in _DAMAGE_ERRNOS:
             raise
         raise UnreadableFile(path, "the compressed file is damaged or cut short") from None
 
@@ -105,17 +107,17 @@ def _open(path: str, stack: ExitStack) -> BinaryIO:
         file: BinaryIO = stack.enter_context(open(outer, "rb"))  # noqa: SIM115 - the stack closes it
     else:
         names, open_file = archive
-        file = stack.enter_context(open_file(name or names[0]))  # whoever reads all asks for each
+        file = stack.enter_context(open_file(name or names[0]))  # a path without a name is of the only file
     codec = _codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]
     return file if codec is None else cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
 
 
 _Archive = tuple[Sequence[str], Callable[[str], BinaryIO]]
-"""Sorted names of an archive's files except those of `is_skipped`, and what opens one of them."""
+"""Sorted names of an archive's files except those of `is_skipped`, and a function that opens one by name."""
 
 
 def _archive_of(path: str) -> _Archive | None:
-    """Opens an archive, else returns None. Raises UnreadableFile, OSError."""
+    """Opens an archive (zip, tar, compressed tar), else returns None. Raises UnreadableFile, OSError."""
     with open(path, "rb") as file:
         start = file.read(_TAR_TO)
         is_zip, codec = start.startswith(_ZIP), _codec_of(start)
@@ -130,12 +132,15 @@ def _archive_of(path: str) -> _Archive | None:
 
 @lru_cache(maxsize=1)
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
-    """Reads an archive's index, cached while its file is unchanged; codec: None means zip."""
+    """Reads an archive's index, cached while its file is unchanged.
+
+    codec: None for a zip, empty for an uncompressed tar.
+    """
     if codec is None:
         zipped = zipfile.ZipFile(path)
 
         def open_zipped(name: str) -> BinaryIO:
-            if zipped.getinfo(name).flag_bits & 1:
+            if zipped.getinfo(name).flag_bits & 1:  # bit 0: encrypted
                 raise UnreadableFile(path, "the archive is encrypted")
             return cast(BinaryIO, zipped.open(name))
 
@@ -151,6 +156,7 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
 
 
 def _checked(path: str, names: Iterable[str]) -> Sequence[str]:
+    """Sorts an archive's names, without skipped ones. Raises UnreadableFile for none or too many."""
     files = sorted(name for name in names if not is_skipped(name))
     if not files or len(files) > MEMBERS or any(INSIDE in name for name in files):
         raise UnreadableFile(path, f"an archive must hold 1 to {MEMBERS:,} files")
@@ -189,7 +195,7 @@ class ByFile:
 
 
 def vehicle_of(path: str) -> bytes:
-    """Strips a file's name of its suffixes.
+    """Returns a file's name without folders, and without suffixes of format and compression.
 
     >>> vehicle_of("/feed/2008-02-02/366.txt.gz")
     b'366'
@@ -199,7 +205,7 @@ def vehicle_of(path: str) -> bytes:
     return os.path.splitext(stem)[0] if suffix in _COMPRESSED else stem
 
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 8 << 20  # copied at a time from a store
 EXTRAS = {"s3": "s3", "gs": "gcs"}
 _SYSTEMS = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
@@ -230,9 +236,10 @@ def matching(pattern: str) -> list[str]:
 
 @contextmanager
 def fetched(path: str) -> Iterator[str]:
-    """Downloads a file to an unnamed path. Raises StepError.
+    """Downloads a remote file, and yields a local path to it. Raises StepError.
 
-    Without a name, nothing remains on disk however the process ends.
+    The local file has no name, so nothing remains on disk however the process ends; the path is a link to its handle,
+    with the remote name, as layouts read the vehicle from it.
     """
     systems = _systems()
     from apache_beam.io.filesystem import CompressionTypes
@@ -253,7 +260,7 @@ def fetched(path: str) -> Iterator[str]:
 
 
 def _error_name(error: BaseException) -> str:
-    """Names the innermost error, as Beam wraps stores' errors."""
+    """Names the type of a store's error, which Beam holds by path."""
     details = getattr(error, "exception_details", None)
     inner = next((of_store for of_store in (details or {}).values() if isinstance(of_store, BaseException)), None)
     return type(inner or error).__name__

@@ -4,6 +4,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,19 +18,19 @@ from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.value import NAME
 
-_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a bad record or document raises
 _LARGEST = sys.float_info.max
 _STRING_OR_NUMBER = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
 )
-_BAD = object()  # a value of a type that its field cannot have
-_BAD_TEXT = "?"  # is no instant
+_BAD = object()  # in the place of a value inside of something that is no object
+_BAD_TEXT = "?"  # in the place of a time of a type that no time has: it parses as none
 _ID_TYPES = (str, int)
 _ID_FIELDS = ("vehicle", "user")
 
 
 class Paths(NamedTuple):
-    """Paths of a record's fields, by keys and indices."""
+    """Fields of a record, and the path of each."""
 
     fields: tuple[str, ...]
     places: tuple[Path, ...]
@@ -59,12 +60,13 @@ class RecordLayout(MappedLayout):
 
 
 def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
-    """Reads a record per text; `refused` counts earlier refusals."""
+    """Reads a JSON object per text, each alone if one is damaged.
+
+    refused: earlier refusals by reason, to be counted too.
+    """
     if is_utf8(b"\n".join(texts)) and max(map(len, texts), default=0) <= LINE_BYTES:
-        try:
+        with suppress(*DAMAGE):
             return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)
-        except _DAMAGE:
-            pass
     records, counts = [], Counter(refused)
     decode = _decoder(paths).decode
     for text in texts:
@@ -74,15 +76,15 @@ def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, in
         try:  # called from this depth alone: how deep a record may be nested is the same in bulk and singly
             try:
                 records.append(decode(text))
-            except msgspec.ValidationError:
-                records.append(decode(_STRING_OR_NUMBER.sub(_held, text)))
-        except _DAMAGE:
+            except msgspec.ValidationError:  # a number beyond float64, or no object, which raises again
+                records.append(decode(_STRING_OR_NUMBER.sub(_clamped, text)))
+        except DAMAGE:
             counts["malformed"] += 1
     return _batch(records, paths, counts)
 
 
-def _held(token: re.Match[bytes]) -> bytes:
-    """Clamps a number beyond float64 to the largest float64."""
+def _clamped(token: re.Match[bytes]) -> bytes:
+    """Clamps a JSON number beyond float64 to the largest float64; other tokens stay."""
     text = token[0]
     if text.startswith(b'"'):
         return text
@@ -95,8 +97,8 @@ def _held(token: re.Match[bytes]) -> bytes:
 
 @cache
 def _decoder(paths: Paths) -> msgspec.json.Decoder[Any]:
-    """Creates a decoder of paths' first keys, skipping others."""
-    names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}
+    """Creates a decoder that builds only paths' first keys, for speed."""
+    names = {f"f{i}": key for i, key in enumerate(_first_keys(paths))}  # keys need not be names that a class may have
     fields = [(name, Any, None) for name in names]
     return msgspec.json.Decoder(msgspec.defstruct("Record", fields, rename=names, gc=False))
 
@@ -106,6 +108,7 @@ def _first_keys(paths: Paths) -> list[str]:
 
 
 def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
+    """Makes a batch of decoded records: follows each field's path through all of them."""
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
     columns = {
@@ -115,16 +118,18 @@ def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatc
 
 
 def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
-    """Creates a batch from fields' values, ids first.
+    """Creates a batch from fields' Python values or Arrow arrays, ids first.
 
-    decimal: mark of numbers in texts, fixed so that no row decides how another is read.
+    Args:
+        refused: Earlier refusals by reason; rows whose id is neither text nor a whole number are added.
+        decimal: Mark of numbers in texts, fixed so that no row decides how another is read.
     """
-    first = next(iter(columns))
-    ids = columns[first]
+    id_field = next(iter(columns))
+    ids = columns[id_field]
     is_id = np.ones(len(ids), np.bool_)
-    if first in _ID_FIELDS and not isinstance(ids, pa.Array):
+    if id_field in _ID_FIELDS and not isinstance(ids, pa.Array):
         types = set(map(type, ids))
-        if float in types:  # those that are whole numbers are written as integers
+        if float in types:  # whole numbers are written as integers; fractions stay floats, and are refused
             texts = iter(whole_number_texts(pa.array([value for value in ids if type(value) is float])).to_pylist())
             ids = [value if type(value) is not float or (text := next(texts)) is None else text for value in ids]
         if not types <= {*_ID_TYPES, type(None)}:
@@ -135,21 +140,21 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
         else _times(values, decimal)
         if are_times(name, [*columns])
         else (_CONVERT.get(name) or _CONVERT[name.partition(".")[0]])(values, decimal)
-        for name, values in {**columns, first: ids}.items()
+        for name, values in {**columns, id_field: ids}.items()
     }
     if is_id.all():
         return raw_batch(arrays, refused)
     arrays = {name: array.filter(pa.array(is_id)) for name, array in arrays.items()}
-    bad = refused.get(f"bad-{first}", 0) + int(np.count_nonzero(~is_id))
-    return raw_batch(arrays, {**refused, f"bad-{first}": bad})
+    bad = refused.get(f"bad-{id_field}", 0) + int(np.count_nonzero(~is_id))
+    return raw_batch(arrays, {**refused, f"bad-{id_field}": bad})
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follows a path into values: None if absent."""
+    """Follows a path into each value: None if absent, _BAD inside of no object."""
     for part in path:
         types = set(map(type, values))
         key = part if types == {dict} else int(part) if types == {list} and part.isdecimal() else None
-        try:
+        try:  # fast where all values have the part
             if key is None:
                 raise KeyError
             values = list(map(itemgetter(key), values))
@@ -159,7 +164,7 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
 
 
 def step_into(value: Any, part: str) -> Any:
-    """Steps into an object or array; None if absent, bad without parts."""
+    """Steps into an object or array; None if absent, else _BAD."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and part.isdecimal():
@@ -178,7 +183,7 @@ def mapping_of(value: Any) -> Mapping[str, Any] | None:
 
 
 def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
-    """Reads numbers, also in texts; NaN marks bad values."""
+    """Reads numbers, also in texts; NaN stands for bad values, null for missing ones."""
     types = set(map(type, values))
     if str in types:
         is_text = [type(value) is str for value in values]
@@ -191,7 +196,7 @@ def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
         values = [value if type(value) in (float, int) or value is None else float("nan") for value in values]
     try:
         return pa.array(values, pa.float64())
-    except (pa.ArrowInvalid, OverflowError):
+    except (pa.ArrowInvalid, OverflowError):  # an integer beyond float64, or that none equals
         return pa.array([None if value is None else _as_float(value) for value in values], pa.float64())
 
 
@@ -203,7 +208,7 @@ def _as_float(value: float) -> float:
 
 
 def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
-    """Converts times to numbers if all are, else to texts; other kinds become bad."""
+    """Converts times to numbers if all are, else to texts; other types become bad."""
     types = set(map(type, values)) - {type(None)}
     if types <= {str}:
         return pa.array(values, pa.string())
@@ -221,7 +226,7 @@ def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
 
 
 def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
-    """Reads texts, and integers as text; others are null."""
+    """Reads texts, and integers as texts; values of other types are null."""
     if set(map(type, values)) <= {str, type(None)}:
         return pa.array(values, pa.string())
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())

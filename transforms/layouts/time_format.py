@@ -31,13 +31,13 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "%A": ("weekday", "[A-Za-z]{2,9}\\.?"),
     "%s": ("midnight", "[0-9]{1,6}"),
 }
-"""Of each directive of C's strptime that is known: the part of a time, and what is written for it.
+"""Of each directive of C's strptime that is known: the part of a time, and the pattern of what it matches.
 
-Months by name are English ones, of which three letters count; what a weekday says is not looked at. %s is of seconds
-after midnight, in place of a clock."""
+Months by name are English ones, of which three letters count; weekdays are ignored. %s is of seconds after midnight,
+in place of a clock."""
 _NEEDED = ("year", "month", "day", "hour", "minute")
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_HOURS = [f"{hour:02}" for hour in (12, *range(1, 12))]
+_HOURS = [f"{hour:02}" for hour in (12, *range(1, 12))]  # of a clock of twelve hours, from midnight on
 _LONGEST = 60
 
 
@@ -55,7 +55,7 @@ class TimeFormat:
 
     @classmethod
     def of(cls, text: str) -> "TimeFormat":
-        """Makes a format. Raises ValueError naming rule and value."""
+        """Checks and makes a format. Raises ValueError naming rule and value."""
         directives = re.findall("%.?", text)
         unknown = next((name for name in directives if name not in _PARTS), None)
         parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
@@ -81,7 +81,7 @@ class TimeFormat:
         return cls(text)
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
-        """Reads texts in this format; `zone` applies without an offset."""
+        """Rewrites texts of this format as ISO 8601 and reads them; zone: without offset."""
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         parts = pc.extract_regex(text, _pattern(self.text))

@@ -24,7 +24,7 @@ DECODE_ROWS = 65_536
 
 _PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
 _UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
-_MIXED = "mixed"
+_MIXED = "mixed"  # in the place of an Arrow type: texts and values of other types
 _LOCAL = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNITS.items()}
 _ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()} | _LOCAL
 
@@ -56,7 +56,7 @@ class _TooBig(Exception):
 def _from_snappy(data: bytes) -> bytes:
     """Expands a Snappy block of Avro, dropping its checksum."""
     signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")
-    size = (signed << 1) ^ (signed >> 63)  # the same bytes, of a number that has no sign
+    size = (signed << 1) ^ (signed >> 63)  # Snappy's length is a varint without sign: this undoes Avro's zigzag
     if size > BLOCK_BYTES:
         raise _TooBig
     expanded: bytes = pa.decompress(data[:-4], size, "snappy", asbytes=True)
@@ -67,20 +67,22 @@ def _from_snappy(data: bytes) -> bytes:
 
 def _from_zstandard(data: bytes) -> bytes:
     with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-        expanded: bytes = stream.read_buffer(BLOCK_BYTES + 1).to_pybytes()  # read() would leak where it fails
+        expanded: bytes = stream.read_buffer(BLOCK_BYTES + 1).to_pybytes()  # read() leaks memory where it fails
     return expanded
 
 
 _EXPAND: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
-    "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1),
+    "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1),  # -15: without zlib's header
     "snappy": _from_snappy,
     "zstandard": _from_zstandard,
 }
-"""Of a codec what gives a block's bytes; of one that expands too far the first BLOCK_BYTES + 1."""
+"""Decompressors by codec; a block that expands too far is cut after BLOCK_BYTES + 1, enough to refuse it."""
 
 
 def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], BytesIO]:
+    """Makes fastavro's reader of a compressed block, bounding its expanded size."""
+
     def read_block(file: BinaryIO) -> BytesIO:
         block: Any = fastavro.schemaless_reader(file, "bytes")
         data = expand(block)
@@ -92,42 +94,40 @@ def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], Byte
 
 
 BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND.items()})
-"""fastavro's own ones expand without bound, and want further libraries for two of these codecs."""
+"""fastavro's own readers expand without bound, and need further libraries for two of these codecs."""
 
 
 def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     """Yields an open file's rows of `table`'s columns, in bounded batches. Raises UnreadableFile."""
-    head = fastavro.reader(file, "null")  # with a schema asked for, a bad default stops nothing
-    if head.codec not in _EXPAND:
-        named = head.codec if head.codec in BLOCK_READERS else "that is unknown"
-        raise UnreadableFile(path, f"codec {named}: only {', '.join(_EXPAND)} are read")
+    header = fastavro.reader(file, "null")  # with a reader's schema, a bad default in the file's raises nothing
+    if header.codec not in _EXPAND:
+        codec = header.codec if header.codec in BLOCK_READERS else "that is unknown"
+        raise UnreadableFile(path, f"codec {codec}: only {', '.join(_EXPAND)} are read")
     columns = tuple(map(steps_of, table.columns))
-    schema: Any = head.writer_schema
+    schema: Any = header.writer_schema
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableFile(path, "not an Avro file of records")
     kinds = [_type_at(path, schema, steps) for steps in columns]
-    triples = zip(table.fields, table.columns, kinds, strict=True)
     types = tuple(
         _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
-        for name, column, kind in triples
+        for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
     _strip(schema)
-    heads = {steps[0] for steps in columns}
-    fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in heads]
+    tops = {steps[0] for steps in columns}
+    fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
     is_mixed = any({"string", "bytes"} <= of_kind for of_kind in names)
     # fastavro would turn texts and bytes of one union into one another, and raise for all rows where it cannot
-    wanted = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
-    size = file.seek(0, os.SEEK_END)
+    reader_schema = None if is_mixed else {"type": "record", "name": schema["name"], "fields": fields}
+    file_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
-    reader = fastavro.reader(file, wanted, handle_unicode_errors="surrogateescape")
+    reader = fastavro.reader(file, reader_schema, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)
-    values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
-    written: Any = reader.writer_schema
-    is_nested, count, nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(written)
-    most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * size)
+    top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
+    is_nested, count, nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(reader.writer_schema)
+    most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * file_bytes)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
-    while rows := list(map(values_of, islice(reader, batch_rows))):
+    while rows := list(map(top_values_of, islice(reader, batch_rows))):
         if is_nested:
             pairs = zip(zip(*rows, strict=True), columns, strict=True)
             rows = list(zip(*(walk(values, steps[1:]) for values, steps in pairs), strict=True))
@@ -136,11 +136,11 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
         if count * nulls > most_nulls:
             raise UnreadableFile(path, f"{nulls:,} fields hold nothing in any row: leave them out of the schema")
-        yield _batch(rows if wanted else [tuple(map(_as_text, row)) for row in rows], table.fields, types)
+        yield _batch([tuple(map(_as_text, row)) for row in rows] if is_mixed else rows, table.fields, types)
 
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
-    """Resolves a path to its type, through nullable records."""
+    """Returns the schema at a path of steps below schema `kind`. Raises UnreadableFile."""
     for step in steps:
         branches = [branch for branch in _branches(kind) if isinstance(branch, dict)]
         branches = [branch["type"] if isinstance(branch["type"], dict) else branch for branch in branches]
@@ -154,7 +154,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps an Avro field's schema to an Arrow type."""
+    """Maps an Avro field's schema to an Arrow type, _MIXED, or None for numbers."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
@@ -175,7 +175,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
     return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None
 
 
-def _branches(kind: Any) -> list[Any]:
+def _branches(kind: Any) -> list[Any]:  # of a union, which is a list in Avro's schemas
     return kind if isinstance(kind, list) else [kind]
 
 
@@ -199,6 +199,7 @@ def _strip(schema: Any) -> None:
 
 
 def _batch(rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:
+    """Makes a batch of decoded rows, after `not_utf8` refused ones."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
     try:
         arrays = {name: _array(values, kind) for name, values, kind in zip(fields, columns, types, strict=True)}

@@ -84,16 +84,18 @@ LAYOUTS = {"csv": CsvTable}
 
 @dataclass(frozen=True)
 class _Header:
+    """Number of columns, the index of each needed one, and the delimiter."""
+
     width: int
     places: tuple[int, ...]
     delimiter: str
 
 
 def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int) -> RawBatch:
-    """Reads one chunk of whole lines.
+    """Reads one chunk of whole lines; too_long: lines left out before, to be counted.
 
     Lines with open quotes or a wrong number of fields are cut out first: the reader would join them with the lines
-    after. malformed: nonempty lines that gave no row. too_long: lines left out before, to be counted.
+    after. Nonempty lines that gave no row count as malformed.
     """
     lines = text_lines.lines_of(data)
     is_nonempty = lines.end > lines.start
@@ -106,7 +108,7 @@ def _batch(data: bytes, header: _Header, fields: tuple[str, ...], too_long: int)
 
 
 def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str, Any]:
-    """Reads required fields as binary columns of nonempty lines."""
+    """Reads the needed columns of nonempty lines as bytes, by field."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in fields}
     places = [str(place) for place in range(header.width)]
@@ -140,18 +142,17 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     if b'"' in data:
         quotes = np.flatnonzero(letters == text_lines.QUOTE)
         line_of_quote = np.searchsorted(lines.start, quotes, side="right") - 1
-        opening = _quotes_before(quotes, quotes, lines) % 2 == 0
+        is_opening = _quotes_before(quotes, quotes, lines) % 2 == 0
         previous_letter = letters[np.maximum(quotes - 1, 0)]
         next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
         fine = np.where(
-            opening,
+            is_opening,
             (quotes == lines.start[line_of_quote]) | (previous_letter == mark) | (previous_letter == text_lines.QUOTE),
             (quotes + 1 == lines.end[line_of_quote]) | (next_letter == mark) | (next_letter == text_lines.QUOTE),
         )
-        is_misquoted: NDArray[np.bool_] = np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1
-        is_misquoted[line_of_quote[~fine]] = True
-        broken |= is_misquoted
-        commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]
+        broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
+        broken[line_of_quote[~fine]] = True
+        commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
     broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1
     return broken
 

@@ -12,17 +12,17 @@ from transforms.layouts import base
 from transforms.layouts.base import Path, RawBatch, UnreadableFile
 from transforms.layouts.lines import BOM, read_chunks
 from transforms.layouts.open_file import opened, opened_text
-from transforms.layouts.records import Paths, RecordLayout, table_of_records
+from transforms.layouts.records import DAMAGE, Paths, RecordLayout, table_of_records
 
-MESSAGE_BYTES = 64 << 20
+MESSAGE_BYTES = 64 << 20  # longer documents of a topic are refused
 
 
 @dataclass(frozen=True)
 class JsonRecords(RecordLayout):
-    """JSON objects; the column `*` is a record's key.
+    """JSON objects in a document, array or lines; column `*` is an object's key.
 
-    records: path of the array or object that holds the objects, in a document. places: paths of such arrays, where
-    inputs are documents or the array alone.
+    records: path of the array or object that holds the objects. places: likewise of a fixed layout, whose inputs may
+    also be the array alone.
     """
 
     OPTIONS = ("records",)
@@ -107,19 +107,18 @@ def _batches_of_lines(file: BinaryIO, paths: Paths) -> Iterator[RawBatch]:
 
 
 def _whole(path: str, kind: str, advice: str = "") -> bytes:
+    """Reads a document of bounded size, with null for NaN and Infinity."""
     with opened(path) as file:
         data = file.read(ARRAY_BYTES + 1)
     if len(data) > ARRAY_BYTES:
         raise UnreadableFile(path, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
-    return _WORDS.sub(lambda word: word[1] or b"null", data) if has_words else data
+    return _WORDS.sub(lambda match: match[1] or b"null", data) if has_words else data
 
 
 BATCH_RECORDS = 16_384
 ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
-_WORDS = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')
-
-DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_WORDS = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')  # group 1: a text, which stays as it is
 
 
 def begins_array(start: bytes) -> bool:
@@ -151,7 +150,7 @@ class NoSnapshot(ValueError):
 
 
 def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> Iterator[RawBatch]:
-    """Reads records of a document or lines. Raises NoSnapshot.
+    """Reads records of one document, or of a document a line. Raises NoSnapshot.
 
     documents: paths of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
     record costs itself alone where the document is JSON.
@@ -177,15 +176,14 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields a decoded document's records, with keys if `keyed`."""
+    """Yields a decoded document's raw records; if `keyed`, with their key as `*`."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):
-        for own_key, inner in item.items():
-            yield from _inside(inner, keyed, own_key)
+        for inner_key, inner in item.items():
+            yield from _inside(inner, keyed, inner_key)
     else:
-        parts = msgspec.structs.astuple(item) if isinstance(item, msgspec.Struct) else item or ()
-        for inner in parts:
+        for inner in msgspec.structs.astuple(item) if isinstance(item, msgspec.Struct) else item or ():
             yield from _inside(inner, keyed, key)
 
 
@@ -203,19 +201,19 @@ def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.jso
 
 
 def _document(places: tuple[Path, ...]) -> Any:
-    """Builds a document type with records at disjoint places.
+    """Builds msgspec's type of a document with undecoded records at disjoint places.
 
     Where an array is only on the way, a single object may stand in its place.
     """
     if places == ((),):
         return msgspec.Raw
-    firsts = list(dict.fromkeys(place[0] for place in places))
-    if firsts[0] in (base.EACH, base.ANY):
+    tops = list(dict.fromkeys(place[0] for place in places))
+    if tops[0] in (base.EACH, base.ANY):
         inner: Any = _document(tuple(place[1:] for place in places))
-        if firsts[0] == base.ANY:
+        if tops[0] == base.ANY:
             return dict[str, inner]
         array: Any = list[inner]
         return array | inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else array
-    keys = {f"f{i}": key for i, key in enumerate(firsts)}
+    keys = {f"f{i}": key for i, key in enumerate(tops)}  # keys need not be names that a class may have
     parts = {name: _document(tuple(place[1:] for place in places if place[0] == key)) for name, key in keys.items()}
     return msgspec.defstruct("Document", [(name, part | None, None) for name, part in parts.items()], rename=keys)

@@ -20,8 +20,8 @@ GROUP_BYTES = 256 << 20
 """Most bytes of a row group's vehicles, times and places before they are compressed, as the footer says them."""
 VALUE_BYTES = 256
 
-_DELTAS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+_DELTAS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}  # encodings that Arrow cannot read as a dictionary
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value
 _TEXT_WIDTH = 16
 
 
@@ -70,7 +70,7 @@ class ParquetFooter:
 
 
 def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
-    """Splits a column into the file's column and path."""
+    """Splits a column's name into the file's column and a path below it."""
     if schema.get_all_field_indices(column) or "." not in column:
         return column, ()
     head, *steps = base.steps_of(column)
@@ -78,14 +78,14 @@ def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
 
 
 def _stored(column: str, place: tuple[str, Path]) -> str:
-    """Names the column to read, part of a struct."""
+    """Names the stored column to read, down to the path's first array or point."""
     head, steps = place
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
 
 
 def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | None) -> pq.ParquetFile:
-    """Opens a file, dictionary-encoding texts to save memory."""
+    """Opens a file, with texts as dictionaries to save memory. Raises UnreadableFile."""
     parquet = pq.ParquetFile(file, pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:
@@ -112,16 +112,16 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
 
 @contextmanager
 def _source(path: str) -> Iterator[pa.NativeFile]:
-    """Opens a file by bytes; Arrow rejects non-UTF-8 names."""
+    """Opens a file by its name in bytes, as Arrow rejects non-UTF-8 names."""
     data = unpacked(path)
     with pa.OSFile(os.fsencode(path), "rb") if data is None else pa.BufferReader(data) as file:
         yield file
 
 
 def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
-    """Refuses files whose footers exceed bounds on rows, sizes.
+    """Refuses files whose footers exceed bounds on rows or row groups' bytes.
 
-    Numbers of rows and sizes of needed columns other than speed decide, never compression ratios.
+    Sizes of columns other than speed decide, and no compression ratio: values must not decide what is read.
     """
     metadata = parquet.metadata
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -141,13 +141,14 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
 
 
 def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
+    """Lists indices of the stored columns that hold `columns` or their parts."""
     named = {_stored(column, _place(column, parquet.schema_arrow)) for column in columns}
     paths = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
     return [i for i, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in named)]
 
 
 def _groups(parquet: pq.ParquetFile, columns: set[str]) -> Iterator[list[Any]]:
-    """Lists these columns' chunks, row group by row group."""
+    """Yields for each row group the metadata of these columns' chunks."""
     leaves = _leaves(parquet, columns)
     for group in map(parquet.metadata.row_group, range(parquet.metadata.num_row_groups)):
         yield [group.column(leaf) for leaf in leaves]

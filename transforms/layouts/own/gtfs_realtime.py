@@ -25,19 +25,20 @@ FEED_BYTES = 64 << 20
 FEED_FIELDS = 1 << 20  # most fields of a feed message, which are its entities
 BATCH_ROWS = 16_384  # of rows that are made one by one
 
-_HEADER, _ENTITY = 1, 2
+_HEADER, _ENTITY = 1, 2  # field numbers of FeedMessage
 _FIRST_TAG = b"\x0a"  # of a message that begins with its header
 _REASONS = ("too-long", "not-utf8", "malformed")
+_VARINT, _LENGTH_DELIMITED = 0, 2  # wire types: the low three bits of a field's tag
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _TYPES = {"time": pa.uint64()} | dict.fromkeys(("vehicle", *with_keys(2)[2:4]), pa.string())  # else numbers
-_Row = tuple[Any, ...]
-_Read = Callable[[Any, int | None], Any]  # takes an entity and its header's time; None where it has nothing
+_Row = tuple[Any, ...]  # values of the layout's columns
+_Read = Callable[[Any, int | None], Any]  # called with an entity and its header's time in s; None if it has no value
 Kind = Literal["vehicle", "trip_update"]  # as entities name the one that they have
 
 
 def _value_of(message: Any, name: str) -> Any:
     value = getattr(message, name) if message.HasField(name) else None
-    return str(value) if name == "direction_id" and value is not None else value
+    return str(value) if name == "direction_id" and value is not None else value  # a number, and here a key
 
 
 def _field_of(message: str, name: str) -> _Read:
@@ -47,7 +48,7 @@ def _field_of(message: str, name: str) -> _Read:
 
 
 def _occupancy(entity: Any, _: int | None) -> int | None:
-    """Reads a vehicle's occupancy, 0 to 5, or None."""
+    """Reads a vehicle's occupancy, 0 (empty) to 5 (full); None for other statuses."""
     status = _value_of(entity.vehicle, "occupancy_status")
     return status if status is not None and status <= entity.vehicle.FULL else None
 
@@ -58,7 +59,10 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
 
 
 def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | None, int | None]:
-    """Reads ids of the next stop and its successor, and the delay."""
+    """Reads the ids of the next two stops, and the delay in s.
+
+    The next stop is the first with a delay and a time from now on, else the last with a delay.
+    """
     now_s, delay_s = _time_of_update(entity, header_s) or 0, _value_of(entity.trip_update, "delay")
     stops, stop_id, following_id = entity.trip_update.stop_time_update, None, None
     for stop, following in zip_longest(stops, stops[1:]):
@@ -158,8 +162,11 @@ def _rows_of_message(data: bytes, layout: GtfsRealtime) -> list[_Row | str]:
 
 
 def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
-    """Yields a row per entity with a report, or a reason for refusing it."""
-    messages, place = [], 0
+    """Yields a row per entity with a report, or a reason for refusing it.
+
+    The data is one message, or several in a row, each after its length.
+    """
+    messages, place = [], 0  # (start, end) of each
     while place < len(data):
         try:
             size, place = _varint(data, place)
@@ -174,7 +181,7 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
         if field == _HEADER:
             header_s = _time_of_header(data[start:end])
             break
-    read, has_header = [_READ[layout.kind][column] for column in layout.columns], False
+    readers, has_header = [_READ[layout.kind][column] for column in layout.columns], False
     for number, (field, start, end) in enumerate(it for part in parts for it in _fields(data, *part)):
         if number > FEED_FIELDS:
             raise _TooManyFields
@@ -187,8 +194,8 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
             continue
         entity = gtfs_realtime_pb2.FeedEntity.FromString(data[start:end])
         if entity.HasField(layout.kind) and not entity.is_deleted:
-            row = tuple(of_column(entity, header_s) for of_column in read)
-            yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row
+            row = tuple(reader(entity, header_s) for reader in readers)
+            yield "not-utf8" if any(isinstance(value, bytes) for value in row) else row  # protobuf leaves these bytes
     if not has_header:
         raise DecodeError
 
@@ -199,16 +206,16 @@ def _time_of_header(data: bytes) -> int | None:
 
 
 def _fields(data: bytes, place: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yields (field number, start, end). Raises IndexError, DecodeError."""
+    """Yields (field number, start, end) of a message's fields. Raises IndexError, DecodeError."""
     while place < stop:
         tag, place = _varint(data, place)
-        wire = tag & 7
-        if wire == 2:
+        wire_type = tag & 7
+        if wire_type == _LENGTH_DELIMITED:
             size, place = _varint(data, place)
-        elif wire == 0:
+        elif wire_type == _VARINT:
             size = _varint(data, place)[1] - place
-        elif wire in _FIXED_BYTES:
-            size = _FIXED_BYTES[wire]
+        elif wire_type in _FIXED_BYTES:
+            size = _FIXED_BYTES[wire_type]
         else:
             raise DecodeError
         if place + size > stop:
@@ -218,6 +225,7 @@ def _fields(data: bytes, place: int, stop: int) -> Iterator[tuple[int, int, int]
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Reads a varint of at most ten bytes; returns the place behind it too."""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[place]
@@ -229,6 +237,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
+    """Puts rows into columns by field, and counts the reasons among them."""
     rows = [row for row in decoded if not isinstance(row, str)]
     columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
     pairs = zip(fields, columns, strict=True)

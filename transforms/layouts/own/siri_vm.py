@@ -24,6 +24,7 @@ BATCH_ROWS = 16_384  # of rows that are made one by one
 _PIECE_BYTES = 1 << 16
 _DAMAGE = (ParseError, DefusedXmlException, ValueError, LookupError)
 
+# Seconds of an ISO 8601 duration's units, before and after its T; a year is of 365.25 days.
 _PARTS = {"Y": 31_557_600, "M": 2_629_800, "W": 604_800, "D": 86_400}, {"H": 3_600, "M": 60, "S": 1}
 _NUMBERS = ["".join(f"(?:([+-]?[0-9]+(?:[.,][0-9]*)?){unit})?" for unit in units) for units in _PARTS]
 _DURATION = re.compile(f"([+-]?)P(?=[^T]|T.){_NUMBERS[0]}(?:T{_NUMBERS[1]})?")
@@ -99,7 +100,7 @@ class _TooMuch(Exception):
 
 
 class _Feed:
-    """Parser target that collects a document's rows."""
+    """Collector of a document's rows; the XML parser calls start, data and end."""
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
@@ -130,15 +131,14 @@ class _Feed:
         yield self._taken()
 
     def _taken(self) -> RawBatch:
+        """Returns the rows collected since the last batch, and forgets them."""
         rows, too_long = self._rows, self._too_long
         self._rows, self._too_long = [], 0
         return _batch(rows, self._layout, {"too-long": too_long})
 
-    # --- what the parser calls ---
-
     def start(self, tag: str, _: Mapping[str, str]) -> None:
         """Enters an element; below a vehicle's activity, starts a field's text."""
-        name = tag.rpartition("}")[2]
+        name = tag.rpartition("}")[2]  # without the namespace
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
         if self._at_vehicle:
@@ -173,7 +173,7 @@ class _Feed:
 
 
 def seconds_of(duration: str) -> str:
-    """Converts an ISO 8601 duration to seconds; other texts are bad.
+    """Converts an ISO 8601 duration to a text of seconds; others become `?`, bad.
 
     >>> seconds_of("PT2M"), seconds_of("-PT1M30S"), seconds_of("PT-30.5S"), seconds_of("120")
     ('120.0', '-90.0', '-30.5', '?')
@@ -186,7 +186,7 @@ def seconds_of(duration: str) -> str:
 
 
 def _batch(rows: Sequence[_Row], layout: SiriVm, refused: Mapping[str, int]) -> RawBatch:
-    """Puts stripped rows into text columns; empty is null."""
+    """Puts rows into columns of stripped texts by field; empty ones are null."""
     pairs = zip(layout.fields, layout.columns, strict=True)
     columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
     if DELAY in layout.columns:
