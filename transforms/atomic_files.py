@@ -12,13 +12,13 @@ from typing import BinaryIO
 
 from transforms.failpoints import failpoint
 
-LOCK_S = 60.0  # whoever may read a folder may lock it: so long we wait for others. A writer holds it for one file
+LOCK_S = 60.0  # how long we wait for a lock: writers hold it for one file, but whoever may read the folder may lock it
 _LOOK_EVERY_S = 0.02
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Locks a folder, and syncs it after. Raises OSError."""
+    """Holds a folder's lock within the block, then syncs the folder. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         _lock(handle, folder)
@@ -43,10 +43,10 @@ def _lock(handle: int, folder: Path) -> None:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Creates a file that replaces `path` on success; the caller holds the folder's lock.
+    """Yields a new file that replaces `path` on success, under the folder's lock.
 
-    A killed writer's part or a planted link is removed and never followed. What is at the path and neither a file nor a
-    link is left: as root, /dev/null could be replaced. Raises OSError.
+    The part file of a killed writer, or a link planted in its place, is removed and never followed. Raises OSError,
+    also if the path is neither a file nor a link: as root, /dev/null could be replaced.
     """
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -60,8 +60,8 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)  # of a full disk
-        error.filename = error.filename or str(path)  # which a write does not know
+        part.unlink(missing_ok=True)  # frees a full disk
+        error.filename = error.filename or str(path)  # errors of a write name no file
         raise
 
 

@@ -1,4 +1,4 @@
-"""Counters of the road, under names that operators see."""
+"""Names of a run's counters, as operators see them."""
 
 NAMESPACE = "hatstream"
 

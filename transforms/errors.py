@@ -11,11 +11,11 @@ class StepError(Exception):
     Not an OSError: Beam wraps those in RuntimeError and adds its step's name.
     """
 
-    _tagged_with_step = True  # Beam leaves it alone
+    _tagged_with_step = True  # so Beam does not add its step's name to the message either
 
 
 def recorded_but(failure: str) -> StepError:
-    """Makes the error of a failure after recording."""
+    """Makes the error of a failure to publish what is recorded."""
     return StepError(f"{failure}. The release is recorded; running the same command again publishes it.")
 
 
@@ -27,20 +27,15 @@ def reason_of(error: OSError) -> str:
 def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
     """Suggests the known name closest to a mistaken one."""
     names = {name.lower(): name for name in choices}
-    matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)
+    matches = get_close_matches(str(wrong).lower(), names, 1, 0.65)  # of difflib's ratio: unlike names are no help
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""
 
 
-EXTRA_OF: Mapping[str, str] = {
-    "boto3": "s3",
-    "botocore": "s3",
-    "confluent_kafka": "kafka",
-    "google.cloud": "gcs",
-    "matplotlib": "lab",
-    "PIL": "lab",
-    "prometheus_client": "flink",
-    "psycopg": "postgres",
-}
+EXTRA_OF: Mapping[str, str] = (
+    dict.fromkeys(("boto3", "botocore"), "s3")
+    | dict.fromkeys(("matplotlib", "PIL"), "lab")
+    | {"confluent_kafka": "kafka", "google.cloud": "gcs", "prometheus_client": "flink", "psycopg": "postgres"}
+)
 """Extras of pyproject.toml, by the names under which their packages are imported."""
 
 

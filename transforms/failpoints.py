@@ -34,7 +34,7 @@ def failpoint(name: str) -> None:
     if killed_at is None and _action is None and file is None:
         return
     if file is not None:
-        with suppress(FileNotFoundError):  # another process was faster
+        with suppress(FileNotFoundError):  # another process has done it
             place, action = Path(file).read_text().split()
             if place == name:
                 os.rename(file, f"{file}.done")

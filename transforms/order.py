@@ -15,14 +15,14 @@ _DIGIT_BITS = 16  # of unsigned integers that numpy sorts by counting when the s
 
 
 class DistinctValues(NamedTuple):
-    """A column's ascending distinct values, and each entry's code."""
+    """A column's ascending distinct values, and each entry's code: the index of its value."""
 
     values: Int64s
     code: Int64s
 
 
 def places(column: Int64s) -> DistinctValues:
-    """Encodes a column by distinct values, hashing for speed."""
+    """Encodes a column as `np.unique` with its inverse, faster by hashing."""
     encoded = pa.array(column).dictionary_encode()
     values = encoded.dictionary.to_numpy()
     order = np.argsort(values)
@@ -50,13 +50,13 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
 
 
 def _digits(column: DistinctValues) -> list[NDArray[Any]]:
-    """Cuts places into digits, the lowest first."""
+    """Cuts codes into 16-bit digits, the lowest first, which numpy sorts by counting."""
     first_bits = range(0, max(1, column.values.size.bit_length()), _DIGIT_BITS)
     return [(column.code >> bit).astype(np.uint16) for bit in first_bits]
 
 
 def by_both(first: DistinctValues, second: Int64s) -> Int64s:
-    """Sorts entries by first, then by second."""
+    """Returns the order of entries by first, then by second."""
     return np.lexsort((second, *_digits(first)))
 
 
@@ -73,7 +73,7 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
 
 
 def ascending(key: Int64s, first: DistinctValues) -> Int64s:
-    """Sorts keys packed by `first`, fast if nearly sorted."""
+    """Sorts keys packed by `first`, roughly first, so the stable sort finds runs."""
     low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
     by_first = np.argsort((first.code >> low_bits).astype(np.uint16), kind="stable")
     return np.sort(key[by_first], kind="stable")
@@ -98,7 +98,7 @@ def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
 
 
 def scatter(value: Int64s) -> Int64s:
-    """Scatters by splitmix64's finaliser, a bijection of 64 bits."""
+    """Hashes by splitmix64's finaliser, a bijection of 64 bits (Steele et al. 2014)."""
     x = value.astype(np.uint64)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

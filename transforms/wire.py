@@ -21,11 +21,11 @@ _KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
 _PARTIAL_KEYS = ("vehicle", "cell", "reported")
 DENSE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-"""Of a few events, 22 bytes each. LZ4 takes a third more bytes than zstd and a third of its time."""
+"""For networks and checkpoints: 22 bytes an event. LZ4 takes a third more bytes than zstd and a third of its time."""
 FAST = pa.ipc.IpcWriteOptions(use_threads=False)
-"""29 bytes an event, in a quarter of the time: for temporary files of one machine."""
+"""For temporary files of one machine: 29 bytes an event, in a quarter of the time."""
 MANY = 1 << 12
-"""So many events are packed by lists of their vehicles and cells: 17 bytes an event, where both come often."""
+"""From so many events on, vehicles and cells are dictionary-encoded: 17 bytes an event where both repeat."""
 _UNPACKING = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out among processes, not threads
 
 
@@ -39,8 +39,8 @@ class Events(NamedTuple):
     cell: Int64s
     value: Int64s
 
-    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s") -> "Events":
-        """Selects events by mask or index."""
+    def take(self, chosen: "np.typing.NDArray[np.bool_] | Int64s | slice") -> "Events":
+        """Selects events by mask, index or slice."""
         return Events(*(column[chosen] for column in self))
 
 
@@ -114,7 +114,7 @@ def joined(parts: Sequence[Tally]) -> Tally:
 
 
 def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:
-    """Splits rows, sorted by slot, into (slot start, entries)."""
+    """Yields (slot's start in s, its entries) of a tally sorted by slot."""
     slots, first = np.unique(rows.slot_s, return_index=True)
     for slot_s, (start, stop) in zip(slots.tolist(), pairwise([*first.tolist(), rows.slot_s.size]), strict=True):
         yield slot_s, rows.take(slice(start, stop))
@@ -151,27 +151,23 @@ def split(
     pane_us = observations.slot_start_us
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
-    # Panes are seconds apart, and shards fewer than a second's microseconds.
+    # Start of the pane and number of the shard in one: panes are seconds apart, and shards fewer than 10**6.
     group = pane_us + observations.vehicle % shards if shards > 1 else pane_us
+    vehicle, event_us, slot_start_us, lat_e7, lon_e7, value, _ = observations
+    events = Events(vehicle, event_us - slot_start_us, lat_e7, lon_e7, cell, value)
     for first, chosen in _runs(group):
         pane_start_s, shard = divmod(int(group[first]), S_US)
-        slot_us = int(observations.slot_start_us[first])
-        events = Events(
-            vehicle=observations.vehicle[chosen],
-            offset_us=observations.event_us[chosen] - slot_us,
-            lat_e7=observations.lat_e7[chosen],
-            lon_e7=observations.lon_e7[chosen],
-            cell=cell[chosen],
-            value=observations.value[chosen],
+        part = events.take(chosen)
+        yield WirePart(
+            int(slot_start_us[first]) // S_US, pane_start_s, shard, pack_events(part, packing), part.vehicle.size
         )
-        yield WirePart(slot_us // S_US, pane_start_s, shard, pack_events(events, packing), events.vehicle.size)
 
 
 def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
-    """Yields groups' first entries and entries, sliced where contiguous."""
+    """Yields each group's first index, and a slice or indices of its entries."""
     order = None
     if not (group[1:] >= group[:-1]).all():
-        values, place = places(group)
+        values, place = places(group)  # codes of few bits, which numpy sorts faster
         order = np.argsort(place.astype(np.min_scalar_type(values.size)), kind="stable")
     ordered = group if order is None else group[order]
     cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
@@ -181,11 +177,11 @@ def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
 
 
 def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
-    """Packs events, large batches by dictionaries for speed."""
+    """Packs events as an Arrow stream; large ones by dictionaries in place of LZ4."""
     columns = {name: _array(column) for name, column in _by_name(events).items()}
     if packing is DENSE and events.vehicle.size >= MANY:
         columns |= {"vehicle": _coded(events.vehicle), "cell": _coded(events.cell)}
-        packing = FAST
+        packing = FAST  # as small as with LZ4, and faster
     return EventBytes(_written(columns, packing))
 
 
@@ -201,7 +197,7 @@ def pack_tally(rows: Tally) -> TallyBytes:
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
-    """Packs four Arrow streams: entries, samples, times, late events."""
+    """Packs a pane's tally as four Arrow streams: entries, samples, spans, late events."""
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.spans, rows.late)
@@ -270,7 +266,7 @@ def _numbers(column: pa.Array) -> Int64s:
 
 
 def _values(column: pa.Array) -> "np.typing.NDArray[np.integer]":
-    """Reads a column, possibly of lists, keeping its type."""
+    """Reads a column of integers, dictionary codes or lists, keeping the integers' type."""
     if pa.types.is_dictionary(column.type):
         return _values(column.dictionary).take(_values(column.indices))
     if pa.types.is_fixed_size_list(column.type):
@@ -293,7 +289,7 @@ def _coded(column: Int64s) -> pa.Array:
 
 
 def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":
-    """Narrows the column to the smallest sufficient integer type."""
+    """Casts a column to the smallest integer type that holds it."""
     if column.size:
         lowest, highest = int(column.min()), int(column.max())
         for kind in (np.uint8, np.uint16, np.int32, np.uint32):

@@ -34,23 +34,22 @@ def tally(
     """Tallies one slot and vehicle shard, and counts dropped duplicates.
 
     Neither the order nor the split of events matters. An observation is identified by (vehicle, event time), and by its
-    public key if it has one. Of several, the smallest
-    position stays, then the first of the places that headings led to, then the smallest value: so no value decides a
-    place or a count.
+    public key if it has one. Of several, the one with the smallest position stays, then with the first place, then with
+    the smallest value: so no value decides a place or a count. cap: None where all samples count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
     return merge_panes([partial], slot_start_s, cap, columns), duplicates
 
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> tuple[Partial, int]:
-    """Counts a pane's contributions and its duplicates, none of which lies in another pane."""
+    """Tallies a pane by (vehicle, cell), counting duplicates; panes share no event time."""
     vehicle = places(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
         events, vehicle = events.take(stays), vehicle._replace(code=vehicle.code[stays])
     cell = places(events.cell)
     pair, row = pairs(vehicle, cell)
-    of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))
+    of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))  # codes, see `pairs`
     rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=pair.size).astype(np.int64)
     if cap is None:
         sums = {column.name: column.add_up(events.value, row, pair.size) for column in columns}
@@ -65,9 +64,10 @@ def merge_panes(
     rows = _added_up(partials)
     sums, samples = rows.sums, rows.reported
     if cap is not None:
-        # Those of lowest rank stay, in the cells of lowest rank: the rule sees no value and no order of arrival.
+        # The samples of lowest rank stay, in a vehicle's cells of lowest rank. Ranks are keyed hashes, random for each
+        # slot: no value and no order of arrival decides.
         single = rows.samples
-        row = np.cumsum(changes(single.vehicle, single.cell), dtype=np.int64) - 1
+        row = np.cumsum(changes(single.vehicle, single.cell), dtype=np.int64) - 1  # of each sample: both are sorted
         vehicle_group = np.cumsum(changes(rows.vehicle, rows.vehicle), dtype=np.int64)
         slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
         cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
@@ -98,7 +98,7 @@ def admit_late(
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
     if not late.vehicle.size:
         return list(partials), 0, 0
-    # A vehicle's stretches do not overlap: the last that begins before an event decides.
+    # A vehicle's spans do not overlap: an event can lie only in the last span that begins before it.
     span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])
     first_us, last_us = (
         np.concatenate(earlier) for earlier in zip(*(partial.spans for partial in partials), strict=True)
@@ -107,15 +107,15 @@ def admit_late(
     order = np.argsort(key[: span_vehicle.size])
     place = np.searchsorted(key[order], key[span_vehicle.size :], side="right") - 1
     may_be_copy = np.zeros(late.vehicle.size, np.bool_)
-    rows = np.flatnonzero(place >= 0)
-    earlier = order[place[rows]]
-    may_be_copy[rows] = (span_vehicle[earlier] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[earlier])
+    rows = np.flatnonzero(place >= 0)  # others are before all spans
+    span = order[place[rows]]
+    may_be_copy[rows] = (span_vehicle[span] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[span])
     partial, duplicates = tally_pane(late.take(~may_be_copy), cap, columns)
     return [*partials, partial], int(may_be_copy.sum()), duplicates
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """Merges rows by (vehicle, cell), and sorts all samples by these."""
+    """Adds up panes' entries by (vehicle, cell), and sorts all samples by these."""
     if len(partials) == 1:
         return partials[0]
     vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))
@@ -141,9 +141,9 @@ def distinct(events: Events) -> tuple[Events, int]:
 
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
-    """Marks distinct events, and counts duplicates."""
+    """Marks one event of each identity (see `tally`), and counts the others."""
     moment = events.offset_us
-    if (events.lat_e7[:1] == BY_KEY).any():  # of all events, or of none
+    if (events.lat_e7[:1] == BY_KEY).any():  # all events have a public key in place of a position, or none has
         moment = moment * MOST_KEYS + events.lon_e7
     key = packed_keys(vehicle, moment)
     in_order = ascending(key, vehicle)
@@ -151,7 +151,7 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
     if not again.size:
         return np.ones(key.size, np.bool_), 0
     shared = pc.is_in(pa.array(key), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(shared)  # which share their identity: only these need the full order
+    rows = np.flatnonzero(shared)  # only events that share their identity need the full order
     rows = rows[np.lexsort([column[rows] for column in (events.value, events.cell, events.lon_e7, events.lat_e7, key)])]
     stays = ~shared
     stays[rows[changes(key[rows], key[rows])]] = True
@@ -159,10 +159,10 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
-    """Picks each row's lowest-ranked samples, candidates for the cap."""
+    """Picks each (vehicle, cell)'s lowest-ranked samples, candidates for the cap; row: of each event."""
     order = np.argsort(row, kind="stable")
     vehicle, offset_us, _, _, cell, value = (column[order] for column in events)
-    # The rank is keyed through the vehicle's hash, which nobody without the key can tell.
+    # The vehicle is a keyed hash, so nobody without the key can compute the rank.
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
     lowest = rank_in_group(row[order], rank) < cap.max_samples
     return Samples(vehicle[lowest], cell[lowest], rank[lowest], value[lowest])
@@ -193,7 +193,7 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
         assert ground.resolution is not None, "keys have no positions"
         events = ordered.events
         cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
-        pieces = ground.keys(cells, derived_headings(ordered.positions, rules.turning))
+        pieces = ground.keys(cells, derived_headings(ordered.positions, rules.turning))  # the heading decides the place
         ordered = ordered._replace(events=events._replace(cell=pieces))
     if rules.derived is None:
         return ordered, {}

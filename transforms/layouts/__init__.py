@@ -23,8 +23,9 @@ Column = str | Sequence[str]  # the name of a column, or those of several that h
 class _Registered(Mapping[str, T], Generic[T]):
     """Layouts by name, whose modules are imported on lookup: decoders load slowly."""
 
-    def __init__(self, module_by_name: Mapping[str, str]) -> None:
-        self._modules = module_by_name
+    def __init__(self, names_of: Mapping[str, Sequence[str]]) -> None:
+        """Registers the names of each module's LAYOUTS."""
+        self._modules = dict(sorted((name, module) for module, names in names_of.items() for name in names))
 
     def __getitem__(self, name: str) -> T:
         layout: T = import_module(f"transforms.layouts.{self._modules[name]}").LAYOUTS[name]
@@ -39,19 +40,13 @@ class _Registered(Mapping[str, T], Generic[T]):
 
 FIXED: Mapping[str, base.OwnLayout] = _Registered(
     {
-        "capmetro": "own.tables",
-        "gtfs-realtime": "own.gtfs_realtime",
-        "gtfs-trip-updates": "own.gtfs_realtime",
-        "iudx": "own.tables",
-        "mds": "own.tables",
-        "siri-vm": "own.siri_vm",
-        "tides": "own.tables",
-        "tides-stop-visits": "own.tables",
+        "own.gtfs_realtime": ("gtfs-realtime", "gtfs-trip-updates"),
+        "own.siri_vm": ("siri-vm",),
+        "own.tables": ("capmetro", "iudx", "mds", "tides", "tides-stop-visits"),
     }
 )
 MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(
-    {"avro": "mapped.avro", "csv": "mapped.csv", "json": "mapped.json", "jsonl": "mapped.json"}
-    | {"parquet": "mapped.parquet"}
+    {"mapped.avro": ["avro"], "mapped.csv": ["csv"], "mapped.json": ["json", "jsonl"], "mapped.parquet": ["parquet"]}
 )
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"

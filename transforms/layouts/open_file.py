@@ -32,15 +32,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262  # the mark of a tar archive, and where its header has it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16 = "the text is UTF-16: save it as UTF-8"
-_DAMAGE = (
-    EOFError,
-    NotImplementedError,
-    zlib.error,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    pa.ArrowInvalid,
-)
+_DAMAGE = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
 _DAMAGE_ERRNOS = (None, errno.EINVAL)
 """Of OSErrors that mean damage: of a stream cut short (Arrow), and of a zip that points before its beginning."""
 
@@ -93,7 +85,7 @@ def _without_damage(path: str) -> Iterator[None]:
     """Turns decompressors' errors into UnreadableFile; other OSErrors pass."""
     try:
         yield
-    except (*_DAMAGE, OSError) as error:
+    except (*_DAMAGE, pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno not in _DAMAGE_ERRNOS:
             raise
         raise UnreadableFile(path, "the compressed file is damaged or cut short") from None

@@ -38,7 +38,7 @@ ENTRY = sa.Table(
     # NULLs differ from one another, so this binds releases only: the first writer wins.
     sa.Column("release_id", sa.Text, unique=True),
 )
-_AT_ONCE = 100
+_AT_ONCE = 100  # entries read or inserted at a time: each may have megabytes
 _OF_ACCOUNTS = ("account", "signed")
 HEAD_IS_SIGNED = {"head": "signed"}
 """In the body of an entry: the head file that fits the chain from here on has a signature."""
@@ -63,12 +63,12 @@ class Signature:
         return hmac.digest(self.key, b"beside the ledger/" + purpose.encode(), "sha256")
 
     def of(self, plain: str, content: bytes) -> str:
-        """Signs an entry by its hash and `_content`."""
+        """Computes the HMAC of an entry's hash and `_content`, in hexadecimal."""
         return hmac.digest(self.key, _begun(plain) + content, "sha256").hex()
 
 
 class Walked(NamedTuple):
-    """Numbers of a chain's entries: all, signed, verified."""
+    """Numbers of a chain's entries: all, signed, and of these compared with the key."""
 
     entries: int
     signed: int
@@ -107,10 +107,11 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     _, sequence, last_hash = tip(db)
     account = new[0]["account"]
     if signature and sequence and new[0]["kind"] != "account":
+        # An older version signed neither entries nor the head: a first entry says what is signed from here on.
         signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
         if not head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}):
             signed |= HEAD_IS_SIGNED
-        if signed:  # what is signed from the account's next entry on, and was not before
+        if signed:
             new = ({"kind": "signed", "account": account, "body": msgspec.json.encode(signed).decode()}, *new)
     time = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
@@ -122,9 +123,9 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
             last_hash = f"{last_hash}.{signature.of(last_hash, content)}"
         rows.append(entry | {"hash": last_hash})
     db.execute(ENTRY.insert(), rows)
-    # A trigger can make the database keep other entries than it was given: looked at before the commit.
+    # A trigger can make the database keep other entries than it was given: they are compared before the commit.
     query = sa.select(ENTRY).where(ENTRY.c.seq >= rows[0]["seq"]).order_by(ENTRY.c.seq)
-    with db.execute(query.execution_options(yield_per=1)) as stored:  # each may have megabytes
+    with db.execute(query.execution_options(yield_per=1)) as stored:
         is_as_written = all(entry and dict(entry) == row for entry, row in zip_longest(stored.mappings(), rows))
     if not is_as_written:
         raise LedgerError(
@@ -134,23 +135,23 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
 
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
-    """Yields all entries in chain order, part by part."""
+    """Yields all entries in chain order, without holding them all."""
     with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
         for row in rows.mappings():
             yield dict(row)
 
 
 def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) -> None:
-    """Inserts entries as they once were."""
+    """Inserts the entries of a copy as they are, hashes too."""
     while part := list(islice(entries_of_copy, _AT_ONCE)):
         db.execute(ENTRY.insert(), part)
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:
     """Checks every hash and signature. Raises LedgerError."""
-    last_hash, expected, signed, checked = "", 1, 0, 0
-    since: dict[str, int] = {}  # by account: the first signed entry
-    verifiable: set[str] = set()
+    last_hash, expected, signed, checked = "", 1, 0, 0  # the sequence number to come, and counts of `Walked`
+    since: dict[str, int] = {}  # by account: sequence number of the first signed entry
+    verifiable: set[str] = set()  # accounts of this key
     with closing(entries(db)) as rows:
         for entry in rows:
             plain, dot, _ = entry["hash"].partition(".")
@@ -171,7 +172,7 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
 def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
     """Reads selected entries in order, and verifies their signatures.
 
-    Somebody may have written what was never released since the last walk of the chain.
+    Since the last walk of the chain, somebody may have inserted entries that were never released.
     """
     rows = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
     since = {account: signed_since(db, account) for account in {entry["account"] for entry in rows}}
@@ -199,7 +200,7 @@ def own_accounts(entries: Iterable[Entry], signature: Signature) -> set[str]:
 
 
 def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
-    """Checks whether entries record that the head is signed."""
+    """Checks whether entries of these accounts record that the head file is signed."""
     bodies = (entry["body"] for entry in entries if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
     return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
@@ -207,7 +208,13 @@ def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
 def check(
     entry: Mapping[str, Any], since: int | None, signature: Signature | None, content: bytes | None = None
 ) -> None:
-    """Refuses unsigned entries after an account's first signed one."""
+    """Refuses an entry without a valid signature, from its account's first signed one on.
+
+    Args:
+        since: Sequence number of that one, None without any.
+        signature: None only checks that there is one.
+        content: `_content` of the entry, if it is computed already.
+    """
     if since is None or entry["seq"] < since:
         return
     plain, _, sign = entry["hash"].partition(".")
@@ -230,12 +237,12 @@ def _first_hash(db: sa.Connection) -> str | None:
 
 
 def _content(entry: Mapping[str, Any]) -> bytes:
-    """Encodes the hashed content of an entry as JSON."""
+    """Encodes an entry, without its hash, as JSON without the opening bracket."""
     return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
 
 
 def _begun(last_hash: str) -> bytes:
-    """Encodes a signed list's beginning, the previous entry's hash."""
+    """Encodes the start of the JSON list of a hash and a `_content`."""
     return b"[" + msgspec.json.encode(last_hash) + b","
 
 
@@ -284,7 +291,7 @@ def is_unsigned(db: sa.Connection, head: Head) -> bool:
 
 
 def must_know(db: sa.Connection, signature: Signature | None) -> bool:
-    """Checks whether the head file must know this ledger."""
+    """Checks whether this key has spent here, which the head file must know."""
     if signature is None:
         return False
     is_own = ENTRY.c.account.in_(own_accounts(of_accounts(db), signature))

@@ -22,7 +22,7 @@ FREE = PureDP(ZERO)  # of a plan by which nothing is drawn
 def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> None:
     """Raises LedgerError for the first debit below its claims.
 
-    units: complete slots or periods. counted: upper bound of a vehicle's claims over its HATs, where known.
+    units: all units of each slot or period. counted: upper bound of a vehicle's claims over its HATs, where known.
     """
     groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for unit in units:
@@ -44,11 +44,11 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
 
 @dataclass
 class _Claimed:
-    """Sum of the units of one debit."""
+    """Sum of the units that share a debit."""
 
-    debits: dict[int, Accountant] = field(default_factory=dict)
+    debits: dict[int, Accountant] = field(default_factory=dict)  # largest shard's, by slot
     hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)  # number of HATs by their claims
-    rates: set[Fraction] = field(default_factory=set)
+    rates: set[Fraction] = field(default_factory=set)  # epsilons per HAT
 
     def add(self, claimed: "ClaimedUnit") -> None:
         unit, distinct, code_by_cell = claimed
@@ -70,10 +70,10 @@ class _Claimed:
         return min(self.rates, default=ZERO)
 
     def claim(self) -> Accountant:
-        """Computes a vehicle's cost: the dearest HATs debited.
+        """Adds up a vehicle's claims in the dearest HATs that the debit pays.
 
         Without an epsilon per HAT a vehicle is in all of them. Where a HAT draws some of its statistics only, the debit
-        may have paid for many cheap ones: it counts as one.
+        may have paid for many cheap HATs: it is then compared with one HAT's claims.
         """
         hats: Counter[Accountant] = Counter()
         for claims, number in self.hats.items():
@@ -99,7 +99,7 @@ def claims_of(unit: Unit) -> ClaimedUnit:
             return _claims_of_hats(unit)
         from transforms.recorded.stage_plan import numbers_of  # a release of HATs needs nothing of it
 
-        return ClaimedUnit(unit, [(numbers_of(unit).claim,)], {"": 0})
+        return ClaimedUnit(unit, [(numbers_of(unit).claim,)], {"": 0})  # one vector, in the place of a HAT
     except (TypeError, AttributeError, ArithmeticError, msgspec.MsgspecError):  # of values that no plan has: not shown
         raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
 
@@ -108,18 +108,18 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     """Reads claims of HATs' plans, equal ones once; without claim only constants pass."""
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
-    terms = Plan.claim_terms([plan for plan in plans if plan is not None])
-    numbers = {item: code for code, item in enumerate(dict.fromkeys(terms))}
-    codes = list(map(numbers.__getitem__, terms))
-    claims = [claim_of_terms(*item) for item in numbers]
+    terms = Plan.claim_terms([plan for plan in plans if plan is not None])  # hashable, one for each of `drawn`
+    number_of_terms = {of_plan: code for code, of_plan in enumerate(dict.fromkeys(terms))}
+    codes = list(map(number_of_terms.__getitem__, terms))
+    claims = [claim_of_terms(*of_plan) for of_plan in number_of_terms]
     free = {code for code, claim in enumerate(claims) if claim == FREE}
     for released in compress(drawn, [code in free for code in codes]) if free else ():
         if released.plan is None or released.integers != [released.plan["facts"].get("constant")]:
             raise LedgerError(
                 f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
             )
-    by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())
-    if len(by_cell) == len(codes) == len(unit.released):
+    by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())  # codes of claims
+    if len(by_cell) == len(codes) == len(unit.released):  # one statistic, and every HAT was drawn
         return ClaimedUnit(unit, [(claim,) for claim in claims], dict(zip(by_cell, codes, strict=True)))
     for released, code in zip(drawn, codes, strict=True):
         by_cell[released.cell] += (code,)

@@ -86,7 +86,7 @@ class SqliteFile:
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
         """Returns the database's message without statement, rows or password."""
-        return _said(error)
+        return _main_message(error)
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:  # noqa: ARG002 - a busy file was waited for already
         """Returns False: no error of a file is transient."""
@@ -96,7 +96,7 @@ class SqliteFile:
         """Opens the file for durable writes (WAL, synced). Raises LedgerError."""
         self._refuse_other_than_files()
         if self.path.exists() and not os.access(self.path, os.W_OK):
-            # Asked first, for SQLite would leave files beside the database that stand in the way of later writers.
+            # Checked first, as SQLite would leave files beside the database that block later writers.
             raise LedgerError(f"the ledger {self.path} is not usable: this user may not write to it")
         connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None)  # we say BEGIN ourselves
         try:
@@ -160,16 +160,16 @@ class PostgresServer:
 
     def reason(self, error: sa.exc.SQLAlchemyError) -> str:
         """Formats an error without the password."""
-        text, password = _said(error), self.url.password
+        text, password = _main_message(error), self.url.password
         return text.replace(str(password), "***") if password else text
 
     def may_pass(self, error: sa.exc.SQLAlchemyError) -> bool:
         """Recognises transient errors, after which the transaction may succeed."""
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
-        if state is None:  # of a connection that was lost or refused
+        if state is None:  # the connection was lost or refused, which has no code
             text = self.reason(error)
             return isinstance(error, sa.exc.OperationalError) and not any(word in text for word in _HOPELESS)
-        return state in _PASSING_STATES or state.startswith("08")
+        return state in _PASSING_STATES or state.startswith("08")  # class 08: connection exceptions
 
 
 Database = SqliteFile | PostgresServer
@@ -180,7 +180,7 @@ def _beginning_with(statement: str, engine: sa.Engine) -> sa.Engine:
     return engine
 
 
-def _said(error: sa.exc.SQLAlchemyError) -> str:
+def _main_message(error: sa.exc.SQLAlchemyError) -> str:
     """Returns the driver's main message, which quotes no rows."""
     original = getattr(error, "orig", None)
     main = getattr(getattr(original, "diag", None), "message_primary", None)

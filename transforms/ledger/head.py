@@ -23,11 +23,11 @@ class LedgerError(Exception):
     _tagged_with_step = True  # Beam would add its step's name to the message
 
 
-HEAD_BYTES = 64 << 20
+HEAD_BYTES = 64 << 20  # a larger file is no head: it has some hundred bytes a ledger
 
 
 class RememberedHead(TypedDict):
-    """Newest entry of a ledger and its accounts; `is_unsigned` marks an older version's."""
+    """Newest entry of a ledger, and its accounts; `is_unsigned`: an older version wrote it."""
 
     sequence: int
     hash: str
@@ -58,7 +58,7 @@ class Head:
         return self._path.exists()
 
     def is_signed(self) -> bool:
-        """Checks for a verified signature."""
+        """Checks for a signature; with the key, raises LedgerError for a wrong one."""
         return self._read()[1]
 
     def read_all(self) -> Mapping[str, RememberedHead]:
@@ -70,14 +70,14 @@ class Head:
         return next((ledger for ledger, entry in self.read_all().items() if account in entry["accounts"]), None)
 
     def vouch(self, genesis: str) -> None:
-        """Signs an older version's record of a matching ledger."""
+        """Signs what an older version remembers of one ledger, once that ledger fits it."""
         with locked(self._path.parent):
             ledgers = dict(self.read_all())
             ledgers[genesis] = _plain(ledgers[genesis])
             self._write(ledgers)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
-        """Remembers a newer head; an older one changes nothing."""
+        """Remembers a ledger's newer entry and its account; older entries change nothing."""
         with locked(self._path.parent):
             if self.home(account) not in (None, genesis):
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
@@ -97,7 +97,7 @@ class Head:
             data = read_regular(self._path, HEAD_BYTES)
             try:
                 file = msgspec.json.decode(data, type=_File)
-            except msgspec.ValidationError:  # of an older version
+            except msgspec.ValidationError:  # an older version wrote the ledgers alone
                 ledgers = msgspec.json.decode(data, type=dict[str, RememberedHead])
                 return {
                     ledger: RememberedHead(**last | {"is_unsigned": True}) for ledger, last in ledgers.items()

@@ -59,7 +59,7 @@ class Ledger:
         """Makes the database file and the table, if missing."""
         if self._database.path is not None:
             self._database.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self._database.path, os.O_RDWR | os.O_CREAT, 0o600))  # with what SQLite puts beside it
+            os.close(os.open(self._database.path, os.O_RDWR | os.O_CREAT, 0o600))  # SQLite's further files follow it
         self._run(METADATA.create_all)
 
     def discard(self) -> None:
@@ -73,7 +73,7 @@ class Ledger:
 
     def fill(self, entries: Iterator[Mapping[str, Any]]) -> Walked:
         """Inserts a copy's entries, and verifies their chain."""
-        with self._transaction() as db:  # not tried again: the copy is read once
+        with self._transaction() as db:  # not retried: the iterator can be read once
             if chain.genesis(db) is not None:
                 raise LedgerError(f"the ledger {self._database.shown} has entries already")
             chain.put_back(db, entries)
@@ -159,7 +159,7 @@ class Ledger:
         failpoint("before-record")
 
         def write(db: sa.Connection) -> Recorded:
-            if not self._compare_with_head(db):  # again, for another process may have used another copy meanwhile
+            if not self._compare_with_head(db):  # again: another process may have used another copy meanwhile
                 raise LedgerError(UNKNOWN_TO_HEAD)
             debits = [Debit(unit.key, unit.debit) for unit in units]
             if spending.periods_over(db, account, limit, {period: debits}):
@@ -171,7 +171,7 @@ class Ledger:
             return recorded
 
         recorded = self._write(account, write, "after-commit")
-        self.check_head()  # of two copies that recorded at once, only the one that the head took is published
+        self.check_head()  # of two copies of a ledger that recorded at once, only one advanced the head
         return recorded
 
     def note(self, account: str, spec_id: str, period: str, notes: Mapping[str, str]) -> None:
@@ -300,7 +300,7 @@ class Ledger:
         return home
 
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
-        """Runs `work` in a transaction, then updates the head."""
+        """Runs `work` in a transaction, then advances the head; failing: failpoint between them."""
         is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
         if is_old and self._run(lambda db: chain.is_unsigned(db, self._head)):
             self.check_head()
@@ -336,5 +336,5 @@ class Ledger:
         except sa.exc.SQLAlchemyError as error:
             kind = _Passing if self._database.may_pass(error) else LedgerError
             raise kind(f"the ledger {name} is not usable: {self._database.reason(error)}") from None
-        except (msgspec.MsgspecError, KeyError, ValueError):  # of an entry's text; it is not shown
+        except (msgspec.MsgspecError, KeyError, ValueError):  # an entry's text, which must not be shown
             raise LedgerError(f"the ledger {name} is damaged: it holds an entry that cannot be read") from None

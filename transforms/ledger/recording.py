@@ -43,10 +43,10 @@ def decoded(units: Iterable[bytes]) -> list[Unit]:
 
 
 def record_units(units: Sequence[Unit], account: LedgerAccount) -> tuple[list[RecordedSlot], Mapping[str, int]]:
-    """Records units in one transaction.
+    """Records a period's units in one transaction.
 
-    Returns slots as the ledger has them (none if refused), and counter increments. Raises LedgerError, or StepError for
-    the head file.
+    Returns slots as the ledger has them (none if refused), and increments of counters by name. Raises LedgerError, or
+    StepError for the head file.
     """
     from transforms.ledger.spending import LimitExceeded, PeriodClosed  # who records nothing needs no database
 

@@ -41,7 +41,10 @@ def record_missing(
     spec_text: str,
     units: Sequence[Unit],
 ) -> Recorded:
-    """Appends missing units, after debits cover all plans' claims."""
+    """Appends a period's units that are not recorded yet, if debits cover all claims.
+
+    A recorded unit stays as it is; that it was drawn again, or now has another input or code, is an audit event.
+    """
     slots = [unit.slot_s for unit in units]
     is_of_whole_period = DebitGroup.of(units[0]).slot_s is None
     recorded = recorded_units(db, signature, spec_id, period, None if is_of_whole_period else (min(slots), max(slots)))
@@ -50,7 +53,7 @@ def record_missing(
             f"period {period} was planned and sealed as a whole with {len(recorded)} slots; "
             f"a release of {len(units)} slots of it is another one"
         )
-    pairs = [(unit, recorded.get(unit.key)) for unit in units]
+    pairs = [(unit, recorded.get(unit.key)) for unit in units]  # offered, and as recorded before
     missing = [unit for unit, former in pairs if former is None]
     differing = [(unit, cause) for unit, former in pairs if former and (cause := _differs(former, unit))]
     redrawn = [unit for unit, former in pairs if former and former != unit]
@@ -87,7 +90,7 @@ def _place(unit: Unit) -> Entry:
 
 
 def _differs(stored: Unit, now: Unit) -> str | None:
-    """Returns the cause of a difference: "input", "code", None."""
+    """Returns why a unit differs from the recorded one: "input", "code", or None."""
     if stored.digest != now.digest:
         return "input"
     is_same = len(stored.released) == len(now.released) and all(
@@ -99,7 +102,7 @@ def _differs(stored: Unit, now: Unit) -> str | None:
 
 
 def _repeats_plan(stored: Any, now: Any) -> bool:
-    """Checks that a plan repeats every stored entry."""
+    """Checks that a plan has every stored item; newer versions may add some."""
     if isinstance(stored, dict) and isinstance(now, dict):
         return all(name in now and _repeats_plan(value, now[name]) for name, value in stored.items())
     return bool(stored == now)
@@ -108,7 +111,7 @@ def _repeats_plan(stored: Any, now: Any) -> bool:
 def _changes(
     db: sa.Connection, account: str, spec_id: str, period: str, differing: Sequence[tuple[Unit, str]]
 ) -> list[Entry]:
-    """Creates an audit event per unit and new digest."""
+    """Creates an audit event per unit and new digest, unless it is recorded."""
     if not differing:
         return []
     noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(

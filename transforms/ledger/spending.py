@@ -122,7 +122,7 @@ def periods_over(db: sa.Connection, account: str, limit: Limit, wanted: Mapping[
     wanted: debits by period; recorded units' are free. Tried in order: a period that fits weighs on those after it.
     """
     limit = limit_in_force(db, account, limit)
-    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))
+    debits = _debits_of(db, account, _around(wanted, limit.spans[-1].days))  # spans ascend: the last is the longest
     refused = []
     for period, period_debits in wanted.items():
         debited = {debit.unit for debit in debits[period]}
@@ -145,7 +145,7 @@ def _fits(debits: Mapping[str, Sequence[Debit]], limit: Limit, period: str) -> b
 
 
 def _around(periods: Iterable[str], days: int) -> list[str]:
-    """Lists periods that share spans of `days` with others."""
+    """Lists the days that share a span of `days` with one of `periods`."""
     if days == 1:
         return list(periods)
     near = {date.fromisoformat(period) + timedelta(days=step) for period in periods for step in range(1 - days, days)}
@@ -177,23 +177,23 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
 
 
 class SpanUse(NamedTuple):
-    """Days whose fullest spans spent equal fractions of limits."""
+    """Consecutive days whose fullest spans have spent the same fraction of the limit."""
 
-    days: int
+    days: int  # length of the spans
     first: str
     last: str
-    part: float
+    part: float  # of the limit, 0 to 1
 
 
 def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
-    """Computes the spent fractions of spans around affected days."""
+    """Computes by day how far the fullest span that contains it is spent."""
     spans, uses = limit_in_force(db, account).spans, []
     sums = debited(db, account) if spans[-1].days > 1 else {}
     for span in spans:
         if not sums or span.days == 1:
             continue
         parts = [span.limit.part(spent) for spent in windows(sums, span.days).values()]
-        fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]
+        fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]  # windows holding each day
         first = date.fromisoformat(next(iter(sums)))
         for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
             days = [(first + timedelta(days=index)).isoformat() for index in group]
@@ -267,7 +267,7 @@ _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """Counts the newest release's slots; 0 if unreadable."""
+    """Counts the slots between the newest unit's start and end; 0 if unreadable."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )

@@ -18,13 +18,14 @@ from transforms.records import NO_HEADING
 
 METRES_PER_E7 = math.pi / 180 * 6_371_008.8 * 1e-7
 """Of a degree's ten-millionth on a great circle; the mean radius of the Earth."""
-_TURN_E7 = 3_600_000_000
+_TURN_E7 = 3_600_000_000  # 360 degrees
 _COS_STEP_E7 = 100_000  # 0.01 degrees: a distance is off by 0.02 % at most
-_COS_BITS = 30
+_COS_BITS = 30  # cosines are integers times 2**-30, so that products are exact
 _COS: Int64s = np.array(
     [round(math.cos(math.radians(index / 100)) * (1 << _COS_BITS)) for index in range(9_001)], np.int64
 )
 
+_KMH_PER_M_US = 3_600_000.0  # km/h of a metre a microsecond
 FIRST, GAP, TOO_FAST = "first-of-day", "gap", "too-fast"
 """Why a row has no speed: nothing precedes it, not soon enough, or not near enough."""
 
@@ -52,14 +53,14 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
     Returns:
         Indices of rows with a speed; their speeds in steps of the grid; numbers of other rows by reason.
     """
-    near, first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
-    rows = np.flatnonzero(near)
-    x, y = displacement(positions, rows)
+    is_near, is_first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
+    rows = np.flatnonzero(is_near)
+    east, north = displacement(positions, rows)
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
-    kmh = np.sqrt(x * x + y * y) * METRES_PER_E7 / gap_us[rows] * 3_600_000.0
+    kmh = np.sqrt(east * east + north * north) * METRES_PER_E7 / gap_us[rows] * _KMH_PER_M_US
     slow = kmh <= float(limits.max_kmh)
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
-    without = {FIRST: int(first.sum()), GAP: int((~first & ~near).sum()), TOO_FAST: int((~slow).sum())}
+    without = {FIRST: int(is_first.sum()), GAP: int((~is_first & ~is_near).sum()), TOO_FAST: int((~slow).sum())}
     return rows[slow], steps, {reason: number for reason, number in without.items() if number}
 
 
@@ -77,15 +78,16 @@ def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
 
 
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Measures displacements east and north, in 1e-7 degrees."""
+    """Measures displacements since the previous row, east and north, in great-circle 1e-7 degrees."""
     lat, lon = positions.lat_e7, positions.lon_e7
-    middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)
+    middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # the mean latitude's index in _COS
     east = lon[rows] - lon[rows - 1]
-    east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)
+    east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)  # across the antimeridian
     return ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
 
 
 _EDGES = [math.radians(360 / SECTORS * (number + 0.5)) for number in range(SECTORS // 2)]
+"""Bearings at which the eastern half's sectors end."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +101,26 @@ class HeadingLimits:
 def derived_headings(positions: Positions, limits: HeadingLimits) -> Int64s:
     """Derives headings, middles of sectors in degrees, or NO_HEADING.
 
-    From the displacement to a row, or the last one where that is short; none at first and after a gap.
+    A row has the heading of its displacement; where that is short, the previous row's, if no gap lies between.
     """
-    near = follows(positions, limits.max_gap_s)
-    rows = np.flatnonzero(near)
+    is_near = follows(positions, limits.max_gap_s)
+    rows = np.flatnonzero(is_near)
     east, north = displacement(positions, rows)
-    far = np.sqrt(east * east + north * north) * METRES_PER_E7 >= limits.min_m
-    heading = np.full(near.size, NO_HEADING, np.int64)
-    heading[rows[far]] = sectors(east[far], north[far]) * 360 // SECTORS
-    decides = ~near
-    decides[rows[far]] = True
-    return heading[np.maximum.accumulate(np.where(decides, np.arange(near.size), 0))] if near.size else heading
+    is_far = np.sqrt(east * east + north * north) * METRES_PER_E7 >= limits.min_m
+    heading = np.full(is_near.size, NO_HEADING, np.int64)
+    heading[rows[is_far]] = sectors(east[is_far], north[is_far]) * 360 // SECTORS
+    has_own = ~is_near
+    has_own[rows[is_far]] = True
+    # Each row takes the heading of the last row at or before it that has one of its own, or a gap before it.
+    return heading[np.maximum.accumulate(np.where(has_own, np.arange(is_near.size), 0))] if is_near.size else heading
 
 
 def sectors(east: Float64s, north: Float64s) -> Int64s:
-    """Computes each direction's sector by products, rounded alike everywhere."""
-    turned = (east < 0) | ((east == 0) & (north < 0))
-    sign = np.where(turned, -1.0, 1.0)
+    """Computes each direction's sector by products, rounded alike everywhere.
+
+    Directions to the west are turned by half a circle; the sector is then the number of _EDGES up to the bearing.
+    """
+    is_west = (east < 0) | ((east == 0) & (north < 0))
+    sign = np.where(is_west, -1.0, 1.0)
     passed = sum((sign * east * math.cos(edge) >= sign * north * math.sin(edge)).astype(np.int64) for edge in _EDGES)
-    return np.asarray((passed + turned * (SECTORS // 2)) % SECTORS, np.int64)
+    return np.asarray((passed + is_west * (SECTORS // 2)) % SECTORS, np.int64)

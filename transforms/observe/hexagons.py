@@ -23,29 +23,29 @@ from dpops.types import Int64s
 OUTSIDE_REGION = "outside-region"
 
 
-FEW = 256  # so few positions are not worth a look
+FEW = 256  # below, H3 is asked at once
 OFTEN = 3
 """A square is learnt, which asks H3 for four corners, when so many positions have been in it or another of its slot."""
-SLOTS_BITS = 19
+SLOTS_BITS = 19  # a hash table has 2**19 slots
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
-KM_PER_E7 = 1.112e-5
+KM_PER_E7 = 1.112e-5  # of a great circle
 COARSE, MIDDLE, FINE = 3, 12, 48
 """Squares that fit so often along the edge of a cell: few of the first hold most positions, the others most of those
 along its edges."""
-MOST_BITS = 22  # of a side, 47 km: of larger squares parallels would stray too far
+MOST_BITS = 22  # of a side, 47 km: parallels would stray too far from great circles in larger squares
 
 _SHIFT_E7 = 1 << 32  # makes every coordinate positive; sides are of 4 steps at least, so a key is below 2^63
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: Fibonacci hashing (Knuth, volume 3, 6.4)
 _UNKNOWN, _NO_CELL = -1, 0
 
 
 class _SquareSize(NamedTuple):
-    """Squares of one size, in a write-once hash table."""
+    """Squares of one size and their cells, in a write-once hash table."""
 
     resolution: int  # of the cells
-    bits: int  # of the side
-    key: Int64s
-    cell: Int64s  # written before the key
+    bits: int  # of the side, which is 2**bits steps of 1e-7 degrees
+    key: Int64s  # square by slot, or _UNKNOWN
+    cell: Int64s  # by slot, written before the key: the square's cell, or _NO_CELL if it lies in several
     met: NDArray[np.uint8]  # positions in a free slot's squares, up to OFTEN
 
 
@@ -72,6 +72,7 @@ def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 
 @cache
 def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
+    """Creates the empty tables of COARSE, MIDDLE and FINE squares, without equal ones."""
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
     bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
@@ -96,6 +97,7 @@ def _slots(key: Int64s) -> Int64s:
 
 
 def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+    """Looks up squares' cells, _NO_CELL if unknown; marks the known ones."""
     slot = _slots(key)
     is_known = size.key[slot] == key
     return np.where(is_known, size.cell[slot], _NO_CELL), is_known
@@ -105,7 +107,7 @@ def _learn(size: _SquareSize, key: Int64s) -> bool:
     """Counts positions in unknown squares; stores cells of frequent ones. Returns whether any."""
     key = key[size.key[_slots(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
-    slot, first = np.unique(_slots(squares), return_index=True)  # of several of a batch, one is counted
+    slot, first = np.unique(_slots(squares), return_index=True)  # of several squares in a slot, one is counted
     squares = squares[first]
     met = np.minimum(size.met[slot] + positions[first], OFTEN)
     size.met[slot] = met

@@ -23,29 +23,12 @@ from transforms.value import NAME
 
 # In the order of the checks: the first that fails is the row's reason.
 REASONS = (
-    "missing-vehicle",
-    "bad-vehicle",
-    "missing-time",
-    "no-offset",
-    "clock-change",
-    "bad-time",
-    "implausible-time",
-    "outside-range",
-    "outside-service",
-    "missing-position",
-    "bad-position",
-    "latitude-range",
-    "longitude-range",
-    "zero-position",
-    "outside-bbox",
-    f"missing-{NAME}",
-    f"bad-{NAME}",
-    "missing-value",
-    "bad-value",
-    "missing-key",
-    "unknown-key",
+    *("missing-vehicle", "bad-vehicle", "missing-time", "no-offset", "clock-change", "bad-time", "implausible-time"),
+    *("outside-range", "outside-service", "missing-position", "bad-position", "latitude-range", "longitude-range"),
+    *("zero-position", "outside-bbox", f"missing-{NAME}", f"bad-{NAME}", "missing-value", "bad-value"),
+    *("missing-key", "unknown-key"),
 )
-E7 = 10_000_000
+E7 = 10_000_000  # steps of a degree, in which positions are counted
 
 FROM_US = 946_684_800_000_000  # 2000-01-01 UTC
 TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
@@ -55,9 +38,13 @@ TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
 class Rules:
     """Rules of acceptance of input rows.
 
-    bbox: west, south, east, north in degrees, inclusive; west above east crosses the antimeridian. derived, turning:
-    limits of speeds and headings from positions, which replace the rows' own. lower: origin of the grid. keys: rows
-    name one in place of a position. no_value: numbers that stand for unknown, in the input's unit.
+    Attributes:
+        bbox: West, south, east, north in degrees, inclusive; west above east crosses the antimeridian.
+        derived, turning: Limits of speeds and headings from positions, which replace the rows' own.
+        lower: Origin of the grid.
+        keys: Public keys, of which rows name one in place of a position.
+        no_value: Numbers that stand for unknown, in the input's unit.
+        is_speed: Whether the value is a speed.
     """
 
     grid: Grid
@@ -143,7 +130,7 @@ def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
     parts = [vehicle_ids(table.column(name)) for name in table.schema.names if name.startswith(KEY)]
     code, ids, missing, bad = parts[0] if len(parts) == 1 else join_ids(parts, BETWEEN.encode())
-    numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)
+    numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)  # the last: of rows without one
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
     refuse("missing-key", missing)
     refuse("unknown-key", number < 0)
@@ -162,12 +149,12 @@ def _snap(degrees: Floats, bound: float) -> Int64s:
 
 
 def _steps(values: Floats, rules: Rules) -> Int64s:
-    """Clamps finite values, then rounds them to grid steps."""
+    """Converts values from the input's unit to grid steps, clamped to the bounds."""
     steps_per_unit = float(rules.units.value_per_unit / rules.grid.step)
     upper = rules.grid.upper_steps
-    above = values - float(rules.lower / rules.units.value_per_unit)
-    steps = np.rint(np.clip(above, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
-    return np.minimum(steps, upper)
+    above_lower = values - float(rules.lower / rules.units.value_per_unit)
+    steps = np.rint(np.clip(above_lower, 0.0, (upper + 1) / steps_per_unit) * steps_per_unit).astype(np.int64)
+    return np.minimum(steps, upper)  # clamped twice: first so that no integer overflows, then exactly
 
 
 def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
@@ -176,7 +163,7 @@ def _headings(table: pa.RecordBatch, units: Units) -> Int64s:
     Exactly 0 is none: feeds use it for standing vehicles or for unknown (30 % of MBTA's buses).
     """
     if HEADING not in table.schema.names:
-        return np.broadcast_to(np.int64(NO_HEADING), table.num_rows)
+        return np.broadcast_to(np.int64(NO_HEADING), table.num_rows)  # without memory
     degrees = units.numbers(table.column(HEADING))
     has_heading = degrees.valid & (degrees.values > 0) & (degrees.values <= 360)
     return np.where(has_heading, np.rint(degrees.values) % 360, NO_HEADING).astype(np.int64)
@@ -195,7 +182,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
     """Finds the cells, pieces or keys of observations; drops and counts those outside."""
     resolution = ground.resolution
-    cells = observations.lon_e7
+    cells = observations.lon_e7  # the numbers of keys, see `records.BY_KEY`
     if resolution is not None:
         cells = cells_at(observations.lat_e7, cells, resolution)
     key = ground.keys(cells, observations.heading)

@@ -11,10 +11,11 @@ from transforms.observe.vehicle_ids import vehicle_ids
 from transforms.value import NAME
 
 MOVED_M, STEP_S = 50.0, 300
-"""A vehicle has moved if two consecutive positions, of so short a time, are so far from each other."""
+"""A vehicle has moved if two consecutive positions, at most STEP_S seconds apart, are so many metres apart."""
 _M_PER_DEGREE = 111_195.0
-_COUNTED = "speeds/"
-_RARE, _COMMON = 0.01, 0.1
+_MOST_M_S = 50  # faster is a wrong position
+_COUNTED = "speeds/"  # begins the names of counters
+_RARE, _COMMON = 0.01, 0.1  # shares above which an honest feed is unlikely
 
 
 class SpeedShares(NamedTuple):
@@ -60,7 +61,7 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     east = np.diff(lon.values[order]) * np.cos(np.radians(degrees[:-1]))
     metres = np.hypot(np.diff(degrees), east) * _M_PER_DEGREE
     moves = (np.diff(ids.code[order].astype(np.int64)) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
-    moves &= metres <= 50 * step_s  # faster than 50 m/s is a wrong position
+    moves &= metres <= _MOST_M_S * step_s
     others = np.unique(speed[speed != 0], return_counts=True)[1]
     shares = SpeedShares(
         speed.size,
@@ -74,5 +75,5 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
 
 
 def shares_in(counts: Mapping[str, int]) -> SpeedShares:
-    """Reads `counts_of`, added up."""
+    """Makes shares from the counts of `counts_of`, added up over batches."""
     return SpeedShares(**{name: counts.get(f"{_COUNTED}{name}", 0) for name in SpeedShares._fields})

@@ -21,7 +21,7 @@ from transforms.order import places
 REMEMBERED = 1 << 16
 """Pairs whose hash is kept in memory: a vehicle comes in every batch, and its hash takes as long as ten events."""
 
-_MASK = (1 << 63) - 1
+_MASK = (1 << 63) - 1  # keeps a hash positive in int64
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _hash(key: bytes, period: str, vehicle: bytes) -> int:
 
 
 VehicleForm = Literal["text", "integer", "casefold"]
-"""What else says nothing. text: nothing. integer: zeros in front of whole numbers, a plus and `.0`. casefold: case."""
+"""Which spellings are one id: casefold, in any case; integer, with or without zeros in front, a plus and `.0`."""
 
 VEHICLE_BYTES = 256
 
@@ -110,7 +110,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
         missing = nulls(column)
         return VehicleIds(np.zeros(rows, np.int64), [], missing, ~missing)
-    coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()
+    coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()  # each id once
     absent = nulls(coded.indices)
     if absent.all():
         return VehicleIds(np.zeros(rows, np.int64), [], absent, ~absent)
@@ -129,7 +129,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
 
 
 def join_ids(parts: Sequence[VehicleIds], between: bytes = b"\x1f") -> VehicleIds:
-    """Joins several ids into one by a separator."""
+    """Joins the parts of ids by a separator; one bad part refuses all."""
     first, *others = parts
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for part in others:
@@ -151,7 +151,7 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
 
 
 def merged(parts: Sequence[Int64s]) -> MergedIds:
-    """Counts ids of `spellings`, (ids, 3), and those that other forms would merge."""
+    """Counts distinct ids of `spellings`, (ids, 3), and those that other forms would merge."""
     hashes = np.concatenate([*parts, np.zeros((0, 3), np.int64)])
     ids, cases, numbers = (np.unique(column).size for column in hashes.T)
     return MergedIds(ids, ids - cases, ids - numbers)
@@ -187,5 +187,5 @@ def _formed(texts: pa.Array, form: VehicleForm) -> pa.Array:
     return texts
 
 
-def _of_rows(of_values: Bools, code: NDArray[np.integer]) -> Bools:
+def _of_rows(of_values: Bools, code: NDArray[np.integer]) -> Bools:  # fast where no value is marked
     return of_values[code] if of_values.any() else np.zeros(len(code), np.bool_)

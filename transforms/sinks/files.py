@@ -94,13 +94,8 @@ def _geojson(
     return msgspec.json.encode({"type": "FeatureCollection", "features": features}) + b"\n"
 
 
-FORMATS: Mapping[str, Callable[[Columns, pa.Schema, str], bytes]] = {
-    "parquet": _parquet,
-    "avro": _avro,
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "geojson": _geojson,
-}
+Encoder = Callable[[Columns, pa.Schema, str], bytes]  # called with columns, their schema, and the file's name
+FORMATS: Mapping[str, Encoder] = {"parquet": _parquet, "avro": _avro, "csv": _csv, "jsonl": _jsonl, "geojson": _geojson}
 
 
 def file_of(spec_id: str, slot_start: str, kind: str, shape: Shape = PLAIN, prefix: str = HATS) -> Path:

@@ -78,16 +78,8 @@ def _same(stored: float | None, value: float | None) -> bool:
     return math.isclose(stored, value, rel_tol=0, abs_tol=SAME)
 
 
-DAMAGE = (
-    OSError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    msgspec.MsgspecError,
-    pa.ArrowException,
-)
+_OF_PYTHON = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError)
+DAMAGE = (*_OF_PYTHON, msgspec.MsgspecError, pa.ArrowException)
 """What reading a damaged file, or one that is no result file, raises."""
 
 
