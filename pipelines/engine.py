@@ -15,6 +15,9 @@ class EngineError(Exception):
     """Error of an engine or of its job."""
 
 
+Watch = Callable[[Mapping[str, int]], None]  # takes a running job's counters by name
+
+
 class Finished(NamedTuple):
     """Counters and texts of a finished job, by metric."""
 
@@ -33,9 +36,7 @@ class BoundedEngine(Protocol):
     def is_here(self) -> bool:
         """Whether all steps run in this process."""
 
-    def run(
-        self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Callable[[Mapping[str, int]], None]
-    ) -> Finished:
+    def run(self, build: "Callable[[beam.Pipeline], None]", name: str, watch: Watch) -> Finished:
         """Runs the pipeline of `build` until it ends.
 
         Raises a step's StepError, LedgerError or AccountRefusal, else EngineError. An interrupt ends the job.

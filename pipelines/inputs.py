@@ -23,9 +23,6 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
         or_none: Whether an empty list is allowed.
         inside: Whether an archive's members replace it, after its name and a NUL.
 
-    Returns:
-        Local paths.
-
     Raises:
         InputError: There is no match, or no regular file among them; or an archive is damaged.
 

@@ -263,8 +263,7 @@ def spending(ledger: Ledger, spec: Specification, period: str) -> tuple[Loss, Sp
 def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound]) -> str | None:
     """Finds the first day after windows over a limit whose least debit fits.
 
-    Returns:
-        The day; None if no window is over a limit, the unit is not the day, or no day fits.
+    None if no window is over a limit, the unit is not the day, or no day fits.
     """
     # `since` is the day after a window's first: so many days later, less 2, is the window's last.
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]

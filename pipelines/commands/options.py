@@ -136,15 +136,12 @@ _SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
 
 
 def option(name: str, **changes: Any) -> Callable[[Command], Command]:
-    """Returns a shared option, with its check and help.
+    """Returns a decorator of commands for a shared option, with its check and help.
 
     Args:
         name: `spec` (which gives spec_path), `input` (pattern), `folder` or `file` (output), `formats`, `kafka`
             (topic), `json` (as_json), or `account`: --ledger and --key (place).
         changes: Arguments of `click.option`, such as help and required, that override its own.
-
-    Returns:
-        A decorator of commands.
 
     >>> @click.command()
     ... @option("json", help="For programs.")

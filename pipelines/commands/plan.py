@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     CountSource = tuple[sources.SampleCounts, Recount | None] | None
     """Counts, and how to count again in other cells and slots, where that is possible; None without counts."""
+    CountsOf = Callable[[Specification, Report], CountSource]
 
 Plan = tuple[msgspec.Struct, Callable[[Console], None]]  # the document for --json, and a function that prints tables
 _MOST_CHOSEN = 3  # mechanisms named per class of HATs; the others are added up
@@ -39,9 +40,7 @@ _SPAN = {"a later day": "", "the first day": "first day", "a week, if days are a
 _KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefix by ComposedTotal.known
 
 
-def _counts(
-    counts_path: Path | None, synthetic: bool, pattern: str | None
-) -> Callable[[Specification, Report], CountSource]:
+def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> CountsOf:
     """Returns a function that reads the counts that options name."""
 
     def counts_of(spec: Specification, progress: Report) -> CountSource:
@@ -97,7 +96,7 @@ counts_options = options.packed(
 @options.json_option
 def plan(
     spec_path: Path,
-    counts_of: Callable[[Specification, Report], CountSource],
+    counts_of: CountsOf,
     within: float,
     place: AccountLocation,
     as_json: bool,
@@ -359,8 +358,7 @@ def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
     for span in spans:
         published = [span.first_published is not None and number >= span.first_published for number in DAY_NUMBERS]
         row = f"{span.days:,}", f"{span.served:,}", f"{span.epsilon_a_day:.3g}"
-        style = "bold" if span.as_specified else None
-        table.add_row(*row, *_in_brackets(span.error, published), style=style)
+        table.add_row(*row, *_in_brackets(span.error, published), style="bold" if span.as_specified else None)
     return table
 
 

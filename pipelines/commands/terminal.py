@@ -54,9 +54,6 @@ def _verbosity() -> int:
 def note(text: str) -> None:
     """Writes a line to standard error, unless --quiet.
 
-    Args:
-        text: The line.
-
     >>> note("wrote town.toml")
     """
     if _verbosity() >= 0:
@@ -70,10 +67,7 @@ def detail(text: str) -> None:
 
 
 def console() -> Console:
-    """Returns a console on standard output without truncated cells.
-
-    Returns:
-        A console of `rich` without markup, which never truncates table cells.
+    """Returns a `rich` console on standard output, without markup and truncated cells.
 
     >>> console().print("[3 rows]")
     [3 rows]
@@ -106,13 +100,9 @@ class _Results(Console):
 
 @contextmanager
 def progress_bars(*, quiet: bool) -> Iterator[Report]:
-    """Shows progress on standard error, as bars or lines.
+    """Shows progress on standard error within the block, as bars or lines.
 
-    Args:
-        quiet: Whether nothing is shown, as under --json and --quiet.
-
-    Returns:
-        A context manager around a callback with phase, count and total, or None if unknown.
+    Yields a callback that takes phase, count, and total or None if unknown. quiet: shows nothing, as under --json.
 
     >>> with progress_bars(quiet=True) as report:
     ...     report("files read", 1, 2)
@@ -237,20 +227,14 @@ def duration(seconds: float) -> str:
     total = round(seconds)
     if total < 60:
         return f"{total} s"
-    if total < 3600:
-        return f"{total // 60} min {total % 60} s"
-    return f"{total // 3600} h {total % 3600 // 60} min"
+    return f"{total // 60} min {total % 60} s" if total < 3600 else f"{total // 3600} h {total % 3600 // 60} min"
 
 
 @contextmanager
 def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
     """Catches SIGINT and SIGTERM within the block, and sets an event at the first.
 
-    Args:
-        within_s: Seconds after a signal until the process exits with code 4; never if None.
-
-    Returns:
-        A context manager around the event.
+    within_s: seconds after a signal until the process exits with code 4; never if None.
 
     >>> with asked_to_stop() as stop:
     ...     stop.wait(0.01)

@@ -24,7 +24,7 @@ from transforms.time.calendar import CalendarError, Timetable
 from transforms.wire import Tally, by_slot
 
 _SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
-
+WEEK = 7  # days
 
 Known = Literal["exact", "at most", "if alike", "unknown"]
 """Counted exactly; an upper bound; extrapolated to uncounted days like the counted ones; not to be had."""
@@ -67,27 +67,25 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     def size(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon
 
-    def most(name: str) -> Any:
-        return max((getattr(period, name) or 0) for period in periods) or None  # None: not known of any period
+    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _NUMBERS}
+    for name in ("vehicle_and_slot", "vehicle_and_period", "debit_of_a_period"):
+        largest[name] = max((getattr(period, name) for period in periods), key=size)
+    dearest = max(periods, key=lambda period: size(period.debit_of_a_period))  # a limit holds for each period
+    least = min(period.epsilon_per_hat_least for period in periods)
+    return hats, msgspec.structs.replace(dearest, epsilon_per_hat_least=least, **largest)
 
-    return hats, msgspec.structs.replace(
-        max(periods, key=lambda period: size(period.debit_of_a_period)),  # a limit holds for each period
-        epsilon_per_hat_least=min(period.epsilon_per_hat_least for period in periods),
-        epsilon_per_hat_most=most("epsilon_per_hat_most"),
-        most_hats_of_a_vehicle_in_a_slot=most("most_hats_of_a_vehicle_in_a_slot"),
-        most_hats_of_a_vehicle_in_a_period=most("most_hats_of_a_vehicle_in_a_period"),
-        vehicle_and_slot=max((period.vehicle_and_slot for period in periods), key=size),
-        vehicle_and_period=max((period.vehicle_and_period for period in periods), key=size),
-    )
+
+_NUMBERS = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
+"""Fields of Composed of which the largest period's counts; None where no period's is known."""
 
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Plans one period's HATs as a release does, and composes a vehicle's totals."""
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
-    samples, slot = _kept(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
+    samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
-    by_vehicle = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))
-    if not named:
+    by_vehicle = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))  # the order of a release's tallies
+    if not named:  # no vehicle is known to be in two HATs of a slot: each row is planned as another vehicle's
         by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
         if cap:
             allocation = replace(allocation, most_hats=cap.max_cells)
@@ -97,9 +95,9 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
         days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
         plans = allocation.plans(len(days) * len(table.service_minutes) or 1)  # the account may have no such day
     divided = [divide(part, plans, allocation) for part in parts]
-    slot_rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]
+    slot_rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]  # a HAT's, by slot
     vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([part.kept for part, _ in divided]) > 0
-    pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)
+    pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)  # (slot, vehicle)
     stays = (*np.divmod(pairs, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
     hats = [hat for part, share in divided for hat in _hats(part, share.epsilon_hat)]
@@ -118,16 +116,18 @@ def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
             yield PlannedHat(totals.counts, reported, epsilon)
 
 
-def _kept(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
-    """Counts each row's samples, (rows,), within a cap; a fixed seed draws HATs."""
+def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
+    """Counts each row's samples, (rows,), within a cap, which keeps HATs at random."""
     if cap is None:
         return counts.samples.copy()
     samples = np.minimum(counts.samples, cap.max_samples)
-    if not (counts.slots_named and counts.vehicles_named):
+    if not (counts.slots_named and counts.vehicles_named):  # a vehicle's HATs in a slot are not known
         return samples
     order = np.lexsort((counts.slot, counts.vehicle))
-    group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)
-    rank = rank_in_group(group, np.random.default_rng(0).random(samples.size)[order])
+    group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
+    rank = rank_in_group(
+        group, np.random.default_rng(0).random(samples.size)[order]
+    )  # seeded: equal counts, equal plans
     samples[order[rank >= cap.max_cells]] = 0
     return samples
 
@@ -137,7 +137,7 @@ def _composed(
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
-    rates: epsilon of a HAT, one per slot. debited: epsilon that the counted period takes from the account.
+    rates: epsilon of a HAT, by index of slot. debited: epsilon that the counted period takes from the account.
     """
     _, vehicle, cells = stays
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
@@ -176,7 +176,7 @@ def _composed(
 
 
 def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
-    """Extrapolates a total to more days like those counted."""
+    """Extrapolates a counted total to all days of the period, taken as alike."""
     try:
         whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
     except CalendarError:
@@ -188,7 +188,7 @@ def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> Comp
 
 
 def may_have_constants(spec: Specification) -> bool:
-    """Checks whether any HAT may be a free constant."""
+    """Checks whether a HAT may be released as a constant, which spends nothing."""
     return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
 
 
@@ -200,12 +200,12 @@ def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
-    """Computes the largest epsilon of a vehicle in a slot, and in the period."""
+    """Computes a vehicle's largest epsilon in a slot, and in the period."""
     slot, vehicle, cells = stays
     most_cells = np.zeros(len(rates), np.int64)
     np.maximum.at(most_cells, slot, cells)
     of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))
-    dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()
+    dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()  # rows, (rows,) bool
     parts = zip(slot[dearest].tolist(), cells[dearest].tolist(), strict=True)
     of_period = sum((rates[index] * number for index, number in parts), Fraction(0))
     return ComposedTotal(float(of_slot), "exact"), ComposedTotal(float(of_period), "exact")
@@ -215,7 +215,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)
     if (total := spec.privacy.allocation.total) is not None:
-        plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])
+        plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])  # fewer slots have larger parts
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
@@ -243,13 +243,10 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
         slots = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
         return slots, slots
     monday = _SOME_DAY - timedelta(days=_SOME_DAY.weekday())
-    lengths = _slots_of_days(table, monday, 53 * 7)
+    lengths = _slots_of_days(table, monday, 53 * WEEK)  # of a year, which holds both clock changes
     if table.unit == "vehicle-week":
-        lengths = lengths.reshape(53, 7).sum(axis=1)
+        lengths = lengths.reshape(53, WEEK).sum(axis=1)
     return int(lengths.min()), int(lengths.max())
-
-
-WEEK = 7
 
 
 class Guarantee(msgspec.Struct, frozen=True):

@@ -35,25 +35,24 @@ from transforms.time.calendar import Calendar, CalendarError, StreamCalendar, Ti
 from transforms.value import PER_UNIT
 
 MOST_SAMPLES = (1 << 31) - 1  # of a vehicle in a HAT, and of a HAT
-_FIRST_S, _LAST_S = 10**8, 10**10
-"""Whole numbers between are seconds since 1970, from 1973 to 2286; others are mere names of slots."""
+_FIRST_S, _LAST_S = 10**8, 10**10  # slots named by a number between start then, in 1973 to 2286; others have no time
 TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)
 _RULE = f"a whole number from 1 to {MOST_SAMPLES}"
 COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
 
 class SampleCounts(NamedTuple):
-    """Numbers of reports by HAT and vehicle, as codes."""
+    """Numbers of reports by HAT and vehicle: columns (rows,) of codes."""
 
     slot: Int64s
     place: Int64s  # HAT within its slot
     vehicle: Int64s
     samples: Int64s  # at least 1
-    slots_named: bool  # codes of slots mean anything, vehicles_named likewise
+    slots_named: bool  # else codes of slots tell nothing apart; vehicles_named likewise
     vehicles_named: bool
-    origin: str
-    period: Int64s | None = None  # code by slot
-    days: tuple[int, ...] | None = None  # local days counted per period
+    origin: str  # in words, for the plan
+    period: Int64s | None = None  # code of the row's period, an index of `days`
+    days: tuple[int, ...] | None = None  # number of local days counted, per period
 
     def by_period(self) -> "list[SampleCounts]":
         """Splits the counts by period."""
@@ -74,7 +73,7 @@ class SampleCounts(NamedTuple):
 
 
 def typical_counts() -> SampleCounts:
-    """Creates HATs with 2 to 40 reports a vehicle."""
+    """Creates HATs of TYPICAL_VEHICLES, whose reports are spaced evenly by logarithm."""
     low, high = TYPICAL_COUNTS
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
     origin = (
@@ -111,13 +110,12 @@ def _tally_of(observations: Observations, slots: Calendar, spec: Specification) 
     placed = slots.locate(observations.event_us)
     in_slots = observations._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, None))
-    parts = [
-        tally(wire.unpack_events([shard.data]), shard.slot_s, None, ())[0] for shard in wire.split(located, cell, 1)
-    ]
+    parts = [tally(wire.unpack_events([part.data]), part.slot_s, None, ())[0] for part in wire.split(located, cell, 1)]
     return wire.joined(parts) if parts else None
 
 
 def _counts_of(counted: wire.Tally, origin: str, days: int) -> SampleCounts:
+    """Turns a tally of one period into counts. days: that were counted."""
     vehicle = np.unique(counted.vehicle, return_inverse=True)[1]
     return SampleCounts(counted.slot_s, counted.cell, vehicle, counted.kept, True, True, origin, days=(days,))
 
@@ -202,7 +200,7 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     slot = _codes(path, table, "slot") if "slot" in names else np.zeros(count.size, np.int64)
     place = _codes(path, table, "hat" if "hat" in names else "cell")
     vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)
-    hat = np.unique(slot * (int(place.max()) + 1) + place, return_inverse=True)[1]
+    hat = np.unique(slot * (int(place.max()) + 1) + place, return_inverse=True)[1]  # a code of each pair
     if np.unique(hat * (int(vehicle.max()) + 1) + vehicle).size < count.size:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
@@ -221,13 +219,13 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
-    """Finds the local days of slots; None without starts.
+    """Finds the local day of each slot; None if one's name is no start.
 
-    A start is ISO 8601, local without an offset, or seconds since 1970.
+    column: slots' names by row. slot: their codes. A start is ISO 8601, local without an offset, or seconds since 1970.
     """
     zone, days = ZoneInfo(timetable.zone), []
-    first = np.unique(slot, return_index=True)[1]
-    for name in column.take(pa.array(first)).to_pylist():
+    rows = np.unique(slot, return_index=True)[1]  # the first row of each code
+    for name in column.take(pa.array(rows)).to_pylist():
         try:
             if isinstance(name, str):
                 name = int(name) if name.isdecimal() else datetime.fromisoformat(name)
@@ -274,9 +272,9 @@ class FeedPeriod:
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
     """Reads the period with most observations. Raises InputError, which hides content."""
-    edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())
+    edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())  # any edge of a slot
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
-    rules = spec.rules(slots, b"counted, and then forgotten")
+    rules = spec.rules(slots, b"counted, and then forgotten")  # any key: hashes of vehicles are only compared here
     by_period: dict[str, list[Observations]] = {}
     refused, rows = Counter[str](), 0
     for path in input_paths(pattern):
@@ -301,6 +299,6 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     period = max(by_period, key=lambda name: sum(part.event_us.size for part in by_period[name]))
     fullest = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
     days = [spec.timetable.day_of(int(fullest.event_us[0]) // 1_000_000)]
-    with suppress(CalendarError):
+    with suppress(CalendarError):  # of an account without a first or last day
         days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
     return FeedPeriod(period, days[0], len(days), len(by_period), fullest)

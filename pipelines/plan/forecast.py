@@ -24,16 +24,13 @@ from pipelines.specification import Specification
 from transforms.releases.hats.draw import weights_of
 from transforms.time.calendar import DAY_MINUTES
 
-CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))
-PER_CLASS = 250
-"""Most HATs of a class that are planned, taken evenly: ten thousand HATs with ten candidates each take too long."""
-PER_CHOICE = 300
-"""Most HATs that are planned for each other choice."""
+CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))  # least and most vehicles in a HAT
+PER_CLASS = 250  # most HATs of a class that are planned, taken evenly: ten thousand would take too long
+PER_CHOICE = 300  # most HATs that are planned for each other choice
 RUNNERS_UP = 2  # next best mechanisms shown per class
 AS_IS = " (now)"
 
-Recount = Callable[[Specification], SampleCounts]
-"""The counts that another specification would see."""
+Recount = Callable[[Specification], SampleCounts]  # returns the counts that another specification would see
 
 
 class HatClass(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,11 +197,8 @@ def _statistics(
     return statistics
 
 
-# --- classes of HATs -------------------------------------------------------------------------------------------------
-
-
 def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHat]:
-    """Samples HATs evenly by size."""
+    """Takes so many HATs, evenly spaced by size; all if they are fewer."""
     if len(hats) <= number:
         return hats
     ordered = sorted(hats, key=lambda hat: (hat.samples.size, hat.reported, hat.samples.tobytes()))
@@ -218,20 +212,20 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
     """
     low, high = bounds
     best = [ranked[0] for ranked in planned]
-    lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]
+    lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]  # of pseudo-users
     chosen = Counter(label(candidate.mechanism) for candidate in best).most_common()
     winner = chosen[0][0]
     by_label: dict[str, list[float]] = {}
     for ranked in planned:
         for candidate in ranked:
             by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
-    seen = {(winner.split()[0], tuple(by_label.pop(winner)))}
+    seen = {(winner.split()[0], tuple(by_label.pop(winner)))}  # variants of a mechanism with equal errors show once
     others = []
-    for label_of, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
-        variant = (label_of.split()[0], tuple(errors))
+    for candidate_label, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
+        variant = (candidate_label.split()[0], tuple(errors))
         if variant not in seen:
             seen.add(variant)
-            others.append({"mechanism": label_of, "forecast_error": float(np.median(errors))})
+            others.append({"mechanism": candidate_label, "forecast_error": float(np.median(errors))})
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
@@ -243,9 +237,6 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
         forecast_error=float(np.median([candidate.error for candidate in best])),
         runners_up=others[:RUNNERS_UP],
     )
-
-
-# --- other choices ---------------------------------------------------------------------------------------------------
 
 
 def _other_choices(
@@ -290,7 +281,7 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
 
 
 def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
-    """Forecasts median errors and spending of one choice. counts: in its HATs."""
+    """Forecasts median errors and spending of one choice. counts: in its cells and slots."""
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {

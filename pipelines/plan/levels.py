@@ -17,50 +17,40 @@ from dpops.levels.strategy import ranked
 from dpops.spread import CAUTION, Z95
 from dpops.types import Int64s
 from pipelines.account.guarantee import levels_sentence, span_bounds
+from pipelines.plan import spans as forecasts
 from pipelines.plan.counts import SampleCounts
 from pipelines.plan.needs import FACTORS, VEHICLES, fewest
 from pipelines.plan.parts import PlannedPlaces, of_distributions, plan_places
-from pipelines.plan.spans import (
-    DAY_NUMBERS,
-    SpanWorth,
-    UsablePart,
-    answer,
-    choices_of_hats,
-    first_days,
-    rho_of,
-    stages_of,
-    worth_of_spans,
-)
+from pipelines.plan.spans import DAY_NUMBERS, SpanWorth, UsablePart, choices_of_hats, rho_of, stages_of, worth_of_spans
 from pipelines.specification import Specification
 from pipelines.specification.levels import ONE, LevelsRelease
 from transforms.places.hierarchy import hats_of
 
 MOST_VEHICLES = 1_000_000  # a half width that needs more vehicles is out of reach
-WEEK = 7
 MOST_CHOICES = 5  # best divisions of the total that are shown
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of one total and stage."""
+    """Half widths and vehicles needed at one total, by a day's last stage."""
 
     epsilon: float
     delta: float | None
-    days: str
+    days: str  # key of _DAYS
     as_specified: bool
-    levels: dict[str, float]
+    levels: dict[str, float]  # share of the total by level
     half_widths: list[float]  # of a HAT, for each of VEHICLES
-    reliable: list[bool]
+    reliable: list[bool]  # whether such a HAT is published, for each of VEHICLES
     hat_vehicles: int | None  # fewest for the requested interval of a HAT; None: impossible
     place_vehicles: int | None  # fewest for that of a day
     fleet: int | None  # smallest that gives an average cell place_vehicles
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Option of release: its bounds and expected errors."""
+    """Way to divide the total, with bounds and expected errors in the value's unit."""
 
-    levels: dict[str, float]
-    bound: tuple[float, float]
-    first: float
+    levels: dict[str, float]  # share of the total by level
+    bound: tuple[float, float]  # on the first day, and on later ones
+    first: float  # root mean square error by reports on the first day
     later: float
 
 
@@ -112,7 +102,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         UsablePart.of(spec, choice, hats, served, spans if hats is bounds else worth_of_spans(spec, hats, others=()))
         for choice, hats, served in choices_of_hats(spec, bounds)
     ]
-    is_open = levels.free.bounds or levels.free.levels
+    is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to a strategy
     ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
@@ -128,8 +118,8 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         totals=totals,
         spans=spans,
         usable=usable,
-        answer=answer(usable),
-        answers=[*_answers(spec, bounds, totals, within), *of_distributions(spec, bounds), first_days(spans)],
+        answer=forecasts.answer(usable),
+        answers=[*_answers(spec, bounds, totals, within), *of_distributions(spec, bounds), forecasts.first_days(spans)],
         choices=[
             Choice(
                 levels={name: float(share) for name, share in way.recipe.later[-1].shares},
@@ -146,9 +136,6 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
 
 def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
     """Forecasts the worth of `levels` by released day.
-
-    Args:
-        spec: Specification.
 
     Returns:
         By number of released days: the part of reports in usable rows, 0 of days that are held back, and the mean
@@ -171,16 +158,15 @@ def known_of(spec: Specification) -> BoundsOnly:
 
 
 _FIRST, _LATER = "the first day", "a later day"
-_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": WEEK}
-"""Released days of which totals are shown, and how many they are."""
+_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # number of released days behind a half width
 
 
 def _epsilon(levels: LevelsRelease, factor: Fraction, part: Fraction) -> float:
-    """Computes a day's epsilon at a multiplied total, of which it has a part."""
+    """Computes the epsilon of a day that has a part of a multiplied total."""
     rho = rho_of(levels, factor)
     if part == 1 or rho is None or levels.delta is None:
         return float(part * factor * levels.epsilon)
-    return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)
+    return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)  # not linear in rho
 
 
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
@@ -190,7 +176,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     """
     value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
-    *_, stage = stages_of(levels, bounds, factor, is_first=is_first)
+    *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
 
     def of_hat(vehicles: float) -> bool:
@@ -198,8 +184,9 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
 
     def of_place(stage: Stage, bounds: BoundsOnly, vehicles: float) -> bool:
         half = place_half_widths(stage, bounds, np.array([vehicles]), upper, number)[0]
-        grouped = level(place_level(stage, bounds), bounds.hats, Fraction(1))
-        return grouped.size == bounds.hats.cells * grouped.slot_groups and bool(half <= within_kmh)
+        finest = level(place_level(stage, bounds), bounds.hats, Fraction(1))
+        tells_cells_apart = finest.size == bounds.hats.cells * finest.slot_groups
+        return tells_cells_apart and bool(half <= within_kmh)
 
     def of_fleet(vehicles: int) -> bool:
         fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
@@ -219,11 +206,8 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     )
 
 
-# --- sentences ----------------------------------------------------------------------------------------------------
-
-
 def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
-    """Words the vehicles that a half width `within` needs, or remedies beyond reach."""
+    """Describes the vehicles that a half width `within` needs, or what to change."""
     value, levels = spec.value, spec.by_levels
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"
@@ -269,8 +253,8 @@ def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], withi
 
 def _counted(counts: SampleCounts) -> CountedFleet:
     """Summarises the counted fleet: HATs by vehicles, and visits of a vehicle."""
-    hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]
-    in_hat, edges = np.bincount(hat), (1, *VEHICLES)
+    hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]  # code by row
+    in_hat, edges = np.bincount(hat), (1, *VEHICLES)  # vehicles by HAT, as a row is a vehicle in a HAT
     classes = {f"{low}-{high - 1}": int(((in_hat >= low) & (in_hat < high)).sum()) for low, high in pairwise(edges)}
     classes[f"{edges[-1]}+"] = int((in_hat >= edges[-1]).sum())
     vehicles = np.unique(counts.vehicle).size

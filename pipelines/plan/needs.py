@@ -18,8 +18,9 @@ from pipelines.specification import Specification
 
 MOST_VEHICLES = 3_000  # a half width that needs more vehicles in a HAT is out of reach
 MISS = 0.05  # probability that an interval misses the true mean
-TYPICAL_COUNTS = (2, 40)
-"""Reports of a vehicle in a HAT, from the fewest to the most."""
+TYPICAL_COUNTS = (2, 40)  # reports of a vehicle in a HAT, from the fewest to the most
+VEHICLES = (3, 10, 30, 100, 300)  # in a HAT, for which half widths are shown
+FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))  # of the specified epsilon, compared
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +62,8 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
     )
 
 
-def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now: bool, within: float) -> Need:
-    """Computes a mean's half widths, and vehicles needed, at `epsilon`. now: if specified."""
+def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, is_now: bool, within: float) -> Need:
+    """Computes half widths and vehicles needed. epsilon: of a HAT. is_now: as specified."""
     half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)
 
     def needed(mechanism: Mechanism) -> int | None:
@@ -77,7 +78,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
     best = min(able, key=lambda name: able[name]) if able else None
     return Need(
         epsilon=float(epsilon),
-        as_specified=now,
+        as_specified=is_now,
         half_widths=[half(stat.mechanism, number) for number in VEHICLES],
         vehicles=needed(stat.mechanism),
         best=best,
@@ -87,7 +88,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, now:
 
 @cache
 def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
-    """Computes a HAT's half-width, with typical counts of reports."""
+    """Computes a HAT's half width, whose vehicles have TYPICAL_COUNTS, spaced evenly by logarithm."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
     plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)
@@ -95,7 +96,7 @@ def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: i
 
 
 def _answer(name: str, rows: Sequence[Need], width: str) -> str:
-    """Words how many vehicles a requested half width needs. width: it, with unit."""
+    """Describes how many vehicles a half width needs. width: with its unit."""
     now = next(row for row in rows if row.as_specified)
     goal = f"{width} for a HAT at epsilon {now.epsilon:g}"
     if now.vehicles is not None:
@@ -117,12 +118,6 @@ def _answer(name: str, rows: Sequence[Need], width: str) -> str:
         f"{goal} is out of reach up to epsilon {rows[-1].epsilon:g}: ask for a wider interval (--within), longer slots "
         "or larger cells."
     )
-
-
-VEHICLES = (3, 10, 30, 100, 300)
-"""In a HAT."""
-FACTORS = (Fraction(1, 4), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(4))
-"""Of the epsilon that is specified."""
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:

@@ -27,28 +27,25 @@ from transforms.value import Value
 
 DAY_NUMBERS = (1, 2, 4, 7, 14, 28)  # released days of which a map's worth is shown
 MOST_DAYS = 365  # released days within which a map may become useful
-USEFUL, WELL = 1 / 3, 1 / 2
-"""A map is useful where this part of all reports is at places that are `ok`; where the traffic must be concentrated for
-that, it is worth its share if this part is."""
-FINER = (1, 2)
-"""How many resolutions finer than the cells' places are compared."""
-CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}
-CROWDINGS_OF_FILES = {"spread": EVEN, "concentrated": SPREAD}
-"""Of hexagons, and of the places of a file, such as segments of streets: of these no few have most of the traffic."""
+USEFUL = 1 / 3  # a map is worth its share if this part of all reports is at places that are `ok`
+WELL = 1 / 2  # the part that is needed if the traffic must be concentrated for it, which nobody knows beforehand
+FINER = (1, 2)  # how many resolutions finer than the cells the compared places are
+CROWDINGS = {"spread": SPREAD, "concentrated": CONCENTRATED}  # of traffic over hexagons
+CROWDINGS_OF_FILES = {"spread": EVEN, "concentrated": SPREAD}  # over segments of streets: no few have most of it
 MOST_FLEET = 1_000_000  # vehicles a day; a larger fleet is not looked for
 
 
 class PlacesWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """Worth of places in a city, by released day."""
+    """Expected errors of one kind of places and traffic; lists are by DAY_NUMBERS."""
 
-    what: str
+    what: str  # kind of places
     places: int
-    traffic: str
+    traffic: str  # key of _Kind.crowdings
     as_specified: bool
-    half_width: list[float]  # median by reports
+    half_width: list[float]  # median by reports, in the value's unit, as are errors
     ok: list[float]  # share of reports at usable places
-    error: list[float]
-    cell_error: list[float]
+    error: list[float]  # mean absolute one
+    cell_error: list[float]  # the same, if each place is taken to be like its cell
     useful_from: int | None  # first day on which a third of reports is at usable places
 
 
@@ -81,10 +78,12 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
-    named = None if pieces is None or pieces.places.geometries else pieces.resolution
+    named = None if pieces is None or pieces.places.geometries else pieces.resolution  # None also for a file's shapes
     finer = {coarse + step for step in FINER if coarse + step <= 15} | (set() if named is None else {named})
     kinds = [
-        _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named)
+        _Kind(
+            f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named
+        )  # H3 has 7 each
         for resolution in sorted(finer)
     ]
     if pieces is not None and named is None:
@@ -121,13 +120,8 @@ def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Se
     return expected_maps(stage, fleet, places=kind.places, cells=kind.cells, crowding=crowding, days=days)
 
 
-# --- sentences ----------------------------------------------------------------------------------------------------
-
-
-def _answers(
-    value: Value, worth: Sequence[PlacesWorth], kinds: Sequence[_Kind], stage: Stage, fleet: Fleet
-) -> list[str]:
-    """Words which hexagons are worthwhile, and the places' worth."""
+def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
+    """Describes hexagons worth their share, or the fleet needed, and the specified places."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
     anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
@@ -169,21 +163,18 @@ def _answers(
 
 
 def _days(number: int | None) -> str:
+    """Says after how many released days; None: not within MOST_DAYS."""
     if number is None:
         return "not within a year"
     return "from the first released day on" if number == 1 else f"after {number} released days"
 
 
-# --- distributions ---------------------------------------------------------------------------------------------------
-
-
-VEHICLES, DAYS, LEVEL = 10, 4, 0.85  # of the cell's day, released, and of the percentile in the answer
-WORTH = 0.8
-"""Of one constant's error: above it a distribution is hardly worth its share."""
+VEHICLES, DAYS, LEVEL = 10, 4, 0.85  # the answer's example: vehicles of a cell's day, released days, percentile
+WORTH = 0.8  # part of one constant's error, above which a distribution is hardly worth its share
 
 
 def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
-    """Words the expected error of a cell's daily percentile."""
+    """Describes the expected error of a cell's daily percentile; empty without a distribution."""
     value, levels = spec.value, spec.by_levels
     classes = next((part for part in levels.parts if isinstance(part, ClassesRequest)), None)
     if classes is None:
@@ -203,16 +194,17 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Estimates a percentile's error after so many days; at 0, a constant's."""
+    """Forecasts a daily percentile's error, km/h, after so many days; at 0, a constant's."""
     *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_part), classes.share)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PRIOR_SD_KMH.items()}
+    # Means of busy cells matter, as errors are by reports: exp(s^2 / 2) is a lognormal's mean over its median.
     precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
     posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
-    hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells
-    part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))
-    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)
-    weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells
-    share = np.full(edges.size - 1, weight / (edges.size - 1))
+    hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells  # a vehicle's in a cell, of all vehicles
+    part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))  # rho is quadratic
+    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)  # of a class's weight, by class
+    weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells  # of a vehicle in a cell
+    share = np.full(edges.size - 1, weight / (edges.size - 1))  # in each class, taken as equal
     cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
-    visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells
+    visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells  # of the average cell
     return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)

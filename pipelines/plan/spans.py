@@ -24,20 +24,22 @@ from dpops.spread import LEAST_VEHICLES
 from dpops.types import Float64s
 from pipelines.outcome import hundredths
 from pipelines.specification import Specification
-from pipelines.specification.levels import LevelsRelease, SpanTotal
+from pipelines.specification.levels import ONE, LevelsRelease, SpanTotal
 from transforms.places.hierarchy import hats_of, texts_of
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS
 
 SPANS = (1, 7, 28, 91, 365)  # days over which a total is spread, to compare with the specified span
-DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)
-"""Released days, counted from an account's first, of which an error is told."""
+DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)  # released days, from an account's first, whose errors are shown
+USABLE_DAYS = (1, 7, 28)  # those whose usable rows are shown
+_VEHICLES = np.geomspace(1.0, 1_000.0, 600)  # grid of vehicles in a HAT, to find the fewest with a usable row
+_NORMAL = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])  # equally likely values
 
 
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
-    """Worth of a total over a span of days."""
+    """Expected errors of a total spread over a span, in the value's unit."""
 
     days: int
-    served: int
+    served: int  # most days of a span that are released
     as_specified: bool
     epsilon_a_day: float  # the largest share
     error: list[float]  # expected on each of DAY_NUMBERS, with buses' spread
@@ -49,8 +51,8 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 
     def range_of(self, day: int) -> str:
         """Formats a day's expected error, with its range."""
-        place = DAY_NUMBERS.index(day)
-        return f"{self.error[place]:.1f} ({self.low[place]:.1f} to {self.high[place]:.1f})"
+        index = DAY_NUMBERS.index(day)
+        return f"{self.error[index]:.1f} ({self.low[index]:.1f} to {self.high[index]:.1f})"
 
 
 def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int] = SPANS) -> list[SpanWorth]:
@@ -68,7 +70,7 @@ def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int
 
 
 def first_days(spans: Sequence[SpanWorth]) -> str:
-    """Words which first days will probably be held back."""
+    """Describes which first days will probably be held back."""
     specified = next(span for span in spans if span.as_specified)
     if specified.first_published == 1:
         return (
@@ -86,20 +88,21 @@ def first_days(spans: Sequence[SpanWorth]) -> str:
 
 
 def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_specified: bool) -> SpanWorth:
-    """Forecasts the worth of consecutive released days."""
+    """Forecasts the errors of an account's first released days, at a span's total."""
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counts = levels.fleet_is_declared and not levels.counts_public
-    used = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if counts else None
-    begin, first = 0, list[Fraction]()
+    counting = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if counts else None
+    begin, times_first = 0, list[Fraction]()
     if total.first is not None:
-        begin, first = total.first.since.weekday(), [total.first.times] * total.first.days
-    weekdays = zip(islice(cycle(WEEKDAYS), begin, None), chain(first, repeat(Fraction(1))), strict=False)
-    share = 0 if used is None else used.share
-    served = (times * parts[weekday] - share for weekday, times in weekdays if weekday in spec.timetable.weekdays)
+        begin, times_first = total.first.since.weekday(), [total.first.times] * total.first.days
+    # Consecutive days as (weekday, multiple of its usual share), of which the released ones follow.
+    calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(times_first, repeat(Fraction(1))), strict=False)
+    share = 0 if counting is None else counting.share
+    served = (times * parts[weekday] - share for weekday, times in calendar if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
-    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=used is not None)
+    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=bool(share))
     shown = [days[number - 1] for number in DAY_NUMBERS]
     return SpanWorth(
         days=total.days,
@@ -116,7 +119,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
 
 
 def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Chooses stages at a total or fleet.
+    """Chooses stages at another total or fleet: as specified, or else the defaults there.
 
     Not the strategy's stages, which suit all levels' combined inference: half-widths count the nearest level alone.
     rho: epsilon's equivalent with delta.
@@ -128,9 +131,7 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
     return recipe(kind, epsilon, rho, bounds)
 
 
-def stages_of(
-    levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = Fraction(1), *, is_first: bool
-) -> list[Stage]:
+def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE, *, is_first: bool) -> list[Stage]:
     """Plans a first or later day's stages at a multiplied total."""
     stages = recipe_at(levels, bounds, levels.epsilon * factor, rho_of(levels, factor))
     of_day = stages.first if is_first else scaled(stages.later, levels.usual_part)
@@ -138,23 +139,17 @@ def stages_of(
 
 
 @cache
-def rho_of(levels: LevelsRelease, factor: Fraction = Fraction(1)) -> Fraction | None:
+def rho_of(levels: LevelsRelease, factor: Fraction = ONE) -> Fraction | None:
     """Computes rho of a multiplied total; None without delta."""
     if levels.delta is None:
         return None
     return NOISE_CLAIMS[levels.accounting].within(levels.epsilon * factor, levels.delta).rho
 
 
-USABLE_DAYS = (1, 7, 28)
-"""Released days, counted from an account's first, of which usable rows are told."""
-_VEHICLES = np.geomspace(1.0, 1_000.0, 600)
-_NORMAL = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])
-
-
 class UsableDay(msgspec.Struct, frozen=True, kw_only=True):
-    """Released day with its usable shares."""
+    """Shares that are expected to be usable on a released day."""
 
-    day: int
+    day: int  # number, counted from an account's first
     rows: float  # share of HATs that are `ok`
     reports: float  # share of all reports in these, 0 while held back
 
@@ -179,20 +174,24 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, Float64s | None]]:
-    """Lists choices of HATs, with a week's trips by HAT, if known."""
+    """Yields choices of HATs: as specified (""), in coarser cells, in longer slots.
+
+    Each has its name, its public facts, and a week's trips by HAT, (HATs,), or None where they are unknown.
+    """
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     cells = texts_of(spec.cells.region)
     yield "", bounds, None if trips is None else trips.of_hats(cells, table)
     if spec.keys is None and spec.cells.resolution:
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
         hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
-        touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
+        touched = max(profile.hats * profile.parents // profile.cells, profile.hours)  # HATs of a vehicle, as coarser
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
         coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
         of_parents = None if trips is None else trips.of_parents().of_hats(texts_of(parents), table)
         yield f"cells.resolution {spec.cells.resolution - 1}", coarser, of_parents
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
         slots = profile.hours * 60 / table.slot_minutes
+        # Probability that a vehicle meets a cell in one of two slots, independently.
         met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
         fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
         hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
@@ -211,23 +210,23 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     spread = HAT_SPREAD if trips is None else fitted.BUSIER**2
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
-    first = int(np.argmax(cautious >= LEAST_VEHICLES))
+    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index in _VEHICLES of the first that is `ok`
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
-    if np.ptp(with_trip) == 0:  # unknown: lognormal
-        known = max(spread - float(unknown[first]), 1e-6)
-        relative = np.exp(math.sqrt(known) * _NORMAL - known / 2)
+    if np.ptp(with_trip) == 0:  # nothing tells HATs apart: lognormal, by what releases tell of the spread
+        known = max(spread - float(unknown[fewest]), 1e-6)
+        relative = np.exp(math.sqrt(known) * _NORMAL - known / 2)  # of mean 1
     else:
         relative = with_trip / with_trip.mean()
-    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0
-    are_usable = relative * bounds.usual_vehicles / served >= _VEHICLES[first]
+    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # HATs with a trip have all vehicles
+    are_usable = relative * bounds.usual_vehicles / served >= _VEHICLES[fewest]
     return float(are_usable.mean()), float(np.average(are_usable, weights=relative))
 
 
 def answer(parts: Sequence[UsablePart]) -> str:
-    """Words usable shares by day, and alternatives."""
+    """Describes usable shares by day, and those of other choices on the last."""
     own, *others = parts
     last = USABLE_DAYS[-1]
-    said = [
+    by_day = [
         f"on day {day.day} {hundredths(day.rows)} of 100 rows, which hold {hundredths(day.reports)} of 100 reports"
         if day.reports
         else f"on day {day.day} none, it is expected to be held back"
@@ -240,4 +239,4 @@ def answer(parts: Sequence[UsablePart]) -> str:
         if day.day == last
     ]
     tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
-    return f"Expected to be usable by themselves: {'; '.join(said)}.{tail}"
+    return f"Expected to be usable by themselves: {'; '.join(by_day)}.{tail}"

@@ -30,12 +30,11 @@ from transforms.places.ground import Pieces
 from transforms.steps.metrics import count
 from transforms.time.calendar import Calendar
 
-_ROWS, _AT_PLACES = "slot/", "places/"
-"""What names of counts begin with: observations of a slot, and how many of them lie at a place."""
+_ROWS, _AT_PLACES = "slot/", "places/"  # prefixes of counters by slot: observations, and those at a place
 
 
 class PeriodInput(NamedTuple):
-    """Row counts of a period. rows: without duplicates. at_places: None without places."""
+    """Row counts of a period. rows: without duplicates. at_places: None without [places]."""
 
     period: str
     slots: int
@@ -66,9 +65,10 @@ def check_input(
     job = replace(job_of(spec, calendar, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     has_places = isinstance(job.ground, Pieces)
     with Spool() as spool:
-        look = _Look(replace(bounded_here(job, paths, None, spool), spells=True))
+        check = _Check(replace(bounded_here(job, paths, None, spool), spells=True))
         with report_steps(job, estimate_rows(paths), progress):
-            counts = InProcess("local").run(look.build, f"hatstream-check-{spec.name}", lambda _: None).counts
+            counts = InProcess("local").run(check.build, f"hatstream-check-{spec.name}", lambda _: None).counts
+        # The reading step appends spellings of ids, see `spellings`: (ids, 3) of each batch.
         ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in spool.read_appended()])
     outcome = Outcome()
     count_in(outcome, counts)
@@ -82,18 +82,19 @@ def check_input(
 
 
 @dataclass(frozen=True)
-class _Look:
-    """Pipeline of an input check: reads and counts."""
+class _Check:
+    """Pipeline of an input check: a release's reading steps, and counters."""
 
     bounded: Bounded
 
     def build(self, p: beam.Pipeline) -> None:
-        _ = self.bounded.grouped(p) | "look" >> beam.FlatMap(self.counted).with_output_types(type(None))
+        """Builds the pipeline, which outputs counters alone."""
+        _ = self.bounded.grouped(p) | "look" >> beam.FlatMap(self.count_group).with_output_types(type(None))
 
-    def counted(self, group: Group) -> None:
+    def count_group(self, group: Group) -> None:
         """Counts observations, and derived ones with a value. Raises StepError for unreadable files."""
         job, ((slot_s, _), _), parts = self.bounded.job, *group
-        if slot_s == NO_SLOT:
+        if slot_s == NO_SLOT:  # counters of the reading step, which counts rows itself
             for _, fact in parts:
                 for name, number in msgspec.json.decode(fact, type=dict[str, int]).items():
                     if name.startswith(judge.UNREADABLE):
@@ -110,6 +111,7 @@ class _Look:
         self._add(np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64))
 
     def _add(self, slots_s: Int64s, cell: Int64s, rows: Int64s) -> None:
+        """Counts observations by slot. slots_s, cell, rows: start, index and number, (entries,) each."""
         ground = self.bounded.job.ground
         for slot_s in np.unique(slots_s).tolist():
             chosen = slots_s == slot_s

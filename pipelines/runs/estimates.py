@@ -39,8 +39,7 @@ from transforms.sinks.files import FORMATS, file_of, file_stem, publish_slot
 from transforms.sinks.rows import columns_in
 from transforms.time.calendar import WEEKDAYS, Calendar, Weekday, hours_of
 
-SUMS = "released"
-"""Of the files that hold what was released itself."""
+SUMS = "released"  # begins the names of files that hold the noisy sums themselves
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
         )
     book = location.read()
     account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
-    policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # records nothing: no digest
+    policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # an empty secret: nothing is recorded
     if policy.lacks_places(products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
@@ -108,11 +107,9 @@ def estimate_again(
 
 
 def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Table, days: pa.Table) -> str:
-    """Words usable shares of released rows and reports.
+    """Describes usable shares of released rows and reports; empty without released days.
 
-    Args:
-        hats: Rows of HATs; those of no row are unknown.
-        days: Rows of places' whole days.
+    hats, days: rows of HATs, and of places' whole days, with cell, slot_start and status. Without a row: not usable.
     """
     rows, places = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
     released = places.total() - places["forecast"]
@@ -130,13 +127,9 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
 
 
 def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -> str:
-    """Words given HATs' share of the newest period's reports, and its error.
+    """Describes these HATs' share of the newest period's reports, and its expected error.
 
-    Args:
-        hats: Cell and start of each.
-
-    Returns:
-        The words; empty where no period of these is recorded.
+    hats: cell and slot's start of each. Empty if none of their periods is recorded.
     """
     table, value, dates = recorded.spec.timetable, recorded.spec.value, {start[:10] for _, start in hats}
     periods = {table.period_of(date.fromisoformat(day)) for day in dates} & recorded.periods
@@ -156,12 +149,15 @@ def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -
 
 
 def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[Field, Float64s, float, float]:
-    """Estimates the newest field, reports' shares, and mean absolute errors by reports."""
+    """Estimates the newest period's field, and mean absolute errors weighted by reports.
+
+    Also each HAT's share of all reports, (cells, slots). The errors are of the field's values, and of one constant.
+    """
     models = learned_from(entries, recorded.policy)
     field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
     share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
     deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
-    variances = field.variances + deviations.mean(axis=-1)
+    variances = field.variances + deviations.mean(axis=-1)  # over equally likely numbers of vehicles
     around = (field.values - np.sum(share * field.values)) ** 2
     squares = (float(np.sum(share * squared)) for squared in (variances, variances + around))
     error, constant = (recorded.spec.value.width(OF_NORMAL * square**0.5) for square in squares)
@@ -181,7 +177,7 @@ class NewestDay(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> str:
-        """Words the result for planning further days."""
+        """The result in words, for planning further days."""
         return (
             f"This account's released days ({self.days}) say more: on {self.period} {hundredths(self.rows)} of 100 "
             f"rows are usable by themselves, which hold {hundredths(self.reports)} of 100 reports; an error of "
@@ -204,7 +200,7 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
     field, share, error, constant = _expected(entries, stages)
     cells = texts_of(stages.policy.region)
     served = map(spec.served_cells, spec.slots_of_period(newest.unit.slot_s))
-    has_trip = np.array([[of_slot is None or cell in of_slot for cell in cells] for of_slot in served]).T
+    has_trip = np.array([[trips is None or cell in trips for cell in cells] for trips in served]).T  # (cells, slots)
     is_ok = (published(field, float(spec.value.standard.upper)).status == Status.OK) & has_trip
     return NewestDay(
         period=period,
@@ -233,10 +229,10 @@ def _hats_of(spec: Specification, days: pa.Table) -> int:
 
 
 def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], outputs: Outputs) -> Iterator[Path]:
-    """Writes noisy sums of a period's stages to files."""
-    places = counted(recorded.entries)
+    """Writes noisy sums of a period's stages to files; yields their paths."""
+    numbers = counted(recorded.entries)  # shown number of an entry, by its sequence number in the ledger
     stages = of_period(recorded.entries, period)
-    rows = [row for entry in stages for row in sums_of(entry.unit, places[entry.sequence], recorded.policy, slots)]
+    rows = [row for entry in stages for row in sums_of(entry.unit, numbers[entry.sequence], recorded.policy, slots)]
     spec_id, start = recorded.policy.spec_id, slots[0].start
     for kind in outputs.formats:
         path = outputs.folder / file_of(spec_id, start, kind, outputs.shape, SUMS)
@@ -245,12 +241,11 @@ def _sums(recorded: RecordedStages, period: str, slots: Sequence[SlotFacts], out
         yield path
 
 
-def estimate_by_all(
-    recorded: RecordedStages, everything: Learned, period: str, slots: Sequence[SlotFacts]
-) -> HatEstimates:
-    """Estimates a released period from all entries. everything: their state, not folded in."""
+def estimate_by_all(recorded: RecordedStages, model: Learned, period: str, slots: Sequence[SlotFacts]) -> HatEstimates:
+    """Estimates a released period from all entries. model: learned from them."""
     order = period_order(recorded.entries)
-    return day_estimates(everything, recorded.policy, slots, recorded.entries, len(order) - 1 - order.index(period))
+    days_back = len(order) - 1 - order.index(period)  # from the newest released period
+    return day_estimates(model, recorded.policy, slots, recorded.entries, days_back)
 
 
 def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs) -> list[Path]:

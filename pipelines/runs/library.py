@@ -36,8 +36,7 @@ from transforms.steps.periods import ReleasePeriod
 from transforms.steps.release import ByHexagon, Record
 from transforms.time.calendar import Calendar
 
-_FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRunner"}
-"""Beam's runners in this process; the first of them is its DirectRunner."""
+_FIRE_AT_THE_END = {"SwitchingDirectRunner", "BundleBasedDirectRunner", "FnApiRunner"}  # Beam's, in this process
 
 
 @dataclass
@@ -147,16 +146,14 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         heartbeat = Heartbeat(*life) if script is None else ScriptedHeartbeat(script, *life, int(time.time()))
         beats = elements.pipeline | f"heartbeat of {identity_of(spec, secret, job.vehicle_shards)}" >> heartbeat
         strict, source = spec.counts_are_public, spec.input
-        read = elements | "read" >> ReadElements(
-            source.layout.units, source.names, start_s, raises=strict, fields=source.fields
-        )
+        reading = ReadElements(source.layout.units, source.names, start_s, raises=strict, fields=source.fields)
+        read = elements | "read" >> reading
         pane_s = job.slot_s if job.release.keeps_late else PANE_S  # late reports need their slot as one pane
         periods_later = later_of(spec, job, secret)
         observed = observed_in(read, job, periods_later, pane_s)
         # Slots, then periods where they are released whole later.
-        first, *periods = [
-            estimates for _, estimates in released(observed.events, beats, start_s, job, periods_later, pane_s)
-        ]
+        branches = released(observed.events, beats, start_s, job, periods_later, pane_s)
+        first, *periods = [estimates for _, estimates in branches]
         if periods:
             by_slot = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
             first = (first, by_slot) | "live and whole" >> beam.Flatten()
@@ -172,7 +169,7 @@ class ReleasedEstimates(NamedTuple):
 
 @dataclass(frozen=True)
 class _AsCalled:
-    """Runner of a caller's bounded pipeline. needs_rows: see `Record`."""
+    """Runner of a caller's bounded pipeline. needs_rows: whether an empty period raises an error."""
 
     spec: Specification
     calendar: Calendar

@@ -29,11 +29,11 @@ from transforms.sources.elements import plain, value_in
 
 Extractor = str | Callable[[Any], Any]
 """The name of an element's field, or a function of the element. What raises an error counts as missing."""
-Total = float | tuple[float, float]
-"""An epsilon, or an epsilon and a delta."""
+Total = float | tuple[float, float]  # epsilon, or epsilon and delta
 
-_DAY_S, _SPREAD_US = 86_400, 82_800_000_000
-_COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_end_at"}
+_DAY_S = 86_400
+_SPREAD_US = 82_800_000_000  # 23 hours, the shortest local day: elements without a time are spread over them
+_COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_end_at"}  # ours: of result rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,14 +199,18 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         return names
 
     def _value(self) -> dict[str, Any]:
+        """Returns the table [value] of the specification; counts have none that matters."""
         return {"name": "reading", "unit": "1", "lower": 0, "upper": 1}
 
     def _options(self, *, presence: bool) -> dict[str, Any]:
+        """Returns the statistic's options. presence: whether the account hides presence."""
         raise NotImplementedError
 
 
 @dataclass(kw_only=True)
 class _OfValues(PerKey):
+    """Common base of statistics of a value."""
+
     value: Extractor
     bounds: tuple[float, float]
     unit: str = "1"
@@ -244,9 +248,7 @@ class MeanPerKey(_OfValues):
     name: ClassVar[str] = "mean"
 
     def _options(self, *, presence: bool) -> dict[str, Any]:
-        if not presence:
-            return super()._options(presence=presence)
-        return {"mechanism": "levels", "target": "reports"}
+        return {"mechanism": "levels", "target": "reports"} if presence else super()._options(presence=presence)
 
 
 @dataclass(kw_only=True)
@@ -328,7 +330,7 @@ class _Reports(beam.DoFn):
             names["time"]: self._time(element, taken_at),
             names["reading"]: 0 if value is None else part_of(value, element),
         }
-        for name, part in zip_longest(keys, parts[: len(keys)]):
+        for name, part in zip_longest(keys, parts):  # an incomplete pair lacks its second part, and is refused later
             report[name] = None if part is None else part_of(_text, part)
         yield {name: plain(part) for name, part in report.items()}
 

@@ -25,7 +25,7 @@ from transforms.time.calendar import Calendar
 if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
 
-SHOWN_PERIODS = SHOWN_FILES = 7
+SHOWN_PERIODS = SHOWN_FILES = 7  # most that a message names
 _NONE_READABLE = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
 
 
@@ -95,7 +95,7 @@ def release(
 
 
 def stopped_sentence(spec: Specification, location: AccountLocation, period: str) -> str:
-    """Describes a period stopped by its noisy vehicle count, all from the public ledger."""
+    """Describes a period stopped for too few vehicles, all from the public ledger."""
     from transforms.releases.periods.stages import vehicles_of
 
     entries = location.ledger.stages(spec.account.name, spec.spec_id)
@@ -126,7 +126,7 @@ def _needed(spec: Specification, range_: Calendar, location: AccountLocation, *,
 
 
 def _no_rows(outcome: Outcome) -> str:
-    """Words why nothing was released: no usable row, or periods without any."""
+    """Describes why nothing was released: no usable row, or periods without any."""
     rows, empty = f"{outcome.rows:,} rows", outcome.periods_empty
     others = f" and {len(empty) - SHOWN_PERIODS} more periods" if len(empty) > SHOWN_PERIODS else ""
     lines = [
@@ -156,9 +156,8 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
         released = f"what was left changed meanwhile. Only this was released: {', '.join(outcome.periods_released)}"
     lines = [f"account {account.name!r} allows a vehicle {limit.describe()}{in_period}; {released}"]
     for period in outcome.periods_refused:
-        lines.append(
-            f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {limit.text(outcome.debits[period])}"
-        )
+        asks_for = limit.text(outcome.debits[period])
+        lines.append(f"period {period}: this release ({spec.name}, {spec.spec_id}) asks for {asks_for}")
         for spent in ledger.spent(account.name, period):
             lines.append(
                 f"  {limit.text(spent.debited)} spent by {spent.spec_name} ({spent.spec_id}) in {spent.slots} slots, "
@@ -174,7 +173,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
 
 
 def _way_out(limit: Limit, outcome: Outcome) -> str:
-    """Words what to do where debits are above the account's limit."""
+    """Describes what to do where debits exceed what is left of the account's limit."""
     debits = outcome.debits.values()
     if why := next(filter(None, (not_added_up(limit, debit) for debit in debits)), ""):
         return f"{why[0].upper()}{why[1:]}."

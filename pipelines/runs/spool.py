@@ -11,12 +11,10 @@ import msgspec
 
 from transforms.errors import StepError, reason_of
 
-_OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()
+_OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()  # this process's spools, by number
 _NUMBERS = itertools.count()
 
-
-ByteRange = tuple[int, int]
-"""Start and size."""
+ByteRange = tuple[int, int]  # start and size in the file
 
 
 class Spool:
@@ -65,8 +63,8 @@ class Spool:
         self._end += written
         return self._end - written, written
 
-    def _read(self, place: ByteRange) -> bytes:
-        start, size = place
+    def _read(self, byte_range: ByteRange) -> bytes:
+        start, size = byte_range
         return os.pread(self._file.fileno(), size, start)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -75,6 +73,7 @@ class Spool:
 
 
 def _find(number: int) -> Spool:
+    """Finds an open spool of this process, in place of unpickling one."""
     try:
         return _OPEN[number]
     except KeyError:

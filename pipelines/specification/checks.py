@@ -19,6 +19,7 @@ from dpops.forecast import Prior
 from dpops.types import Grid
 from pipelines.errors import SpecificationError, check_name, need, raise_as, shortened
 from pipelines.specification.document import AccountTable, CellsTable, Document, PrivacyTable, SpeedTable
+from pipelines.specification.identity import DECISIVE
 from pipelines.specification.levels import LevelsRelease
 from pipelines.specification.tables import read_keys
 from pipelines.specification.toml_types import not_added_up
@@ -38,14 +39,10 @@ from transforms.value import NAME, Value
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
 
-LONGEST_SPAN = 3_653
-"""Ten years, in days."""
-
-OWN_ZONES = ("localtime", "posixrules")
-"""Names in the system's folder of zones that mean what the machine is set to."""
-
+LONGEST_SPAN = 3_653  # ten years, in days
+OWN_ZONES = ("localtime", "posixrules")  # files among the system's zones that differ from machine to machine
 MOST_LATENESS_S = 31 * 86_400
-REGION_BYTES = 64 << 20
+REGION_BYTES = 64 << 20  # most of a file that a specification names
 OPEN = "?"  # stands in a draft for a column that somebody has to name
 
 
@@ -73,7 +70,7 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
     >>> service_intervals("05:00-09:00, 15:00-26:00", 60)
     ((0, 120), (300, 540), (900, 1440))
     """
-    served, field = np.zeros(2 * DAY_MINUTES, np.bool_), "slot.service"
+    served, field = np.zeros(2 * DAY_MINUTES, np.bool_), "slot.service"  # by minute of a day and the next one
     for part in re.split(r"\s*,\s*", text):
         match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", part)
         need(match is not None, field, 'must look like "05:00-24:00" or "05:00-09:00, 15:00-26:00"', text)
@@ -85,7 +82,7 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
         need(fits, field, f"must lie on slots of {slot_minutes} minutes", text)
         need(not served[start:end].any(), field, "must not name an hour twice", text)
         served[start:end] = True
-    by_day = served.reshape(2, DAY_MINUTES)
+    by_day = served.reshape(2, DAY_MINUTES)  # hours beyond 24:00 are served on every day: its early ones
     need(not by_day.all(axis=0).any(), field, "must not name an hour twice", text)
     edges = np.flatnonzero(np.diff(by_day.any(axis=0), prepend=False, append=False)).tolist()
     return tuple(zip(edges[::2], edges[1::2], strict=True))
@@ -100,19 +97,11 @@ def account_of(account: AccountTable) -> AccountTerms:
         need(ever or day is None, f"account.{name}", "goes with vehicle-ever only", day)
     if account.since is not None and account.until is not None:
         need(account.since < account.until, "account.since", "must be before account.until", account.since)
-    return AccountTerms(
-        name=account.name,
-        unit=account.unit,
-        timezone=account.timezone,
-        adjacency=account.adjacency,
-        limit=_limit_of(account),
-        since=account.since,
-        until=account.until,
-    )
+    return AccountTerms(limit=_limit_of(account), **{name: getattr(account, name) for name in DECISIVE})
 
 
 def _limit_of(account: AccountTable) -> Limit:
-    """Reads the limit of a period, or of spans, with its accounting."""
+    """Checks and builds the limit of a period, or of spans. Raises SpecificationError."""
     if account.limit is not None:
         need(not account.limits, "account.limits", "stands in place of account.limit: write one of them", "both")
         return _accounted(account.limit, account.accounting)
@@ -133,7 +122,7 @@ def _limit_of(account: AccountTable) -> Limit:
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
     """Sets how a limit adds up claims. Raises SpecificationError for "gdp" without delta."""
-    if accounting == "zcdp":
+    if accounting == "zcdp":  # as limits are made
         return limit
     if not isinstance(limit, DeltaLimit):
         raise SpecificationError(
@@ -143,10 +132,10 @@ def _accounted(limit: Limit, accounting: Accounting) -> Limit:
 
 
 def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
-    """Checks a span's total against the account's limits of spans and days."""
+    """Checks a span's total against the account's limits. Raises SpecificationError."""
     if levels.span is None:
         return
-    of_days = Accountant().compose([levels.claim.times(levels.span.parts)])
+    of_days = Accountant().compose([levels.claim.times(levels.span.parts)])  # the most that a span's days take
     if why := not_added_up(account.limit, of_days):
         raise SpecificationError(why)
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)
@@ -171,7 +160,7 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
     shards = privacy.release_shards
     need(1 <= shards <= 1024, "privacy.release_shards", "must be between 1 and 1024", shards)
     need(shards == 1 or is_capped, "privacy.release_shards", "must be 1 without composition = 'cap'", shards)
-    most_hats = cap.max_cells if cap is not None and shards > 1 else None
+    most_hats = cap.max_cells if cap is not None and shards > 1 else None  # a shard sees not all of a vehicle's HATs
     allocation = Allocation(epsilon=privacy.epsilon, per=privacy.per, scope=privacy.scope, most_hats=most_hats)
     fits = shards == 1 or not allocation.whole_periods
     need(fits, "privacy.release_shards", "must be 1 with scope = 'period'", shards)
@@ -181,7 +170,7 @@ def privacy_of(privacy: PrivacyTable, account: AccountTerms) -> Privacy:
 
 
 def cells_of(document: Document, folder: Path) -> Cells:
-    """Reads cells or keys. folder: base of region files."""
+    """Reads cells or keys. folder: where relative paths of files begin. Raises SpecificationError."""
     table, places = document.cells, document.places
     if places is not None and places.column is not None:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
@@ -200,7 +189,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
 
 
 def text_of(folder: Path, name: str, field: str, alternatives: str = "") -> str:
-    """Reads the file named by a field."""
+    """Reads a field's file. alternatives: advice for the SpecificationError if it is missing."""
     try:
         return read_text(folder / name, REGION_BYTES)
     except OSError as error:
@@ -228,7 +217,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
 
 
 def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
-    """Reads the public hours with a trip. folder: where paths of files begin."""
+    """Reads the public hours with a trip; None without. folder: where relative paths begin."""
     name = document.slot.trips
     if name is None:
         return None
@@ -240,16 +229,17 @@ def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
 
 
 def input_of(document: Document, *, headed: bool) -> Input:
-    """Reads the table [input], with headings for places."""
+    """Checks and builds the input's layout. headed: whether places need headings. Raises SpecificationError."""
     table, places = document.input, document.places
     speed, turn = table.derived_speed, table.derived_heading
     columns = dict(table.columns or {})
     keyed = [] if places is None else [places.column, places.within]
     speed_unit, unit, value = table.speed_unit, None, document.value
     if value is not None:
-        if value.name in columns or table.layout in FIXED:
+        if value.name in columns or table.layout in FIXED:  # layouts read any value as the field NAME
             columns[NAME] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
+    # By our field of the key, or of both of its parts, the input's column.
     by_key = {field: name for field, name in zip(with_keys(2)[2:4], keyed, strict=False) if name is not None}
     fields, named = with_keys(len(by_key)) if by_key else None, columns | by_key
     columns_read = named if table.columns is not None or named else None
@@ -257,7 +247,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
         need(1 <= turn.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", turn.max_gap_s)
         need(1 <= turn.min_m <= 1_000, "input.derived_heading.min_m", "must be 1 to 1000", turn.min_m)
-        headed = False
+        headed = False  # rows themselves have none
     if speed is not None:
         gap_s, kmh = speed.max_gap_s, speed.max_kmh
         need(1 <= gap_s <= 3_600, "input.derived_speed.max_gap_s", "must be between 1 and 3600", gap_s)

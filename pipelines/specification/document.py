@@ -28,10 +28,9 @@ from transforms.time.calendar import Unit, Weekday
 from transforms.value import PER_UNIT, SECONDS
 
 Table = TypeVar("Table", bound=msgspec.Struct)
-SPEC_BYTES = 1 << 20
-_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""
-_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")
-"""A key of more than 64 parts."""
+SPEC_BYTES = 1 << 20  # of a specification, at most
+_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""  # of a dotted key: a word or a text, and its dot
+_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")  # a key of more than 64 parts
 
 
 class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -284,12 +283,12 @@ def converted(data: Any, kind: type[Table], source: str) -> Table:
 
 
 def options_of(statistic: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists a statistic's options: all but what names and weighs it."""
+    """Returns a [[statistic]] table without the keys that all mechanisms have."""
     return {name: value for name, value in statistic.items() if name not in ("name", "mechanism", "weight")}
 
 
 def _as_written(value: Any) -> Any:
-    """Replaces floats by decimals of their text, recursively."""
+    """Replaces floats by decimals of their shortest text, recursively: 0.1 is read as 1/10."""
     if isinstance(value, Mapping):
         return {str(key): _as_written(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -305,12 +304,12 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
         if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
         document = tomllib.loads(text, parse_float=parse_float)
-        todo: list[Any] = [document]
-        while todo:  # hexadecimal numbers are read however long they are, and could not be shown
-            item = todo.pop()
-            if isinstance(item, int) and item.bit_length() > 3 * digits:  # of 10 / 3 bits are a digit
+        unchecked: list[Any] = [document]
+        while unchecked:  # hexadecimal numbers are read at any length, but messages could not show them
+            item = unchecked.pop()
+            if isinstance(item, int) and item.bit_length() > 3 * digits:  # a digit has over 3 bits
                 raise ValueError
-            todo += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+            unchecked += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
         return document
     except OSError as error:
         raise SpecificationError(f"the specification cannot be read: {error.strerror}: {path}") from None
@@ -323,4 +322,5 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
 
 
 def _value(kind: type, value: object) -> Fraction | Limit:
+    """Reads what msgspec cannot: a limit or an exact number."""
     return limit_from_toml(value) if kind is Limit else from_toml(kind, value)

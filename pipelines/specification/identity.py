@@ -16,17 +16,19 @@ from transforms.value import NAME
 if TYPE_CHECKING:
     from pipelines.specification.values import Specification
 
+DECISIVE = ("name", "unit", "timezone", "adjacency", "since", "until")  # all of an account but its limit
+
 
 def decisive_text(spec: "Specification") -> str:
     """Returns canonical JSON of all that decides a release.
 
-    Excludes names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms.
+    Excludes names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms. Keys of
+    later versions are written only where they differ from the default, so that older ids stay.
     """
-    account = ("name", "unit", "timezone", "adjacency", "since", "until")
     table, value, keys, cells, levels = spec.timetable, spec.value, spec.keys, spec.cells, spec.levels
     days = {} if table.weekdays == WEEKDAYS else {"weekdays": list(table.weekdays)}
     plain: dict[str, Any] = {
-        "account": msgspec.to_builtins({name: getattr(spec.account, name) for name in account}),
+        "account": msgspec.to_builtins({name: getattr(spec.account, name) for name in DECISIVE}),
         "slot": {"minutes": table.slot_minutes, "service": table.service_text, **days},
         "privacy": _privacy(spec),
         "input": _input(spec),

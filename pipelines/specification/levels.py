@@ -30,11 +30,11 @@ ONE = Fraction(1)
 
 @dataclass(frozen=True)
 class SpanTotal:
-    """Total of consecutive days; delta None for pure privacy.
+    """Total of any `days` consecutive days; delta None for pure privacy.
 
-    parts: maximum of a span's sum of shares, in units of the largest share. shares: of weekdays from Monday, relative
-    to the largest; empty if uniform. first: the account's first days. ordinary: largest relative share of any later
-    day.
+    parts: largest sum of a span's relative shares, so that a day of share s has s / parts of the total. shares: of
+    weekdays from Monday, relative to the largest of any day; empty if uniform. first: the account's first days.
+    ordinary: largest relative share of any later day.
     """
 
     days: int
@@ -56,7 +56,7 @@ class SpanTotal:
         first: FirstDays | None = None,
         accounting: Accounting = "zcdp",
     ) -> "SpanTotal":
-        """Divides a total. weights: of weekdays, default 1. total: epsilon, delta of the span."""
+        """Divides a span's total, epsilon and delta. weights: of weekdays, 1 if absent."""
         every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
         ordinary = largest = max(every[weekday] for weekday in timetable.weekdays)
         if first is not None:
@@ -96,10 +96,11 @@ class SpanTotal:
 class LevelsRelease:
     """Checked `levels` statistic.
 
-    recipe: as written, with defaults, for the spec_id. strategy: as released. epsilon, delta: total per vehicle and
-    period. span: days whose total this is a share of. live: stage of a stream. day_lateness_s: delay after which a
-    stream releases a whole period; None: a scheduled job does. products: beside HATs. parts: beside means, with
-    shares of the total. counted: replaces the mean. trips: public; no part of the recipe.
+    recipe: stages as written, with defaults, for the spec_id. strategy: as released. free: what a strategy may choose.
+    exponent: of reports in a vehicle's weight. epsilon, delta: total per vehicle and period. span: days whose total
+    this is a share of. live: stage of a stream. day_lateness_s: delay after which a stream releases a whole period;
+    None: a scheduled job does. products: beside HATs. parts: beside means, with shares of the total. counted: replaces
+    the mean. trips: public; no part of the recipe.
     """
 
     epsilon: Fraction
@@ -168,7 +169,7 @@ class LevelsRelease:
 
     @property
     def target(self) -> str | None:
-        """Target mean of the release; None between two targets."""
+        """Name of the exponent: mean of reports, or of vehicles; None between."""
         return next((name for name, exponent in tables.EXPONENTS.items() if exponent == self.exponent), None)
 
     @property
@@ -185,19 +186,20 @@ class LevelsRelease:
         return self.fleet_is_declared and not self.counts_public and self.counted is None
 
     def _count(self) -> Stage | None:
+        """Makes the stage that counts vehicles first, lest the input be wrong."""
         if not self._has_counts_to_check:
             return None
         smallest = ONE if self.span is None else self.span.least
         return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-        """Adds the parts' stages with their shares; counts use the whole total."""
+        """Adds the parts' stages with their shares of the total; counts replace all stages."""
         if self.counted is not None:
             return (counts_stage(stages[-1], self.counted.bound, tables.EXPONENTS[self.counted.of]),)
-        left_share = ONE - sum(part.share for part in self.parts)
-        for part in self.parts:
-            left_share += part.share
-            stages = part.with_stage(stages, part.share / left_share)
+        stages_share = ONE - sum(part.share for part in self.parts)
+        for part in self.parts:  # each scales the stages before it down, and all end at their shares
+            stages_share += part.share
+            stages = part.with_stage(stages, part.share / stages_share)
         return stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
@@ -213,10 +215,7 @@ class LevelsRelease:
         return scaled(self.strategy.later, ONE if self.live is None else ONE - self.live.share)
 
     def text(self) -> dict[str, Any]:
-        """Returns what decides the release as plain values.
-
-        Products are excluded.
-        """
+        """Returns what decides the release, products excluded, as plain values for the spec_id."""
         plain: dict[str, Any] = {"kind": self.recipe.kind, "spread": str(self.recipe.spread)}
         if self.counted is not None:
             return {**plain, **msgspec.to_builtins(self.counted), "accounting": self.accounting}
@@ -283,9 +282,9 @@ def levels_release(
 
 
 def _with(written: tables.Options, default: Recipe) -> Recipe:
-    """Overrides the default recipe with the specification's options."""
-    early, late = default.first
-    (then,) = default.later
+    """Overrides the default recipe with the specification's options. Raises ValueError for impossible ones."""
+    early, late = default.first  # two stages of the first day
+    (then,) = default.later  # and one of any later day
     named = _shares("levels", written.levels)
     shares = named or then.shares
     first_shares = _shares("first_levels", written.first_levels) or named or early.shares
@@ -308,7 +307,7 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
 
 
 def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
-    """Checks parts of epsilon by level. option: their key, for errors. Raises ValueError."""
+    """Checks parts of the total by level. option: their key, for errors. Raises ValueError."""
     if table is None:
         return None
     for name, share in table.items():

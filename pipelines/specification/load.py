@@ -23,7 +23,6 @@ from transforms.observe.parse import E7, in_box
 from transforms.releases.hats.draw import weights_of
 
 Source = Specification | Mapping[str, Any] | str | os.PathLike[str]
-"""What a specification can be loaded from."""
 
 
 def load(source: Source, progress: Report = ignore) -> Specification:
@@ -67,6 +66,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
         allocation = replace(allocation, suppress=weights_of(value.grid, statistics))
+    has_headings = levels is not None and any(part.needs_headings for part in levels.parts)
     return Specification(
         name=document.name,
         account=account,
@@ -77,9 +77,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
         privacy=replace(privacy, allocation=allocation),
         levels=levels,
         statistics=statistics,
-        input=checks.input_of(
-            document, headed=levels is not None and any(part.needs_headings for part in levels.parts)
-        ),
+        input=checks.input_of(document, headed=has_headings),
         publisher=document.publisher,
         trips=trips,
     )

@@ -24,13 +24,12 @@ from transforms.places.shapes import BUFFER_M, shape_pieces
 from transforms.recorded.units import VECTOR
 
 MOST_PLACES, MOST_VISITS = 200_000, 10_000_000
-HARDLY = 0.05
-"""A place that public visits leave out may be visited all the same: so much, where 1 is the mean of all places."""
+HARDLY = 0.05  # visits of a place that the list leaves out, relative to the mean: it may have some all the same
 
 
 @dataclass(frozen=True)
 class ClassesRequest:
-    """Checked speed classes of cells; edges in steps of the grid."""
+    """Checked statistic `distribution`. edges: of speed classes, in steps of the grid."""
 
     share: Fraction
     edges: tuple[int, ...]
@@ -42,7 +41,7 @@ class ClassesRequest:
         return with_classes(stages, share, self.edges)
 
     def describe(self, plain: dict[str, Any]) -> None:
-        """Adds what decides the release to a specification's tables."""
+        """Adds what decides the release to the plain tables that the spec_id hashes."""
         table = {"name": STATISTIC, "mechanism": VECTOR, "share": str(self.share), "edges": list(self.edges)}
         plain["statistic"].append(table)
 
@@ -51,7 +50,8 @@ class ClassesRequest:
 class PlacesRequest:
     """Checked places, and the region cut by them.
 
-    adds_days_up: whether a vehicle's days at one place add up in what is learned.
+    text: what decides the release, for the spec_id. adds_days_up: whether a map shows a vehicle's days at one place
+    together.
     """
 
     share: Fraction
@@ -74,7 +74,7 @@ class PlacesRequest:
         return (("places", f"{len(self.pieces.places.names):,}, within the cells"),)
 
     def describe(self, plain: dict[str, Any]) -> None:
-        """Adds what decides the release to a specification's tables."""
+        """Adds what decides the release to the plain tables that the spec_id hashes."""
         plain["places"] = self.text
 
 
@@ -84,7 +84,7 @@ PartRequest = ClassesRequest | PlacesRequest
 def parts_of(
     document: Document, grid: Grid, region: Sequence[int], read: Callable[[str, str], str], progress: Report
 ) -> tuple[PartRequest, ...]:
-    """Reads the parts, by stage. read: returns a file's text, by name and key."""
+    """Checks and builds parts, by stage. read: returns a file's text, by path, key."""
     table, statistics = document.places, {table.get("name"): table for table in document.statistic}
     places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)
     if STATISTIC not in statistics:
@@ -101,6 +101,7 @@ def parts_of(
 
 
 def _check_whole_periods(document: Document, field: str, action: str) -> None:
+    """Checks the rules of statistics of whole periods. field, action: for the message."""
     adjacency = document.account.adjacency
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.live is None, field, f"goes without [live]: {action} once a period is over", "both")
@@ -141,7 +142,7 @@ def _cut_places(
     if table.resolution is not None:
         from transforms.places.hexagons import cell_text
 
-        coarse = int(cell_text(region[0])[1], 16)
+        coarse = int(cell_text(region[0])[1], 16)  # an H3 cell's second hexadecimal digit is its resolution
         if coarse < table.resolution <= 15 and len(region) * 7 ** (table.resolution - coarse) > MOST_PLACES:
             raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
         pieces, text["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
@@ -149,9 +150,8 @@ def _cut_places(
         buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
         pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
         result = hashlib.sha256("\n".join(pieces.places.names).encode())
-        for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell):
-            result.update(column.astype("<i8").tobytes())
-        for column in (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ():
+        of_headings = (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
+        for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
             result.update(column.astype("<i8").tobytes())
         text["places"] = result.hexdigest()[:16]
     if visits is not None:
@@ -162,7 +162,7 @@ def _cut_places(
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
-    """Reads vehicles a day by place, at least the fraction HARDLY of the mean."""
+    """Reads vehicles a day by place, at least HARDLY of the mean; names: places."""
     rows = csv.DictReader(io.StringIO(content))
     number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
     try:

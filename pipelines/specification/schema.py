@@ -1,7 +1,7 @@
 """JSON Schema and reference page of specifications."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpops import statistics as registry
 from dpops.mechanisms import registered
@@ -10,13 +10,11 @@ from pipelines.specification.tables import STATISTIC, ClassOptions, Options
 from pipelines.specification.toml_types import Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
 
-_NOT_WRITTEN = ("prior", "statistic")
-"""Fields of mechanisms that come from elsewhere in the specification."""
+_NOT_WRITTEN = ("prior", "statistic")  # fields of mechanisms that come from elsewhere in the specification
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(NamedTuple):
     """Options of a [[statistic]] with one mechanism, by name."""
 
     mechanism: str
@@ -44,6 +42,7 @@ def variants() -> list[Variant]:
 def schema() -> Schema:
     """Returns the JSON Schema of specifications; rules across fields are for `hatstream spec check`."""
     document: Schema = {"$schema": DIALECT, "title": "A specification of hatstream"} | table_type(Document)
+    # Statistics, keys that name the mechanism (none for a statistic's default one), and its options.
     requests = [(list(variant.statistics), ["mechanism"], variant) for variant in variants()]
     for statistic in registry.registered().values():
         default = next(variant for variant in variants() if variant.mechanism == statistic.default)
@@ -108,6 +107,7 @@ def _tables(prefix: str, table: Schema) -> Iterator[tuple[str, Schema, bool]]:
 
 
 def _table(table: Schema) -> Iterator[str]:
+    """Yields a Markdown table of a table's own keys, without nested tables."""
     yield "| key | value | if left out | |"
     yield "|---|---|---|---|"
     for key, inner in table["properties"].items():

@@ -23,8 +23,7 @@ from transforms.releases.periods.products import Product, product_of
 from transforms.time.calendar import DAY_MINUTES, FirstDays, Timetable
 
 MOST_BOUND = 1_000_000
-MOST_TIMES = 100
-"""What a day may have beside another: a hundredth of a total tells nothing."""
+MOST_TIMES = 100  # most of a day's share relative to another's: a hundredth of a total tells nothing
 
 
 def statistics_of(document: Document, prior: Prior | None) -> tuple[RequestedStatistic, ...]:
@@ -82,7 +81,7 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
                 has_rule = rule.startswith(f"{name} must")
                 raise ValueError(rule if has_rule else f"{name} = {value!r} is not available") from None
     if caps and defaults.get("m_ub") == "none":
-        options = {"m_ub": "opt"} | options
+        options = {"m_ub": "opt"} | options  # the specification's own m_ub wins
     fixed = {name: value for name, value in filled_in.items() if name in defaults}
     return replace(msgspec.convert(options, cls), **fixed)  # type: ignore[type-var]
 
@@ -90,7 +89,7 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
 def levels_of(
     document: Document, allocation: Allocation, region: Sequence[int] | None, timetable: Timetable
 ) -> LevelsRelease | None:
-    """Reads the `levels` release; None for other mechanisms."""
+    """Checks and builds the `levels` release; None for other mechanisms. Raises SpecificationError."""
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
@@ -120,13 +119,12 @@ def levels_of(
         )
         return replace(release, products=() if counted else _products(document, timetable))
     except (msgspec.ValidationError, ValueError) as error:
-        raise SpecificationError(
-            f"statistic with mechanism 'levels': {error}{hint(options, Options, Document)}"
-        ) from None
+        advice = hint(options, Options, Document)
+        raise SpecificationError(f"statistic with mechanism 'levels': {error}{advice}") from None
 
 
 def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
-    """Reads the options of counts, under secret counts."""
+    """Checks the options of counts, which are secret. Raises SpecificationError."""
     adjacency, field = document.account.adjacency, f"statistic {COUNT.name!r}"
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.privacy.delta is not None, field, "needs privacy.delta", "missing")
@@ -139,7 +137,7 @@ def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
 
 
 def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
-    """Finds the total of a named span, or a period's."""
+    """Checks and builds the total of a span, or of each period. Raises SpecificationError."""
     privacy, days, accounting = document.privacy, document.privacy.span_days, document.account.accounting
     if days is None:
         for name in ("day_weights", "first_days"):
@@ -163,7 +161,7 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
         first = FirstDays(early.since, early.days, early.weight)
         served = bool(first.weekdays.intersection(timetable.weekdays))
         need(served, "privacy.first_days", "must hold a day of slot.weekdays", early.since.isoformat())
-        first = None if early.weight == 1 else first
+        first = None if early.weight == 1 else first  # such first days are like any others
     return SpanTotal.of(days, timetable, weights, (privacy.epsilon, privacy.delta), first, accounting)
 
 

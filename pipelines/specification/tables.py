@@ -10,10 +10,8 @@ from dpops.levels.defaults import Fleet, Profile
 from dpops.levels.stages import EXPONENT
 from transforms.places.ground import BETWEEN, Keys
 
-SHARE = Fraction(3, 10)
-
-EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}
-"""By target: how the weight of a vehicle's mean in a HAT grows with its reports there."""
+SHARE = Fraction(3, 10)  # of a total, for places
+EXPONENTS = {"reports": Fraction(1), "vehicles": Fraction(0)}  # by target: a vehicle with n reports weighs n^exponent
 
 
 class ProfileTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

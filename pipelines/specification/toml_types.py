@@ -81,7 +81,7 @@ def values_of(schema: Schema) -> list[str]:
 
 
 def from_toml(kind: type, value: object) -> Fraction:
-    """Reads a number as written: 0.1 is one tenth."""
+    """Reads a number as written: 0.1 is one tenth. Raises ValueError for others."""
     if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")
@@ -118,11 +118,10 @@ def limit_from_toml(value: Any) -> Limit:
 
 def not_added_up(limit: Limit, spent: Accountant) -> str:
     """Explains why an account's limit cannot add up spending."""
-    refusing = (span.limit for span in limit.spans if not span.limit.adds_up(spent))
-    first = next(refusing, None)
-    if first is None:
+    refusing = next((span.limit for span in limit.spans if not span.limit.adds_up(spent)), None)
+    if refusing is None:
         return ""
-    return _NO_GAUSSIAN_NOISE if isinstance(first, PureLimit) else _OTHER_NOISE
+    return _NO_GAUSSIAN_NOISE if isinstance(refusing, PureLimit) else _OTHER_NOISE
 
 
 def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:

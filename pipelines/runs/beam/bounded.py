@@ -27,7 +27,7 @@ from pipelines.errors import Report
 from pipelines.job import Job
 from pipelines.outcome import Outcome, count_in
 from pipelines.runs.beam import judge
-from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, decode_verdict
+from pipelines.runs.beam.judge import VERDICT, Judge, KeyedFact, Needed, decode_verdict
 from pipelines.runs.beam.reading import NO_SLOT, KeyedPart, Observe, Piece, estimate_rows, pieces_of
 from pipelines.runs.spool import Spool
 from transforms import counters, records, tasks, wire
@@ -40,10 +40,10 @@ from transforms.steps.release import Record
 
 COUNTED: Final = "counted"
 BEATS: Final = "beats"
-PANE_ROWS = 1_000_000
-"""Of events in a group: so many are counted at a time."""
-PART_ROWS = 1_000_000
-"""Events of a whole period that are counted at once: bounds memory."""
+PANE_ROWS = 1_000_000  # events in a pane, about: it is counted at once in memory
+PART_ROWS = 1_000_000  # events in a vehicle shard of a whole period, likewise
+READ = "observations read"  # phase of progress
+UNSIZED_SHARDS = 8  # vehicle shards of a period if nobody knows how many rows it has
 
 CountedFact = TaggedOutput[Literal["counted"], KeyedFact]
 Beat = TaggedOutput[Literal["beats"], records.KeyedTally]
@@ -52,14 +52,15 @@ Group = tuple[records.PaneShard, Iterable[tuple[int, records.EventBytes]]]
 
 @dataclass(frozen=True)
 class Bounded:
-    """Parts of a bounded job. needed: see `verdict_on`. pane_s: length of counted panes.
+    """Pipeline of a bounded job. pane_s: length of counted panes.
 
-    spool: file of grouped events where all steps run locally. spells: whether it also takes spellings of ids.
+    spool: file of grouped events where all steps run in this process, so that the shuffle holds references alone.
+    spells: whether it also takes spellings of ids, for an input check.
     """
 
     job: Job
     paths: Sequence[str]
-    needed: Sequence[str] | None
+    needed: Needed
     pane_s: int = PANE_S
     spool: Spool | None = None
     spells: bool = False
@@ -87,14 +88,14 @@ class Bounded:
         return listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
 
     def keyed(self, part: wire.WirePart) -> KeyedPart:
-        """Keys packed events by pane, slot or whole period."""
+        """Keys packed events by what is tallied together: a pane, slot or whole period."""
         data = part.data if self.spool is None else records.EventBytes(self.spool.put(part.data))
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(part.slot_s), part.shard), 0), (part.slot_s, data)
         return ((part.slot_s, part.shard), part.pane_s if self.in_panes else 0), (part.slot_s, data)
 
     def by_slot(self, parts: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
-        """Lists packed events by slot, read on demand."""
+        """Groups packed events by slot. parts: start, and events or their spool's reference."""
         slots: dict[int, list[bytes]] = {}
         for slot_s, data in parts:
             slots.setdefault(slot_s, []).append(data)
@@ -108,7 +109,7 @@ class Bounded:
 
 
 class _Tally(beam.DoFn):
-    """DoFn from grouped events to tallies and heartbeats; counted: facts; beats: panes' heartbeats."""
+    """DoFn from grouped events to tallies. Outputs: counted, facts; beats, heartbeats of panes' slots."""
 
     def __init__(self, bounded: Bounded) -> None:
         self._bounded, job = bounded, bounded.job
@@ -117,7 +118,7 @@ class _Tally(beam.DoFn):
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
-        """Tallies a group's events; facts under NO_SLOT go to the verdict instead."""
+        """Tallies a group's events. Under NO_SLOT passes facts on, and makes heartbeats once."""
         ((key, _), parts), job = group, self._bounded.job
         if key[0] == NO_SLOT:
             for fact in parts:
@@ -163,28 +164,17 @@ class _Judged:
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
-    """Finds a slot's pane length for about PANE_ROWS rows."""
+    """Finds a pane's length, s, that divides a slot and holds about PANE_ROWS."""
     if rows is None:
         return PANE_S
-    parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))
+    parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # panes that a slot of average size needs, rounded up
     minutes = slot_s // PANE_S
     lengths = (length for length in range(1, minutes + 1) if minutes % length == 0)
     return PANE_S * max(length for length in lengths if length == 1 or length * parts <= minutes)
 
 
-READ = "observations read"
-
-UNSIZED_SHARDS = 8
-"""Parts of the vehicles of a period, where nobody knows how many rows it has."""
-
-
-def run(
-    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
-) -> Outcome:
-    """Releases slots in a bounded job; returns its outcome.
-
-    needed: periods that must have rows; None if rows do not matter. Raises StepError or EngineError.
-    """
+def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Outcome:
+    """Releases slots in a bounded job; returns its outcome. Raises StepError or EngineError."""
     requested = debits_of_job(job)
     if requested.periods_refused:
         return requested
@@ -203,9 +193,7 @@ def run(
     return outcome
 
 
-def finished_job(
-    job: Job, paths: Sequence[str], needed: Sequence[str] | None, engine: BoundedEngine, progress: Report
-) -> Finished:
+def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Finished:
     """Runs the job to its end on the engine."""
     name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
@@ -217,8 +205,8 @@ def finished_job(
     return engine.run(bounded.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))
 
 
-def bounded_here(job: Job, paths: Sequence[str], needed: Sequence[str] | None, spool: Spool) -> Bounded:
-    """Builds the local job, with vehicle shards if needed."""
+def bounded_here(job: Job, paths: Sequence[str], needed: Needed, spool: Spool) -> Bounded:
+    """Builds the job for this process; vehicle shards bound the memory of periods."""
     about = estimate_rows(paths)
     shards = 1
     if job.release.in_order:
@@ -248,8 +236,8 @@ def report_steps(job: Job, about: int | None, progress: Report) -> Iterator[None
         title, total = phases[phase]
         if not finished:
             progress(READ, rows, rows)
-        if title not in finished and finished:  # slots without events have no step in the phase before
-            previous = next(named for named in phases.values() if named[0] == next(reversed(finished)))
+        if title not in finished and finished:  # completes the phase before, in which slots without events have no step
+            previous = next(titled for titled in phases.values() if titled[0] == next(reversed(finished)))
             progress(previous[0], previous[1], previous[1])
         finished.setdefault(title, set()).add(item)
         progress(title, len(finished[title]), total)
@@ -259,7 +247,7 @@ def report_steps(job: Job, about: int | None, progress: Report) -> Iterator[None
 
 
 def outcome_of(finished: Finished) -> Outcome:
-    """Adds counts after the verdict to its outcome. Raises EngineError or StepError."""
+    """Returns the verdict's outcome, with counts of later steps. Raises EngineError or StepError."""
     verdicts = finished.texts.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")
@@ -267,7 +255,7 @@ def outcome_of(finished: Finished) -> Outcome:
     if verdict.read_error:
         raise StepError(verdict.read_error)
     outcome = verdict.outcome
-    judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}
+    judged = {counters.ROWS, *(counters.REFUSED + reason for reason in outcome.refused)}  # those that it has already
     count_in(outcome, {name: count for name, count in finished.counts.items() if name not in judged})
     return outcome
 

@@ -23,14 +23,12 @@ from transforms.recorded.units import Debit, UnitKey, debits_by_slot
 from transforms.records import CONSENT, SPENDING, KeyedUnit, SlotShard, UnitSpending
 from transforms.wire import unpack_exposure
 
-VERDICT = "verdict"
-"""The name under which the engine hands it back, as a metric."""
-OF_PERIOD, UNREADABLE = "period/", "unreadable/"
-"""What names of counts begin with: observations of a period, and why a file could not be read."""
+VERDICT = "verdict"  # the metric by which an engine hands it back
+OF_PERIOD, UNREADABLE = "period/", "unreadable/"  # prefixes of counters: observations, and why a file is unreadable
 
-KeyedFact = tuple[int, bytes]
-"""An encoded fact, counters or a DemandFact; all have the same key."""
-Wanted = Mapping[str, Sequence[Debit]]
+KeyedFact = tuple[int, bytes]  # an encoded fact, counters or a DemandFact; all have the same key
+Wanted = Mapping[str, Sequence[Debit]]  # debits by period
+Needed = Collection[str] | None  # periods that must have rows; None if rows do not matter
 
 
 class DemandFact(NamedTuple):
@@ -49,10 +47,11 @@ class Verdict(NamedTuple):
     consents: bool = False
 
 
-def verdict_on(
-    facts: Iterable[bytes], files: int, needed: Collection[str] | None, excess: Callable[[Wanted], list[str]]
-) -> Verdict:
-    """Judges an input. needed: periods requiring rows, or None. excess: finds overspent periods."""
+def verdict_on(facts: Iterable[bytes], files: int, needed: Needed, excess: Callable[[Wanted], list[str]]) -> Verdict:
+    """Decides from all facts of an input whether units may be recorded.
+
+    files: number in the input. excess: lists the periods whose debits exceed the account's limit.
+    """
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
     decoded = [msgspec.json.decode(fact, type=dict[str, int] | DemandFact) for fact in facts]
     for numbers in decoded:
@@ -91,7 +90,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
     account: LedgerAccount
     files: int
     periods: tuple[str, ...]
-    needed: Sequence[str] | None
+    needed: Needed
 
     def expand(self, facts: PCollection[KeyedFact]) -> PCollection[KeyedUnit]:
         grouped = facts | "all facts" >> beam.GroupByKey()
@@ -109,6 +108,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
+    # By slot: epsilon of a HAT; packed numbers of HATs by vehicle.
     rates, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
     for (slot_s, kind), data in group[1]:
         if kind == SPENDING:
@@ -121,17 +121,15 @@ def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Se
     return 0, msgspec.json.encode(DemandFact(group[0], wanted, tuple(map(str, spent))))
 
 
-def _spend_of(
-    rates: Mapping[int, Fraction], exposures: Mapping[int, Iterable[bytes]], shares: Sequence[Fraction]
-) -> Spend:
+def _spend_of(rates: dict[int, Fraction], exposures: dict[int, list[bytes]], shares: Sequence[Fraction]) -> Spend:
     """Sums each vehicle's spending over its drawn HATs. rates: epsilon per HAT by slot."""
     rated = [(rate, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
     parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
-    spent = np.zeros(vehicles.size, object)  # in parts of 1, as Python integers
+    spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / parts
     for rate, exposure in rated:
-        prices = np.array([int(rate * share * parts) for share in shares], object)
+        prices = np.array([int(rate * share * parts) for share in shares], object)  # of a HAT, by statistic
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
-    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)
+    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # as in Spend
     return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))

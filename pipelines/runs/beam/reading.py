@@ -28,17 +28,16 @@ if TYPE_CHECKING:
     from pipelines.runs.beam.bounded import Bounded
 
 NO_SLOT: Final = -1
-"""Stands in the place of a slot where facts go to the verdict by the group-by of events: a second output of the step
-that reads would have Flink write and read all of the first one once more."""
-READERS = 4
-"""Most pieces that are read at once by one worker: a batch takes four times as long on the road as in its decoder."""
+"""Key, in place of a slot's start, of facts that go to the judge through the group-by of events: with a second output
+of the reading step Flink would write and read all of the first one once more."""
+READERS = 4  # most pieces that one worker reads at once: a batch takes its steps four times as long as its decoder
 
 KeyedPart = tuple[PaneShard, tuple[int, EventBytes]]
-"""A slot and packed `Events` of it, by what is tallied together; or by NO_SLOT a `KeyedFact`."""
+"""By what is tallied together: a slot's start and packed events of it; or by NO_SLOT a `KeyedFact`."""
 
 
 class Piece(NamedTuple):
-    """Share of a file. path: undecoded bytes. others: small files read together with it."""
+    """One of a file's shares. path: undecoded bytes. others: small files read with it."""
 
     path: bytes
     number: int
@@ -129,13 +128,10 @@ def read_pieces(
             results.get_nowait()
 
 
-SHARE_BYTES = 16 << 20
-"""About the size of a share of a large file."""
-SMALL_BYTES, SMALL_FILES = 1 << 17, 64
-"""So many files that are not larger are read as one: each by itself takes some milliseconds, whatever it holds."""
+SHARE_BYTES = 16 << 20  # about the size of a share of a large file
+SMALL_BYTES, SMALL_FILES = 1 << 17, 64  # most bytes, and number, of files read as one: each costs milliseconds
 SAMPLE_BYTES = 1 << 18  # bytes of a file's start in which lines are counted
-PROBED_FILES = 8
-"""Text files of one input are alike: so many are looked into."""
+PROBED_FILES = 8  # sampled files of one kind, taken to be alike; also the fewest pieces that small files make
 _LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 
 

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions,
 from apache_beam.runners.portability.fn_api_runner.fn_runner import FnApiRunner
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from pipelines.engine import EngineError, Finished, watched_every
+from pipelines.engine import EngineError, Finished, Watch, watched_every
 from pipelines.errors import UsageError
 from transforms import counters
 from transforms.errors import StepError
@@ -26,10 +26,9 @@ from transforms.ledger.spending import AccountRefusal
 
 View = TypeVar("View", bound=PipelineOptions)
 WATCH_S = 2.0  # between two looks at the job's counters
-_SAID_LENGTH = 300  # letters of a foreign error that are shown
-_SIDE_BY_SIDE = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
-_HAND_ON = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}
-"""Those whose job server has options of its own, which Beam's Python does not know."""
+_SHOWN_LENGTH = 300  # letters of a foreign error that are shown
+_PARALLELISM = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
+_HAND_ON = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}  # their job servers have further options
 _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"}
 
 
@@ -70,17 +69,15 @@ class ByName:
     @property
     def parallelism(self) -> int:
         """The number of parallel workers in the options."""
-        return max((int(number) for number in _SIDE_BY_SIDE.findall(" ".join(self.options))), default=1)
+        return max((int(number) for number in _PARALLELISM.findall(" ".join(self.options))), default=1)
 
-    def run(
-        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
-    ) -> Finished:
+    def run(self, build: Callable[[beam.Pipeline], None], name: str, watch: Watch) -> Finished:
         """Runs the pipeline, polling its counters."""
         p = self.pipeline(build, name)
         try:
             result = self.submitted(p)
 
-            def look() -> None:  # at a copy: what Beam's result of a job server was told of first, it tells ever after
+            def look() -> None:  # at a copy: Beam's result of a job server keeps the first counters that it had
                 with suppress(Exception):
                     watch(finished(copy(result)).counts)
 
@@ -121,7 +118,7 @@ class ByName:
         try:
             return p.run()
         except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
-            sentence = str(error).strip().partition("\n")[0][:_SAID_LENGTH]
+            sentence = str(error).strip().partition("\n")[0][:_SHOWN_LENGTH]
             message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
             raise EngineError(f"{self.name} did not take the job ({message})") from None
 
@@ -137,11 +134,11 @@ _KINDS = {
     "transforms.ledger.spending.AccountRefusal": AccountRefusal,
 }
 _RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
-"""How Python tells our own errors, whose sentences show nothing of the input."""
+"""Last line of a Python traceback of our own errors, whose sentences show nothing of the input."""
 
 
 def reason_of(text: str) -> Exception | None:
-    """Parses a step's error from text if ours; other texts may hold input."""
+    """Parses a step's error from an engine's text, if it is one of ours."""
     raised = _RAISED.findall(text)
     if not raised:
         return None
@@ -154,7 +151,7 @@ def finished(result: PipelineResult) -> Finished:
     metrics = result.metrics().query(MetricsFilter().with_namespace(counters.NAMESPACE))
     counts = Counter[str]()
     for counter in metrics["counters"]:
-        counts[counter.key.metric.name] += counter.result or 0  # None: a job server told 0
+        counts[counter.key.metric.name] += counter.result or 0  # Beam reads a job server's 0 as None
     texts_of: dict[str, frozenset[str]] = {}
     for texts in metrics["string_sets"]:
         name = texts.key.metric.name
@@ -171,7 +168,6 @@ def refuse_type_checks(options: PipelineOptions) -> None:
 
 PROGRAM = "prism"
 _NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
-
 _NEEDS_PROGRAM = (
     "PrismRunner needs Prism's program, and it cannot be downloaded: give its path after -- as "
     "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
@@ -187,7 +183,7 @@ class Prism(ByName):
         program = shutil.which(PROGRAM)
         extra = [f"--prism_location={os.path.abspath(program)}"] if program and "--prism_location" not in text else []
         if "--prism_log_kind" not in text:
-            extra.append("--prism_log_kind=json")  # else Beam shows its lines, however quiet we are
+            extra.append("--prism_log_kind=json")  # Beam prints lines of the other kind even under --quiet
         return (*self.options, *extra)
 
     def runner(self) -> Any:

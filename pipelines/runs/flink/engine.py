@@ -13,16 +13,24 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 
-from pipelines.engine import EngineError, Finished, watched_every
+from pipelines.engine import EngineError, Finished, Watch, watched_every
 from pipelines.runs.beam.runners import finished, reason_of
 from pipelines.runs.flink.rest import Cluster
 from transforms.public import Operator
 
-SHOWN_S = 120.0
-"""Until the cluster shows a job that was taken: one that is embedded in a job server starts with it."""
-CANCEL_S = 60.0
-"""Shorter than what supervisors of processes wait for before they kill."""
-_LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")
+SHOWN_S = 120.0  # until the cluster shows an accepted job: one that is embedded in a job server starts with it
+CANCEL_S = 60.0  # shorter than supervisors of processes wait before they kill
+WATCH_S = 5.0  # between two looks at the counters, for each of which Flink asks all its processes
+ANSWER_S = 60  # for one answer: a job server translates a whole pipeline for it, slowly on a busy machine
+TAKEN_S = 120.0  # for all answers until a job is accepted: Beam asks some again and again, some without a limit
+STOP_S = 4.0  # for an answer once the user asked to stop
+LOOK_EVERY_S = 0.1
+MOST_FAULTS = 8
+"""Failures of a job, not by an error of ours, after which it is given up. How often Flink tries again is the cluster's
+setting, and in batch a job cannot ask for another one."""
+_LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")  # Beam's states of a job that will not be shown
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -31,11 +39,6 @@ class FlinkJob:
 
     cluster: Cluster
     id: str
-
-    @property
-    def where(self) -> str:
-        """Address of the cluster."""
-        return self.cluster.rest
 
     def state(self) -> str | None:
         """Returns Flink's state of the job; None without answer."""
@@ -60,7 +63,7 @@ class FlinkJob:
                 if is_asked and isinstance(error, ConnectionRefusedError):
                     return  # a cluster that is embedded in a job server ends with its job
             if time.monotonic() > until:
-                request = "it was asked to" if is_asked else f"{self.where} was asked to end it: it may run on"
+                request = "it was asked to" if is_asked else f"{self.cluster.rest} was asked to end it: it may run on"
                 raise EngineError(f"job {self.id} has not ended {CANCEL_S:.0f} s after {request}")
             time.sleep(0.2)
 
@@ -116,14 +119,12 @@ class Flink:
         ]
         return chosen + ([f"--savepoint_path={self.savepoint}"] if self.savepoint else [])
 
-    def run(
-        self, build: Callable[[beam.Pipeline], None], name: str, watch: Callable[[Mapping[str, int]], None]
-    ) -> Finished:
+    def run(self, build: Callable[[beam.Pipeline], None], name: str, watch: Watch) -> Finished:
         """Runs a bounded pipeline to its end. watch: takes counters by name, every WATCH_S."""
         # Not --environment_cache_millis: a worker that is kept from stage to stage is kept when it has died, too.
         options = addresses(self.job_server, self.worker_pool, self.parallelism)
         result = submit_pipeline(build, name, options, self.job_server)
-        cluster, reasons = Cluster(self.rest), list[Exception]()
+        cluster, reasons = Cluster(self.rest), list[Exception]()  # at most one reason to end the job
 
         def look() -> None:
             """Shows the job's counters; cancels it on an error of ours, to prevent retries."""
@@ -161,17 +162,6 @@ def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
             raise EngineError("Flink did not take the job: the log of the job server says why")
         time.sleep(0.2)
     raise TimeoutError(f"not done within {SHOWN_S:.0f} s")
-
-
-ANSWER_S = 60
-"""For one answer. A job server translates a whole pipeline for it, which takes long on a busy machine."""
-TAKEN_S = 120.0
-"""For all of them: Beam asks some again and again, and sets some no limit."""
-STOP_S = 4.0
-"""Who asked to stop waits no longer for whatever is asked."""
-LOOK_EVERY_S = 0.1
-
-T = TypeVar("T")
 
 
 def addresses(job_server: str, worker_pool: str, parallelism: int = 1) -> list[str]:
@@ -235,16 +225,9 @@ def await_answer(job_server: str, ask: Callable[[], T], within_s: float, stop: t
         raise EngineError(f"no job server answers at {job_server}") from None
 
 
-WATCH_S = 5.0
-"""Each look at the counters has Flink gather all that all its processes count."""
-MOST_FAULTS = 8
-"""Of a job, of those that none of our own errors explains. How often Flink tries again is the cluster's setting, and in
-batch a job cannot ask for another one."""
-
-
 def fault(faults: Sequence[str], rest: str) -> Exception | None:
-    """Returns the reason against retrying the job, if any."""
-    reason = next((said for text in faults if (said := reason_of(text))), None)
+    """Returns the error that ends a job, if any. faults: of its restarts."""
+    reason = next((error for text in faults if (error := reason_of(text))), None)
     if reason is None and len(faults) >= MOST_FAULTS:
         return EngineError(f"the job failed: Flink's page at {rest} and the log of the job server say why")
     return reason

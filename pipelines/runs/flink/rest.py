@@ -14,12 +14,10 @@ import msgspec
 
 from pipelines.engine import ENDED
 
-COUNTER = ".hatstream_"
-"""What Flink writes between a step's name and the name of one of our counters (namespace `hatstream`)."""
-ANSWER_S = 5.0
-WHOLE_S = 15.0
-"""An answer that drips is given up after so long."""
-MOST_BYTES = 64 << 20
+COUNTER = ".hatstream_"  # between a step's name and our counter's in Flink's metric, after Beam's namespace
+ANSWER_S = 5.0  # until the next bytes of an answer
+WHOLE_S = 15.0  # until an answer's end: one that drips is given up
+MOST_BYTES = 64 << 20  # of an answer
 
 T = TypeVar("T")
 
@@ -92,10 +90,8 @@ class Cluster:
 
     def faults(self, job_id: str) -> list[str]:
         """Lists causes of restarts, newest first. Raises OSError."""
-        return [
-            fault.stacktrace
-            for fault in self._asked(f"/jobs/{job_id}/exceptions", "exceptionHistory.entries", list[_Fault])
-        ]
+        path = f"/jobs/{job_id}/exceptions"
+        return [fault.stacktrace for fault in self._asked(path, "exceptionHistory.entries", list[_Fault])]
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
         """Requests a path. Raises OSError, also for foreign, truncated or endless answers."""
@@ -131,6 +127,7 @@ class Cluster:
             raise self._odd(error) from None
 
     def _odd(self, error: Exception) -> OSError:
+        """Makes the error for an answer that is not Flink's."""
         return OSError(f"{self.rest} does not answer as the REST of Flink does ({type(error).__name__})")
 
 

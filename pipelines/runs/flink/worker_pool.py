@@ -22,8 +22,8 @@ from apache_beam.utils import thread_pool_executor
 
 from transforms.memory import keep_freed_memory
 
-HOME = Path(__file__).resolve().parents[3]
-STOP_S = 10.0
+HOME = Path(__file__).resolve().parents[3]  # folder that holds our packages
+STOP_S = 10.0  # a worker's time to end before it is killed
 IMPORTED = [
     "hatstream",
     "apache_beam.runners.worker.sdk_worker",
@@ -57,12 +57,12 @@ def serve(address: str) -> None:
 
 
 def path_for_workers(path: str) -> list[str]:
-    """Lists search folders without foreign packages of our names."""
+    """Lists folders of a PYTHONPATH without foreign packages of our names."""
     return [folder for folder in path.split(os.pathsep) if folder and not hides_us(Path(folder))]
 
 
 def hides_us(folder: Path) -> bool:
-    """Checks whether a folder's packages hide ours."""
+    """Checks whether another folder has packages of our names, which Python would import first."""
     return folder.resolve() != HOME and any((folder / name).exists() for name in ("dpops", "transforms", "pipelines"))
 
 
@@ -97,10 +97,11 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with self._lock:
             workers = self._workers.get(request.worker_id, [])
             if ended := [worker for worker in workers if not worker.is_alive()]:
-                workers.remove(ended[0])  # one for each that asks: the next one's own may have ended too
+                workers.remove(ended[0])  # one for each call: others that ended are of task managers yet to call
         return beam_fn_api_pb2.StopWorkerResponse()
 
     def end(self) -> None:
+        """Ends all workers; all are told before one is awaited."""
         with self._lock:
             workers = [worker for named in self._workers.values() for worker in named]
         for worker in workers:
@@ -110,7 +111,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _work(control: str, worker_id: str) -> None:
-    """Runs a worker as Beam's pool does."""
+    """Runs a worker as Beam's pool does. control: address of the engine's control service."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     keep_freed_memory()

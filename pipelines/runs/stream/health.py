@@ -3,11 +3,11 @@
 Row counts and lags are the operator's part of a line, secret where counts are.
 """
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from threading import Event
 from typing import Any
 
 from dpops.levels.parts import is_too_few
@@ -23,15 +23,11 @@ from transforms.recorded.stage_plan import is_complete, of_period
 from transforms.time.calendar import slots_from
 
 LOOK_EVERY_S = 1.0
-SILENT_S = 60.0
-"""After so long without an answer from the engine, nobody can say whether the stream still runs."""
+SILENT_S = 60.0  # after so long without an answer from the engine, nobody can say whether the stream still runs
 LOST = counters.health_name(counters.UNITS_LOST)
-LOSSES_EVERY = 10
-"""Looks without a new slot: an account whose limit is reached records nothing, and that must be said."""
-OVERDUE_S = 60
-"""A slot that is not whole in the ledger so long after its lateness is over is overdue."""
-OVERDUE_EVERY = 60
-"""Looks between two words about slots that stay overdue."""
+LOSSES_EVERY = 10  # looks without a new slot until lost units are reported: an exhausted account records no slot
+OVERDUE_S = 60  # a slot is overdue if it is not recorded so long after its allowed lateness
+OVERDUE_EVERY = 60  # looks between two lines about slots that stay overdue
 TOO_FEW = "far fewer vehicles than declared: nothing else of it is released"
 TOO_MANY = "released weights show over ten times the vehicles declared: correct [fleet]"
 _KEPT_SLOTS = 2_000  # reported slots that are remembered; older ones are looked at no more
@@ -42,9 +38,7 @@ _FOR_EVER_S = 1 << 40  # end of an open range, seconds since 1970
 Say = Callable[[Summary], None]
 
 
-def attend(
-    spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob, stop: threading.Event, say: Say
-) -> None:
+def attend(spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob, stop: Event, say: Say) -> None:
     """Says a stream's state and health until `stop`. Raises EngineError on end or silence."""
     watch = _Watch(spec, life_s, ledger, job)
     heard_s, state = time.monotonic(), None
@@ -52,16 +46,16 @@ def attend(
         answer = job.state()
         if answer is None:
             if time.monotonic() - heard_s > SILENT_S:
-                raise EngineError(
-                    f"the engine at {job.where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on"
-                )
+                where = f"the engine at {job.cluster.rest}"
+                raise EngineError(f"{where} has not answered for {SILENT_S:.0f} s: job {job.id} may run on")
             continue
         heard_s = time.monotonic()
         if answer != state:
             say(Summary({"state": answer}))
             state = answer
         if answer in ENDED:
-            raise EngineError(f"the stream has ended ({answer}): the page of job {job.id} at {job.where} says why")
+            page = f"the page of job {job.id} at {job.cluster.rest}"
+            raise EngineError(f"the stream has ended ({answer}): {page} says why")
         for line in watch.look():
             say(line)
 
@@ -73,21 +67,20 @@ class _Watch:
         """Marks slots and periods recorded so far as reported. life_s: first second, and end."""
         self._spec, self._ledger, self._job = spec, ledger, job
         self._from_s, self._to_s = life_s  # older slots than `_from_s` are looked at no more
-        self._said: set[int] = set()  # starts of slots that have had their line
+        self._reported: set[int] = set()  # starts of slots that have had their line
         self._counted: Mapping[str, int] = {}  # counters at the last look
-        self._idle = self._overdue_looks = 0
-        self._overdue = 0
-        self._is_away = False
+        self._idle = self._overdue = self._overdue_looks = 0  # looks without a slot; overdue slots, and looks with them
+        self._is_away = False  # the ledger
         self._ended: set[int] = set()  # first slots of periods whose end was reported
         with suppress(LedgerError):  # without an answer, slots recorded earlier are reported again later
-            self._said = set(self._whole())
+            self._reported = set(self._whole())
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
     def look(self) -> list[Summary]:
         """Returns health lines of newly recorded slots and periods, and of overdue slots."""
         word, lines, was_away = "answers", list[Summary](), self._is_away
         try:
-            new = sorted(set(self._whole()) - self._said)
+            new = sorted(set(self._whole()) - self._reported)
             lines = self._of_slots(new) if new else self._losses()
             lines += self._new_periods() if self._spec.has_live else []
             self._is_away = False
@@ -107,10 +100,10 @@ class _Watch:
             units = self._ledger.released_of(self._spec.spec_id, new)
             # A HAT without a report is recorded without a plan.
             with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
-        self._said.update(new)
-        if len(self._said) > _KEPT_SLOTS:
-            self._from_s = max(self._said) - _KEPT_SLOTS * timetable.slot_s
-            self._said = {slot_s for slot_s in self._said if slot_s >= self._from_s}
+        self._reported.update(new)
+        if len(self._reported) > _KEPT_SLOTS:
+            self._from_s = max(self._reported) - _KEPT_SLOTS * timetable.slot_s
+            self._reported = {slot_s for slot_s in self._reported if slot_s >= self._from_s}
         since, lines = self._since_the_last(), []
         if not since:
             why = "not known: the counters cannot be had"
@@ -130,12 +123,12 @@ class _Watch:
         """Returns a line when slots become or stop being overdue, and every OVERDUE_EVERY looks."""
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
-        overdue = [slot_s for slot_s in ended if slot_s not in self._said and is_due(self._spec, slot_s, due_s)]
-        if overdue and self._spec.has_live:  # after the first period a slot may be live until its own is released
+        overdue = [slot_s for slot_s in ended if slot_s not in self._reported and is_due(self._spec, slot_s, due_s)]
+        if overdue and self._spec.has_live:  # live slots need a recorded earlier period, and end with their own
             recorded, first = self._ended_since(0), self._first
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
-        if not overdue:
+        if not overdue:  # said once
             return [Summary({"overdue": 0})] if former else []
         self._overdue_looks = 0 if not former else self._overdue_looks + 1
         if self._overdue_looks % OVERDUE_EVERY:
@@ -182,8 +175,9 @@ class _Watch:
         return self._spec.slots_of_period(slot_s)[0]
 
     def _whole(self) -> list[int]:
-        which = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
-        shards_of = Counter(slot_s for slot_s, _ in self._ledger.recorded_slots(*which, is_live=self._spec.has_live))
+        """Lists starts of slots that are recorded with all of their shards."""
+        sought = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
+        shards_of = Counter(slot_s for slot_s, _ in self._ledger.recorded_slots(*sought, is_live=self._spec.has_live))
         return [slot_s for slot_s, shards in shards_of.items() if shards == self._spec.privacy.release_shards]
 
     def _counters(self) -> dict[str, int]:
@@ -198,7 +192,7 @@ class _Watch:
             return {}
         former, self._counted = self._counted, now
         new = {name: count - former.get(name, 0) for name, count in now.items()}
-        if any(count < 0 for count in new.values()):
+        if any(count < 0 for count in new.values()):  # the job was restarted, and its counters with it
             new = now
         prefix = counters.REFUSED
         refused = {name.removeprefix(prefix): count for name, count in new.items() if name.startswith(prefix)}

@@ -1,11 +1,11 @@
 """Stream: unbounded source, heartbeat, and the pipeline of `windows.py`."""
 
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from pipelines import job as jobs
@@ -35,19 +35,17 @@ from transforms.wire import PARTIAL_LAYOUT
 if TYPE_CHECKING:
     from transforms.sources.kafka import ReadKafka
 
-CHECKED_DAYS = 3 * 366
-"""How far ahead clock changes are looked for; time zones are decided by law, seldom years before."""
+CHECKED_DAYS = 3 * 366  # ahead, for clock changes: laws decide them, seldom years before
 
 
 @dataclass(frozen=True)
 class StreamFacts(Mapping[int, SlotFacts]):
-    """Lazy mapping of service slots in [from_s, to_s)."""
+    """Lazy mapping of service slots in [from_s, to_s) to their public facts."""
 
     spec: Specification
     from_s: int
     to_s: int
-    _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """The slots that share what a vehicle may spend in a period, found once a period."""
+    _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)  # cache
 
     def __getitem__(self, slot_s: int) -> SlotFacts:
         timetable = self.spec.timetable
@@ -109,16 +107,14 @@ def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str
 
 
 def later_of(spec: Specification, job: jobs.Job, secret: Secret) -> Later | None:
-    """Returns the release of whole periods at their end."""
+    """Returns the release of whole periods after their end, if any."""
     if spec.period_lateness_s is None:
         return None
     release = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
     return Later(release, spec.period_lateness_s - spec.input.allowed_lateness_s)
 
 
-def run(
-    spec: Specification, pipeline: Stream, place: AccountLocation, engine: Flink, stop: threading.Event, say: Say
-) -> None:
+def run(spec: Specification, pipeline: Stream, place: AccountLocation, engine: Flink, stop: Event, say: Say) -> None:
     """Runs a stream until `stop` is set, then cancels it. Raises EngineError on failure."""
     start_s = pipeline.heartbeat.start_s
     job = engine.submit(pipeline.build, f"hatstream-{spec.spec_id}-{time.time_ns()}", stop)
@@ -126,7 +122,7 @@ def run(
         say(Summary({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)}))
         attend(spec, (start_s, pipeline.heartbeat.end_s), place.reader(), job, stop, say)
     except EngineError:
-        raise  # it has ended, or there is nobody to be asked
+        raise  # the job has ended, or its cluster does not answer
     except BaseException:
         job.cancel()
         raise
@@ -185,7 +181,7 @@ def end_of(spec: Specification, start_s: int, text: str) -> int:
 
 
 def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
-    """Reads an instant on the edge of a slot. Raises UsageError."""
+    """Reads a slot's edge as seconds since 1970. Raises UsageError for other instants."""
     instant = instant_of(text, timetable, last=last)
     with raise_as(UsageError, CalendarError):
         timetable.check_edge(instant)

@@ -58,7 +58,10 @@ class Stream:
 
 
 def observed_in(read: DoOutputsTuple, job: Job, later: Later | None = None, pane_s: int = PANE_S) -> ObservedOutputs:
-    """Observes a source's batches; under secret counts only a report's own minute decides lateness."""
+    """Observes a source's batches; refuses reports that are late for their slot or pane.
+
+    Under secret counts the pane decides, so that only a report's own minute does, and no other vehicle's report.
+    """
     length_s = job.slot_s if job.release.keeps_late else pane_s
     return observe(read, job, pane_s, RefuseLate(length_s, later.more_s if later else 0))
 

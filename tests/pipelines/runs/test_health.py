@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from pipelines.engine import EngineError
+from pipelines.runs.flink.rest import Cluster
 from pipelines.runs.stream import health
 from pipelines.specification import load
 from tests import city
@@ -39,7 +40,7 @@ class Unit(NamedTuple):
 class Servers:
     """A job and a ledger that show one state after the other, and then stop the watch."""
 
-    id, where = "job", "here:1"
+    id, cluster = "job", Cluster("here:1")
 
     def __init__(self, stop, states, slots=(), counters=(), with_data=()):
         self._with_data = with_data
