@@ -121,7 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
         click.echo(f"hatstream: {error.strerror or type(error).__name__}: {path}", err=True)
         return FAILED
     except Exception as error:
-        failure = missing(error) or error
+        failure = missing(error) or error  # of an extra's library that is not installed: which extra to install
         for kind in type(failure).__mro__:
             if (code := _CODES.get(f"{kind.__module__}.{kind.__qualname__}")) is not None:
                 click.echo(f"hatstream: {failure}", err=True)

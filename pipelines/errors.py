@@ -56,7 +56,7 @@ def need(holds: bool, name: str, rule: str, value: object, hint: str = "") -> No
 
 def check_name(field: str, name: str) -> None:
     """Checks a printable name. Raises SpecificationError."""
-    letters = 200
+    letters = 200  # keeps messages and tables readable
     need(bool(name.strip()), field, "must not be empty", name)
     fits = name.isprintable() and len(name) <= letters
     need(fits, field, f"must be at most {letters} printable letters", name)

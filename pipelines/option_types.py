@@ -55,7 +55,7 @@ def listed(*offered: str) -> Callable[[click.Context, click.Parameter, str | Non
     """Returns an option callback that parses a comma-separated choice."""
 
     def read(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-        # An empty text chooses nothing, or is refused below where a choice is needed, so that there is a default.
+        # An empty text is no choice; an option with a default needs one, and refuses it below.
         parts = (value or "").split(",") if value or isinstance(parameter.default, str) else []
         names = tuple(dict.fromkeys(part.strip() for part in parts))  # each once, in order
         if unknown := [name for name in names if name not in offered]:

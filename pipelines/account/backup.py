@@ -117,6 +117,7 @@ def restore(
             )
         signature = signature_of(secret_of(backup.header.key, "the backup"))
         book = Ledger(place.url, place.head, signature)
+        # Hash of an existing ledger's first entry; number and hash of the backup's last one.
         first, (sequence, newest) = book.hash_of(1) if book.exists() else "", backup.last
         if first and first != backup.genesis:
             raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
@@ -136,22 +137,22 @@ def restore(
         if key is None:
             write_key(place.key, backup.header.key)
         book.verify()
-    there = {"ledger": bool(first), "head": has_head, "key": key is not None}
-    return backup, [name for name, is_there in there.items() if not is_there]
+    existed = {"ledger": bool(first), "head": has_head, "key": key is not None}
+    return backup, [name for name, is_there in existed.items() if not is_there]
 
 
 def _is_newest(path: Path, signature: Signature, backup: Backup) -> bool:
     """Checks whether the head remembers the backup's newest entry; a later one raises AccountRefusal."""
     head = Head(path, signature)
     for account in {entry["account"] for entry in backup.entries}:
-        if head.home(account) not in (None, backup.genesis):
+        if head.home(account) not in (None, backup.genesis):  # the first entry of the ledger that it lives in
             raise AccountRefusal(
                 f"account {account!r} lives in another ledger that this key file was used with: name that one with "
                 "--ledger, or another key file with --key"
             )
     if (remembered := head.read_all().get(backup.genesis)) is None:
         return False
-    check_unsigned(remembered, backup.entries, signature)
+    check_unsigned(remembered, backup.entries, signature)  # a head from before entries were signed counts no more
     if (missing := remembered["sequence"] - backup.last[0]) > 0:
         raise AccountRefusal(
             f"the head file {path} remembers {missing:,} entries more than the backup of {backup.header.made} "

@@ -126,7 +126,7 @@ def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, sp
 
 def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
     """Returns the promise of a release with an epsilon per HAT."""
-    total = spec.privacy.allocation.total
+    total = spec.privacy.allocation.total  # of a period, which may not be spent yet
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes, values = "raises those of a true one by" if period.delta else "changes them by", spec.value.plural
     return (
@@ -155,7 +155,7 @@ def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object
         f"All figures of this release{_SPAN[spec.account.unit]} together {_change(loss)} about {subject} by "
         f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
     )
-    for several in costs_at_places(spec, bounds)[-1:]:
+    for several in costs_at_places(spec, bounds)[-1:]:  # the longest stay
         loss = several.loss.rounded_up()
         sentences += (
             f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its "

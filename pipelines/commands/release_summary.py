@@ -65,7 +65,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
             }
         )
         hat = max([hat, *(unit.per_hat.epsilon for unit in units)])
-        bound = max(bound, debits if spend is None else Loss(spend.most))
+        bound = max(bound, debits if spend is None else Loss(spend.most))  # the largest epsilon
     return Summary(
         {
             "name": spec.name,
@@ -189,7 +189,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
             if entry.unit.period == period
         ]
 
-    tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}
+    tables: dict[str, list[pa.Table]] = {HATS: [], "days": []}  # rows of the run's files, in one format
     for path in run.files:
         name = path.name.partition("-")[0]
         if path.suffix == run.files[0].suffix and name in tables:

@@ -34,11 +34,11 @@ def with_verbosity(command: click.Command) -> click.Command:
             (1, ["-v", "--verbose"], "Report more of the work."),
         ):
 
-            def keep(context: click.Context, _: click.Parameter, is_asked: bool, level: int = level) -> None:
-                if is_asked:
+            def store(context: click.Context, _: click.Parameter, is_set: bool, level: int = level) -> None:
+                if is_set:
                     context.meta[_VERBOSITY] = level
 
-            command.params.append(click.Option(flags, is_flag=True, expose_value=False, callback=keep, help=meaning))
+            command.params.append(click.Option(flags, is_flag=True, expose_value=False, callback=store, help=meaning))
     if isinstance(command, click.Group):
         for inner in command.commands.values():
             with_verbosity(inner)
@@ -241,23 +241,25 @@ def asked_to_stop(within_s: float | None = None) -> Iterator[threading.Event]:
     False
     """
     stop = threading.Event()
-    last = threading.Timer(within_s or 0.0, _end)  # starts at a signal, if within_s is given
-    last.daemon = True
+    exit_timer = threading.Timer(within_s or 0.0, _end)
+    exit_timer.daemon = True
 
-    def ask(_number: int, _frame: object) -> None:
+    def handle(_number: int, _frame: object) -> None:
+        """Sets the event; starts the timer at the first signal."""
         if within_s is not None and not stop.is_set():
-            last.start()
+            exit_timer.start()
         stop.set()
 
-    handlers = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
-        last.cancel()
+        exit_timer.cancel()
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
 def _end() -> None:
+    """Ends the process at once, though threads still work."""
     click.echo("stopped while work was unfinished", err=True)
     os._exit(FAILED)

@@ -272,7 +272,7 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
         Guarantee("a vehicle on one day", period if is_day else within, limit),
     ]
     if is_day:
-        certainty = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")
+        certainty = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")  # of seven such days
         week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, cast("Known", certainty))
         return [*guarantees, Guarantee("a vehicle in one week", week, WEEK * limit)]
     guarantees.append(Guarantee("a vehicle in one week", period if is_week else within, limit))

@@ -60,7 +60,7 @@ class SampleCounts(NamedTuple):
             return [self]
         parts = []
         for index, days in enumerate(self.days or ()):
-            columns = {name: getattr(self, name)[self.period == index] for name in self._fields[:4]}
+            columns = {name: getattr(self, name)[self.period == index] for name in self._fields[:4]}  # to `samples`
             parts.append(self._replace(**columns, period=None, days=(days,)))
         return parts
 

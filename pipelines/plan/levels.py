@@ -221,7 +221,7 @@ def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], withi
         declared = f" ({bounds.fleet.vehicles:,} are declared)" if fleet else ""
         answers = [f"{goal} needs {now.place_vehicles:,} vehicles in each of its HATs{fleet}{declared}."]
     goal = f"±{within:g} {value.unit} for a single HAT"
-    hat_width = value.width(Z95 * (CAUTION * fitted.FLOOR_VARIANCE) ** 0.5)
+    hat_width = value.width(Z95 * (CAUTION * fitted.FLOOR_VARIANCE) ** 0.5)  # half width with very many vehicles
     why = "it is described by its cell and its hour, around which its own mean lies by "
     why += f"±{hat_width:.2g} {value.unit} at best"
     larger = next((total for total in totals if total.epsilon > now.epsilon and total.hat_vehicles is not None), None)

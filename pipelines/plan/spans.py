@@ -59,7 +59,7 @@ def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int
     """Forecasts the errors of a total spread over so many days: specified, and `others`."""
     levels, own = spec.by_levels, spec.by_levels.span
     total, specified = (levels.epsilon if own is None else own.epsilon, levels.delta), 1 if own is None else own.days
-    weights = {} if own is None else dict(zip(WEEKDAYS, own.shares, strict=False))
+    weights = {} if own is None else dict(zip(WEEKDAYS, own.shares, strict=False))  # no shares: all weekdays alike
     spans = []
     for days in sorted({*others, specified}):
         # No specification may have more first days than the span has.
@@ -165,7 +165,7 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
         cls, spec: Specification, choice: str, bounds: BoundsOnly, trips: Float64s | None, worth: Sequence[SpanWorth]
     ) -> "UsablePart":
         """Forecasts usable parts of rows. trips: see `choices_of_hats`."""
-        published = next(span.first_published for span in worth if span.as_specified) or math.inf
+        published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: held back
         days = []
         for number in USABLE_DAYS:
             rows, reports = usable_parts(spec.by_levels, bounds, trips, number) if number >= published else (0.0, 0.0)

@@ -277,7 +277,7 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
 
 
 def slots_of(estimates: HatEstimates, slots: Sequence[SlotFacts], policy: LevelsPolicy) -> Iterator[SlotEstimates]:
-    """Yields estimates slot by slot."""
+    """Yields estimates slot by slot, then those of the period's products."""
     for index, facts in enumerate(slots):
         yield estimates_of_slot(estimates, index, facts, policy)
     yield from estimates.products

@@ -131,8 +131,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         from pipelines.runs.library import Release  # who opens an account needs no stream
 
         windows = elements.windowing.windowfn
-        size_s = _DAY_S if isinstance(windows, GlobalWindows) else 0
-        if isinstance(windows, FixedWindows) and windows.size.micros % 60_000_000 == 0:
+        size_s = _DAY_S if isinstance(windows, GlobalWindows) else 0  # 0: impossible
+        if isinstance(windows, FixedWindows) and windows.size.micros % 60_000_000 == 0:  # whole minutes
             size_s = windows.size.micros // 1_000_000
         if not size_s or _DAY_S % size_s:
             raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
@@ -143,11 +143,11 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         first_s = None
         if self.start is not None:
             first_s = int(instant_of(self.start[:10], spec.timetable, last=False).timestamp())
-        offset_s = (first_s or 0) % size_s
+        offset_s = (first_s or 0) % size_s  # slots begin at local midnight, windows at multiples of their size in UTC
         if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - offset_s) % size_s:
             expected = f"FixedWindows({size_s}, {offset_s})"
             raise UsageError(f"windows must begin with those of {spec.timetable.zone}: {expected}")
-        step = f"reports of {spec.spec_id} from {self.start}"
+        step = f"reports of {spec.spec_id} from {self.start}"  # one label for one release: the ledger has it once
         if any(label.endswith(f"/{step}") for label in elements.pipeline.applied_labels):
             raise UsageError("the pipeline has this release already: use functions of other names, in place of lambdas")
         read = beam.ParDo(_Reports(self, first_s if isinstance(windows, GlobalWindows) else None))

@@ -122,7 +122,7 @@ def _limit_of(account: AccountTable) -> Limit:
 
 def _accounted(limit: Limit, accounting: Accounting) -> Limit:
     """Sets how a limit adds up claims. Raises SpecificationError for "gdp" without delta."""
-    if accounting == "zcdp":  # as limits are made
+    if accounting == "zcdp":  # the default of limits, whether they have a delta or not
         return limit
     if not isinstance(limit, DeltaLimit):
         raise SpecificationError(
@@ -239,10 +239,10 @@ def input_of(document: Document, *, headed: bool) -> Input:
         if value.name in columns or table.layout in FIXED:  # layouts read any value as the field NAME
             columns[NAME] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
-    # By our field of the key, or of both of its parts, the input's column.
-    by_key = {field: name for field, name in zip(with_keys(2)[2:4], keyed, strict=False) if name is not None}
+    _, _, *key_fields = with_keys(2)  # after vehicle and time: our fields of a key's two parts
+    by_key = {field: name for field, name in zip(key_fields, keyed, strict=False) if name is not None}
     fields, named = with_keys(len(by_key)) if by_key else None, columns | by_key
-    columns_read = named if table.columns is not None or named else None
+    columns_read = named if table.columns is not None or named else None  # None: the layout's own
     if turn is not None:
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
         need(1 <= turn.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", turn.max_gap_s)

@@ -103,7 +103,7 @@ def levels_of(
         return None
     _check_levels(document, allocation, region)
     written = options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
-    counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None
+    counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None  # which is alone then
     options = written if counted is None else {}
     try:
         release = levels_release(

@@ -64,7 +64,7 @@ def json_type(kind: Any) -> Schema:
         return {"enum": parts}
     inner = [{} if part is Any else json_type(part) for part in parts]
     if origin is dict:
-        return {"type": "object", "additionalProperties": inner[1] or True}
+        return {"type": "object", "additionalProperties": inner[1] or True}  # True: values of any type
     if origin is list:
         return {"type": "array", "items": inner[0]}
     if origin is tuple:

@@ -48,6 +48,7 @@ UNSIZED_SHARDS = 8  # vehicle shards of a period if nobody knows how many rows i
 CountedFact = TaggedOutput[Literal["counted"], KeyedFact]
 Beat = TaggedOutput[Literal["beats"], records.KeyedTally]
 Group = tuple[records.PaneShard, Iterable[tuple[int, records.EventBytes]]]
+"""Key: (slot's or period's start, vehicle shard), and pane's start or 0. Values: slot's start and packed events."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +213,7 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Needed, spool: Spool) -
     if job.release.in_order:
         shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
     pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
+    # "range": all periods are recorded in one transaction, or none.
     return Bounded(replace(job, vehicle_shards=shards, transaction="range"), paths, needed, pane_s, spool)
 
 

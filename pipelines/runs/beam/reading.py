@@ -59,7 +59,7 @@ class Observe(beam.DoFn):
         bounded, job, spool = self._bounded, self._job, self._bounded.spool
         for batch in read_pieces(pieces, self._read):
             if isinstance(batch, RawBatch):
-                packing = wire.DENSE if spool is None else wire.FAST
+                packing = wire.DENSE if spool is None else wire.FAST  # small between machines, fast in this process
                 if bounded.spells and spool is not None:
                     ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
                     spool.append(ids.tobytes())
@@ -79,6 +79,7 @@ class Observe(beam.DoFn):
                 self._counts[f"{judge.UNREADABLE}{batch}"] += 1
 
     def finish_bundle(self) -> Iterator[Any]:
+        """Yields the bundle's counters as a fact for the judge, see NO_SLOT."""
         fact: judge.KeyedFact = 0, msgspec.json.encode(self._counts)
         yield WindowedValue((((NO_SLOT, 0), 0), fact), MIN_TIMESTAMP, (GlobalWindow(),))
 
@@ -116,7 +117,7 @@ def read_pieces(
     try:
         while number:
             batch = results.get()
-            if batch is None:
+            if batch is None:  # a thread has ended
                 number -= 1
             elif isinstance(batch, RawBatch | UnreadableFile | StepError):
                 yield batch
@@ -177,7 +178,7 @@ def estimate_rows(paths: Sequence[str]) -> int | None:
 
 
 def _lines(path: str, sizes: list[float]) -> float | None:
-    """Estimates a file's lines. sizes: bytes per line of its kind, from PROBED_FILES samples."""
+    """Estimates a file's lines. sizes: bytes per line in its kind's samples, extended here."""
     if len(sizes) < PROBED_FILES and Path(path).is_file():
         with open(path, "rb") as file:
             start = file.read(SAMPLE_BYTES)

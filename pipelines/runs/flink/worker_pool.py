@@ -77,6 +77,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._lock = threading.Lock()
 
     def StartWorker(self, request: Any, _context: object) -> Any:
+        """Starts a worker for an engine, as a fork with all imports."""
         worker = self._copies.Process(target=_work, args=(request.control_endpoint.url, request.worker_id))
         try:
             with self._lock:  # only one at a time may ask for a copy

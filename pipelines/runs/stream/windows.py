@@ -100,17 +100,17 @@ class InWindows:
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         """Tallies events by slot, or by whole period."""
-        if job.release.in_order:
+        if job.release.in_order:  # whole periods, of slots that wait `more_s` longer
             counted = events | "by vehicle, later" >> _Tallied(self, job)
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
             return (counted, beats) | "later with heartbeat" >> beam.Flatten()
         timely = events | "in time" >> InTime(self.pane_s)
-        if job.release.keeps_late:
+        if job.release.keeps_late:  # of HATs: what is late for its pane still counts in its slot
             late = timely[BEHIND] | "late for panes" >> LateForPanes(job.release)
             late = late | "late into slots" >> IntoSlots(job.slot_s, self.start_s)
             both = (self.in_slots(timely.in_time, job), late) | "with late ones" >> beam.Flatten()
             slots = both | "by vehicle" >> ByVehicle(job.release, in_panes=True)
-        else:
+        else:  # of live slots: their period counts it
             _ = timely[BEHIND] | "count late" >> beam.Map(lambda packed: count(counters.LATE_FOR_LIVE, packed.rows))
             slots = timely.in_time | "by vehicle" >> _Tallied(self, job)
         return (slots, self.beats) | "with heartbeat" >> beam.Flatten()
