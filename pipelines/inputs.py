@@ -96,13 +96,13 @@ def range_of(timetable: Timetable, start: str, end: str) -> Calendar:
 
 def closed_range(timetable: Timetable, start: str, end: str, now: datetime) -> Calendar:
     """Returns the calendar of a finished range; refuses others."""
-    calendar = range_of(timetable, start, end)
-    if calendar.to_s > now.timestamp():
+    to_s = int(instant_of(end, timetable, last=True).timestamp())
+    if to_s > now.timestamp():  # checked before slots are listed, which takes seconds for a mistyped year
         raise UsageError(
-            f"the range ends at {timetable.text(calendar.to_s)}, which is still to come (it is "
+            f"the range ends at {timetable.text(to_s)}, which is still to come (it is "
             f"{timetable.text(int(now.timestamp()))}): only past slots are released, as nothing is added to them later"
         )
-    return calendar
+    return range_of(timetable, start, end)
 
 
 def yesterday(timetable: Timetable, now: datetime) -> Calendar:

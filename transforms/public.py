@@ -38,14 +38,14 @@ else:
 class Operator(Generic[T_co]):
     """Value for the operator, which printing does not reveal."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_value",)
 
     def __init__(self, value: T_co) -> None:
-        self._kept = value
+        self._value = value
 
     def opened(self) -> T_co:
         """Returns the value, where operators may read it."""
-        return self._kept
+        return self._value
 
     def __repr__(self) -> str:
         return "<for the operator alone>"

@@ -9,7 +9,7 @@ from dpops.types import Float64s, Grid
 
 Number = TypeVar("Number", float, Float64s)
 
-STEPS = 6_500  # of the grid between the bounds of a value
+STEPS = 6_500  # of the grid between the bounds of a value: steps of 0.01 km/h for speeds up to 65
 NAME = "speed"
 UNIT = "km/h"
 PER_UNIT: Mapping[str, Fraction] = {
@@ -29,7 +29,7 @@ def per_unit(unit: str) -> Mapping[str, Fraction]:
     return PER_UNIT if unit == UNIT else {unit: Fraction(1)}
 
 
-STANDARD_WIDTH = 65  # what learns knows values from 0 to this: bus speeds in km/h, for which its constants are
+STANDARD_WIDTH = 65  # of the scale on which `levels` works: its constants are for bus speeds of 0 to 65 km/h
 
 
 @dataclass(frozen=True)

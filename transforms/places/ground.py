@@ -15,25 +15,25 @@ from transforms.places.hexagons import cell_text
 BETWEEN = "|"  # stands between the two parts of a pair's name
 MOST_KEYS, MOST_LETTERS = 200_000, 256
 BLOCK = 8
-"""So many keys of one list, as they stand in it, are a group above them: those next to one another differ less."""
+"""So many consecutive keys of one list share a parent, as neighbours in it differ less."""
 
 
 @dataclass(frozen=True)
 class Keys(Sequence[int]):
-    """Public keys, numbered from 0 and counted like cells.
+    """Public keys, numbered from 0: a region of keys in the place of cells.
 
     >>> Keys.of(["1", "2"], ["north", "south"]).names
     ('1|north', '1|south', '2|north', '2|south')
     """
 
     names: tuple[str, ...]
-    groups: tuple[str, ...]  # names of the parents
+    groups: tuple[str, ...]  # names of the keys' parents, as cells have coarser ones
     parents: tuple[int, ...]  # index of each key's group
     resolution: ClassVar[None] = None
 
     @classmethod
     def of(cls, keys: Sequence[str], inner: Sequence[str] | None = None) -> "Keys":
-        """Creates keys, or all pairs of two. Raises ValueError."""
+        """Creates keys, or all pairs with `inner` ones. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be at least one, without repeats")
@@ -70,11 +70,11 @@ class Keys(Sequence[int]):
         return len(self.names)
 
 
-NOWHERE = -1  # in the place of a key, where a position is outside; in the place of a place, where a piece lies in none
+NOWHERE = -1  # stands for no key, where a position is outside, and for no place, where a piece lies in none
 
 SECTORS = 16  # headings are told apart by 22.5 degrees
 
-_DIGIT_BITS, _RESOLUTION_SHIFT = 3, 52
+_DIGIT_BITS, _RESOLUTION_SHIFT = 3, 52  # of an H3 index: bits of each of 15 digits, and where its resolution begins
 _RESOLUTION_MASK = 15 << _RESOLUTION_SHIFT
 
 
@@ -104,14 +104,14 @@ class Places(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Fine cells in which headings decide the place."""
+    """Table of places by heading, for fine cells in which the heading decides."""
 
-    row: Int64s  # int64 (fine cells,), or NOWHERE where the heading decides nothing
-    place: Int64s  # int64 (rows, SECTORS), or NOWHERE, by sector clockwise from north
+    row: Int64s  # int64 (fine cells,), index into `place`; NOWHERE where the heading decides nothing
+    place: Int64s  # int64 (rows, SECTORS), place or NOWHERE, by sector clockwise from north
 
 
 def sector_of(heading: Int64s) -> Int64s:
-    """Computes headings' sectors; whole degrees from 0 to 359."""
+    """Computes the nearest sectors of headings, whole degrees from 0 to 359."""
     return (heading * SECTORS + 180) // 360 % SECTORS
 
 
@@ -127,8 +127,8 @@ class Pieces:
     cell: Int64s  # int64 (pieces,), index into the region; cells' remainders come first
     place: Int64s  # int64 (pieces,), index or NOWHERE
     places: Places
-    turn: Int64s  # see `Turns`, of pieces
-    by_heading: Int64s
+    turn: Int64s  # int64 (fine cells,), row of by_heading or NOWHERE
+    by_heading: Int64s  # int64 (rows, SECTORS), pieces
 
     @staticmethod
     def cut(
@@ -136,7 +136,8 @@ class Pieces:
     ) -> "Pieces":
         """Cuts a sorted region by fine cells' places.
 
-        turns: where a heading decides. Raises ValueError for a resolution not finer than the region's.
+        fine, place, turns.row: one entry for each fine cell. Raises ValueError for a resolution not finer than the
+        region's.
         """
         coarse = _checked_coarser(region, resolution)
         cells = np.array(region, np.int64)
@@ -144,9 +145,9 @@ class Pieces:
         cell = number_in(cells, ancestors(fine[order], coarse))
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
         row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
-        lies_in = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
-        named = np.concatenate([place[order], by_heading.ravel()])
-        of_cell, of_place, piece = _numbered(lies_in, named, cells.size, len(places.names))
+        all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
+        all_places = np.concatenate([place[order], by_heading.ravel()])
+        of_cell, of_place, piece = _numbered(all_cells, all_places, cells.size, len(places.names))
         return Pieces(
             resolution=resolution,
             coarse=coarse,
@@ -166,9 +167,9 @@ class Pieces:
         return bool(self.by_heading.size)
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """Looks up fine cells' pieces, by heading where needed."""
+        """Looks up fine cells' pieces, by heading where one decides; NOWHERE outside the region."""
         number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
-        is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)
+        is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)  # in a place
         pieces = np.full(cells.size, NOWHERE, np.int64)
         pieces[is_cut] = self.piece[number[is_cut]]
         pieces[~is_cut] = number_in(self.region, ancestors(cells[~is_cut], self.coarse))
@@ -181,22 +182,37 @@ class Pieces:
 
 
 Ground = Hexagons | Pieces | Keys
-"""How positions are told apart: one H3 lookup, and one in a public table."""
+"""What maps a position to the public unit it is counted in, its key: one H3 lookup, and one in a public table."""
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Splits turns by cell: each row's cell, each fine cell's row, the rows."""
+    """Splits rows of `turns` that lie in several cells, one for each.
+
+    Args:
+        cell, order: Of each fine cell in the region, its cell and its index in `turns.row`.
+
+    Returns:
+        Each row's cell; each fine cell's row, or NOWHERE; places, (rows, SECTORS).
+    """
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
     pairs, pair_of_fine = np.unique(cell * (len(turns.place) + 1) + turns.row[order] + 1, return_inverse=True)
-    of_cell, number = np.divmod(pairs, len(turns.place) + 1)
+    of_cell, number = np.divmod(pairs, len(turns.place) + 1)  # number: the row + 1, as NOWHERE is -1
     is_row = number > 0
     row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
     return of_cell[is_row], row[pair_of_fine], turns.place[number[is_row] - 1]
 
 
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
-    """Numbers pieces, cells' remainders first: each piece's cell and place, and pairs' pieces."""
+    """Numbers pieces, cells' remainders first, then distinct pairs of cell and place.
+
+    Args:
+        cell, place: Pairs, whose place may be NOWHERE.
+        cells, places: How many there are.
+
+    Returns:
+        Each piece's cell; its place, or NOWHERE; each pair's piece.
+    """
     inside = place != NOWHERE
     pairs, number = np.unique(cell[inside] * max(places, 1) + place[inside], return_inverse=True)
     of_cell, of_place = np.divmod(pairs, max(places, 1))
@@ -208,7 +224,7 @@ def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:
     """Computes H3 cells' ancestors from their indices' bits."""
-    unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1
+    unused = (1 << (_DIGIT_BITS * (15 - resolution))) - 1  # finer digits are all ones
     return (cells & ~_RESOLUTION_MASK) | (resolution << _RESOLUTION_SHIFT) | unused
 
 
@@ -232,6 +248,6 @@ def _checked_coarser(region: Sequence[int], resolution: int) -> int:
 
 
 def number_in(ascending: Int64s, cells: Int64s) -> Int64s:
-    """Finds each cell's index in a list, or NOWHERE."""
+    """Finds each cell's index in an ascending list, or NOWHERE."""
     number = np.minimum(np.searchsorted(ascending, cells), ascending.size - 1)
     return np.where(ascending[number] == cells, number, NOWHERE)

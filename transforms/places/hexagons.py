@@ -25,7 +25,7 @@ def cell_text(cell: int) -> str:
     return f"{cell:x}"
 
 
-_HEX_DIGITS, _DECIMAL_DIGITS = 16, 20
+_HEX_DIGITS, _DECIMAL_DIGITS = 16, 20  # most of a number of 64 bits
 
 
 def cells_of_list(names: Sequence[str], resolution: int) -> tuple[int, ...]:
@@ -51,21 +51,24 @@ def _hexadecimal(name: str) -> str:
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
-    """Computes west, south, east, north, possibly across the antimeridian."""
+    """Computes a polygon's west, south, east, north in degrees; east may exceed 180."""
     lons, lats = ([position[axis] for position in rings[0]] for axis in (0, 1))
-    if max(lons) - min(lons) > 180:
+    if max(lons) - min(lons) > 180:  # then it crosses the antimeridian, as H3 takes it
         lons = [longitude % 360 for longitude in lons]
     return min(lons), min(lats), max(lons), max(lats)
 
 
 def _sides_km(bounds: Float64s) -> tuple[Float64s, Float64s]:
-    """Computes widths and heights of rectangles, in kilometres."""
+    """Computes widths and heights in km of rectangles, (polygons, 4) degrees."""
     west, south, east, north = bounds.T
     return (east - west) * np.cos(np.radians((south + north) / 2)) * KM_PER_DEGREE, (north - south) * KM_PER_DEGREE
 
 
 def room_of(bounds: Float64s, resolution: int) -> Float64s:
-    """Estimates cells that H3 allocates per rectangle (bboxHexEstimate, 4.5)."""
+    """Estimates the cells that H3 allocates to fill polygons in these rectangles.
+
+    Source: bboxHexEstimate of H3 4.5: the diagonal's square over the sides' ratio, of at most 3.
+    """
     degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
@@ -129,7 +132,7 @@ def _polygons(document: Any) -> Iterator[Rings]:
         raise ValueError(f"a region needs polygons, not {kind!r}")
 
 
-_HALVES = (-540, -180, 180, 540)
+_TURNS = (-540, -180, 180, 540)  # edges in degrees of the earth's copies side by side, in which longitudes may lie
 
 
 def hexagon_of(cell: str) -> dict[str, Any] | None:
@@ -167,7 +170,7 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     if west >= -180 and east <= 180:
         return dict(geometry)
     shape, parts = shapely.geometry.shape(geometry), []
-    for start, end in pairwise(_HALVES):
+    for start, end in pairwise(_TURNS):
         inside = shape.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)
         parts += [part for part in shapely.get_parts(shifted) if part.geom_type == _single(shape) and part.length]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PARENT, GRANDPARENT = 1, 2  # how many resolutions coarser
 CITY = "city"  # in the place of a cell, where a row is about the whole region
 
-SMALL = 8  # from this resolution on cells are smaller than what differs little inside
+SMALL = 8  # from this resolution on, neighbouring cells are nearly alike
 
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
@@ -37,7 +37,7 @@ def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
 
 
 def _clock_hours(hours: Sequence[int]) -> tuple[int, ...]:
-    """Maps hours of days off to the clock's hours."""
+    """Maps habits' hours (days off: 24 more) to the clock's hours."""
     from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 
     return tuple(hour % HOURS for hour in hours)
@@ -45,7 +45,7 @@ def _clock_hours(hours: Sequence[int]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4)  # a release asks for the same ones at each of its steps
 def _ancestors(region: tuple[int, ...], above: int) -> tuple[int, ...]:
-    """Numbers each cell's coarser cell, by ascending index."""
+    """Numbers each cell's ancestor among the region's, from 0 by ascending index."""
     return tuple(np.unique(_coarser(region, above), return_inverse=True)[1].tolist())
 
 

@@ -16,7 +16,7 @@ ANY_WAY = -1  # in the place of a bearing, where a place is of all headings
 NO_WAY = -2  # likewise, where a line turns back on itself: it is of no heading there
 FITS_DEGREES = 60  # a heading fits a line whose own direction differs by at most so much
 ALONG_M = 10.0  # a line's direction is that between points so far before and behind
-_EVERY = (1 << SECTORS) - 1
+_EVERY = (1 << SECTORS) - 1  # a bit for each sector
 
 
 class Near(NamedTuple):
@@ -36,7 +36,7 @@ class Shared(NamedTuple):
 
 
 def bearings(way: Float64s) -> Int64s:
-    """Computes bearings in whole degrees; NO_WAY for zero vectors."""
+    """Computes bearings of vectors (n, 2), whole degrees; NO_WAY for zero."""
     x, y = way.T
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
 
@@ -46,9 +46,9 @@ def shared(near: Near) -> Shared:
 
     Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
     """
-    every = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))
-    cell = near.cell[every]
-    of_cell = np.repeat(np.arange(cell.size), np.diff(every, append=near.cell.size))
+    first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
+    cell = near.cell[first_pair]
+    of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
     # Bits of the sectors that fit each bearing: of 0 to 359 degrees, then of NO_WAY and ANY_WAY (-2, -1).
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
@@ -56,25 +56,27 @@ def shared(near: Near) -> Shared:
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
+    # Cells with equal lists of places and masks share a row of the table: it is filled from the first of them.
     rows = np.flatnonzero(is_directed[of_cell])
     code = _codes(np.cumsum(is_directed)[of_cell[rows]] - 1, near.place[rows] << SECTORS | masks[rows])
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
     turn_row = np.full(cell.size, NOWHERE)
     turn_row[is_directed] = number
     table = np.full((first.size, SECTORS), NOWHERE)
-    kind = np.full(cell.size, NOWHERE)
-    kind[np.flatnonzero(is_directed)[first]] = np.arange(first.size)
-    chosen = np.flatnonzero(kind[of_cell] != NOWHERE)
+    row_of_first = np.full(cell.size, NOWHERE)
+    row_of_first[np.flatnonzero(is_directed)[first]] = np.arange(first.size)
+    chosen = np.flatnonzero(row_of_first[of_cell] != NOWHERE)
     for sector in range(SECTORS):
         fits = masks[chosen] >> sector & 1 == 1
-        _set_first(table[:, sector], kind[of_cell[chosen]], near.place[chosen], fits)
+        _set_first(table[:, sector], row_of_first[of_cell[chosen]], near.place[chosen], fits)
     return Shared(cell, place, Turns(turn_row, table))
 
 
 def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Pairs region cells with places, counting fine cells.
 
-    Returns region cell, place and number, int64 (pairs,) each. A fine cell with places by heading counts for each.
+    region_cell: of each fine cell, or NOWHERE. Returns region cell, place and number, int64 (pairs,) each. A fine cell
+    with places by heading counts for each.
     """
     inside = region_cell != NOWHERE
     turn_row, table = shared.turns
@@ -82,6 +84,7 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
     turning_cell, turn, cells = pairs_of(region_cell[turning], turn_row[turning])
+    # Each (region cell, row) is repeated for each place of the row: chosen holds indices of (row, place) pairs.
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
     chosen = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
@@ -94,7 +97,7 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
 
 
 def fine_cells_of(pieces: Pieces) -> Int64s:
-    """Counts each place's fine cells, by any heading."""
+    """Counts each place's fine cells, those of any heading included; at least 1."""
     rows = len(pieces.by_heading)
     row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
     plain = pieces.piece[pieces.turn == NOWHERE]
@@ -102,43 +105,46 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
     turning = np.bincount(pieces.turn[pieces.turn != NOWHERE], minlength=rows)
     times = np.concatenate([np.ones(plain.size, np.int64), turning[row]])
     cells = np.bincount(place[place != NOWHERE], times[place != NOWHERE], len(pieces.places.names))
-    return np.maximum(cells.astype(np.int64), 1)
+    return np.maximum(cells.astype(np.int64), 1)  # H3 cells as places have none finer
 
 
 def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
-    """Counts the distinct pairs of two columns, in order."""
+    """Counts the distinct pairs of two columns, in order; times: weights of rows."""
     code, number = np.unique((first - NOWHERE) << 32 | (second - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
 
 
 def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
-    """Sets targets to the first of their fitting values."""
+    """Sets target[entry] to the first fitting value of each entry; entries ascend."""
     entry, value = entry[fits], value[fits]
     first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
     target[entry[first]] = value[first]
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """Numbers cells from 1; cells with equal lists of values share a number."""
+    """Numbers ascending cells from 1; cells with equal lists of values share a number.
+
+    One position of the lists at a time: a cell's number so far and its next value make the next number.
+    """
     label = np.unique(value, return_inverse=True)[1]
     first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
-    size = np.diff(first, append=cell.size)
-    code, used = np.zeros(first.size, np.int64), 1
-    for number in range(int(size.max(initial=0))):
-        rows = np.flatnonzero(size > number)
-        longer = code[rows] * (label.size + 1) + label[first[rows] + number]
-        again = np.unique(longer, return_inverse=True)[1]
-        code[rows] = used + again
-        used += again.size
+    length = np.diff(first, append=cell.size)
+    code, unused = np.zeros(first.size, np.int64), 1
+    for position in range(int(length.max(initial=0))):
+        rows = np.flatnonzero(length > position)
+        longer = code[rows] * (label.size + 1) + label[first[rows] + position]
+        number = np.unique(longer, return_inverse=True)[1]
+        code[rows] = unused + number
+        unused += number.size
     return code
 
 
 FINE = 12  # resolution of the cells that a file's places are made of: edges of 9 m
 AT_ONCE = 4_000  # shapes: of more, what H3 finds for them would take much memory
 _CORNERS, _WIDER = 3, 1.15
-"""Of a quarter of a circle; an outline of so few, whose chords span 45 degrees at most, is made so much wider to hold
-all that lies near a line."""
+"""Segments of a quarter of an outline's circles, and its factor of width: so wide, even so few hold all that lies near
+a line, as chords of 45 degrees at most reach cos(22.5 degrees) = 0.92 of the radius."""
 
 
 Geometries = NDArray[np.object_]
@@ -168,7 +174,7 @@ def ignore(_done: int, _whole: int) -> None:
 def near(shapes: Shapes, report: Report = ignore) -> Near:
     """Lists fine cells centred in shapes' areas, by distance."""
     twin = _twins(shapes)
-    order = np.argsort(twin, kind="stable")
+    order = np.argsort(twin, kind="stable")  # twins are in one part, which finds their cells once
     parts = []
     for first in range(0, order.size, AT_ONCE):
         rows = order[first : first + AT_ONCE]
@@ -182,7 +188,7 @@ def near(shapes: Shapes, report: Report = ignore) -> Near:
 
 
 def _twins(shapes: Shapes) -> Int64s:
-    """Maps shapes to the first with equal line, reach."""
+    """Maps each shape to the first one with an equal line and reach."""
     import shapely
 
     texts = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
@@ -191,7 +197,7 @@ def _twins(shapes: Shapes) -> Int64s:
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """Pairs fine cells with shapes: distance and bearing."""
+    """Pairs fine cells with shapes around their centre: cell, row, distance (m), bearing."""
     import shapely
 
     cell, row = _candidates(shapes, twin)
@@ -219,7 +225,7 @@ def nearest(
     ways = np.flatnonzero(is_directed[row])
     lines = line[ways]
     at_m, length_m = shapely.line_locate_point(lines, points[ways]), shapely.length(lines)
-    step_m = np.minimum(ALONG_M, length_m / 4)
+    step_m = np.minimum(ALONG_M, length_m / 4)  # a short line's direction is that of its middle half
     start, behind = (
         shapely.get_coordinates(shapely.line_interpolate_point(lines, np.clip(at_m + step, 0, length_m)))
         for step in (-step_m, step_m)
@@ -254,7 +260,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _polygons(metres: Geometries, scale: Float64s) -> Iterator[h3.LatLngPoly]:
-    """Yields polygons as H3 has them. scale: of each."""
+    """Yields H3's polygons, in degrees; scale: of each, as in `Shapes`."""
     import shapely
 
     rings, polygon_of = shapely.get_rings(metres, return_index=True)

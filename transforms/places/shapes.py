@@ -66,7 +66,12 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = ignore
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
-    """Reads features: names, fine cells, main cells or NOWHERE."""
+    """Reads GeoJSON places. Raises ValueError for unfit ones.
+
+    Returns:
+        Features, their names, the places of fine cells, and for each place the index of its main cell: the region's
+        cell with most of its fine cells, or NOWHERE.
+    """
     kind = document.get("type") if isinstance(document, dict) else None
     features = document.get("features") if kind == "FeatureCollection" else None
     if not isinstance(features, list) or not features:
@@ -116,7 +121,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
     import shapely
 
     degrees = np.array([_degrees_of(feature, number) for number, feature in enumerate(features, 1)])
-    west, south, east, north = shapely.bounds(degrees).T  # nan, which is nowhere, of an empty one
+    west, south, east, north = shapely.bounds(degrees).T  # nan for an empty one, which no comparison finds on earth
     on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
     for number in _first(~on_earth):
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
@@ -188,12 +193,12 @@ def _is_directed(feature: dict[str, Any], number: int) -> bool:
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
-    """Estimates pairs of segments within reach, from a sample."""
+    """Estimates how many pairs of a line's segments are within reach, by sampling."""
     import shapely
 
     parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
     segments = np.concatenate([shapely.linestrings(np.stack([part[:-1], part[1:]], axis=1)) for part in parts])
-    sample = segments[:: max(1, segments.size // _SAMPLED)]
+    sample = segments[:: max(1, segments.size // _SAMPLED)]  # evenly along the line
     reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
     met = shapely.STRtree(segments).query(shapely.box(*reach.T))
     return float(met.shape[1] / sample.size * segments.size / 2)

@@ -12,11 +12,11 @@ from dpops.claims import Claim, PureDP, claim_of
 from transforms.recorded.units import VECTOR, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
 
 LIVE_COLUMN = -1  # stands in the ledger's column of shards where a slot is released live
-_ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")
+_ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")  # fields of every unit
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored form of a unit, with claims as text."""
+    """Stored form of a unit, fixed for old ledgers; claims are text."""
 
     spec_id: str
     period: str
@@ -100,7 +100,7 @@ def _alike(either: Unit | Stored) -> dict[str, Any]:
     return {name: getattr(either, name) for name in _ALIKE}
 
 
-def _debit_text(unit: Unit) -> str | None:
+def _debit_text(unit: Unit) -> str | None:  # None where `spent` tells it
     return None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit)
 
 

@@ -30,6 +30,7 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
     slot_weights: list[int]
 
     def on(self, places: Places) -> Differences:
+        """Decodes the differences, of the places that the plan was made for."""
         steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)
         return Differences(
             cell=places.cell,
@@ -51,9 +52,9 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def as_stored(stage: Stage) -> dict[str, Any]:
-    """Encodes a stage laid on HATs; numbers become text."""
+    """Encodes a stage laid on HATs for JSON, with fractions as text."""
     around, differences = stage.laid, stage.laid.differences
-    optional = {  # older plans lack these
+    optional = {  # left out where empty, as in older plans
         "accounting": "" if stage.accounting == "zcdp" else stage.accounting,
         "counts_vehicles": stage.counts_vehicles,
         "least_norm": stage.least_norm,
@@ -108,8 +109,8 @@ def part_of(unit: StageUnit | LiveUnit) -> PartName:
 
 def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
     """Decodes a stage without its HATs. Raises msgspec.ValidationError."""
-    renamed = {"number": "stage", "stages": "stages", "parts": "levels"}
-    plan = unit.plan | {name: unit.plan.get(stored) for name, stored in renamed.items()}
+    stored_names = {"number": "stage", "stages": "stages", "parts": "levels"}  # by the fields of Stage
+    plan = unit.plan | {name: unit.plan.get(stored) for name, stored in stored_names.items()}
     plan.pop("around", None)
     return msgspec.convert(plan, Stage, dec_hook=_rational)
 

@@ -63,7 +63,7 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
     per_hat: PureDP
     spent: PureDP
     released: list[Released]
-    is_of_whole_period: bool = False  # debited for all slots of its period
+    is_of_whole_period: bool = False  # debited once for all slots of its period
 
     @property
     def key(self) -> UnitKey:

@@ -30,7 +30,7 @@ def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
 
 
 def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Builds an Arrow array, repeating a common text."""
+    """Builds an Arrow array, fast where all rows have one text."""
     if pa.types.is_string(kind) and column and column[0] is not None and column.count(column[0]) == len(column):
         return pa.repeat(pa.scalar(column[0], kind), len(column))
     return pa.array(column, kind)
@@ -85,7 +85,7 @@ def _jsonl(columns: Columns, _schema: pa.Schema, _name: str) -> bytes:
 def _geojson(
     columns: Columns, _schema: pa.Schema, _name: str, geometries: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """Encodes rows as GeoJSON features, counter-clockwise (RFC 7946)."""
+    """Encodes rows as GeoJSON features; geometries: of cells other than H3's, by name."""
     shapes = geometries or {}
     features = [
         {"type": "Feature", "geometry": shapes.get(row["cell"]) or hexagon_of(row["cell"]), "properties": row}

@@ -17,7 +17,7 @@ from transforms.sources.topic import Topic
 
 DELIVERY_S = 30.0  # a row that no broker has confirmed for so long is given up; the next attempt sends all rows again
 
-_FULL_WAIT_S: Final = 0.1
+_FULL_WAIT_S: Final = 0.1  # between attempts while the producer's queue is full
 _OURS: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 _DEFAULTS: Mapping[str, Any] = {
     "delivery.timeout.ms": round(DELIVERY_S * 1_000),
@@ -80,7 +80,7 @@ class Sender:
                     try:
                         self._producer.produce(self._topic.name, message.value, message.key, on_delivery=self._note)
                         break
-                    except BufferError:  # ends: what is on its way arrives, or is given up after DELIVERY_S
+                    except BufferError:  # the queue is full; it empties, as messages are given up after DELIVERY_S
                         self._producer.poll(_FULL_WAIT_S)
         except KafkaException as error:
             raise self._recorded_but(error.args[0]) from None

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from transforms.sinks.columns import EXTRAS, SCHEMA, TYPES
 
-SAME = 2e-6  # values are published with six digits after the point
+SAME = 2e-6  # the most that equal values differ, as they are rounded to six digits after the point
 
 DATES = "date=*"  # the folders that a dataset has, as a pattern
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from transforms.records import SlotEstimates
 
 UNKNOWN = {"unreliable", "held-back"}
-"""Statuses of HATs that have no row: neither they nor their area are known. Their cell's row of days is there."""
+"""Statuses of HATs that have no row by default: neither they nor their area are known."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
 _COUNTS = ("vehicles", "reports")
@@ -51,7 +51,7 @@ PLAIN = Shape()
 
 
 def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """Lists result columns; `names`: of statistics, `notes`: of optional columns."""
+    """Lists a file's columns; names: of its statistics; notes: of its optional columns."""
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
@@ -92,7 +92,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     hats, size = slot.hats, len(slot.hats.cell)
     spans = hats.spans or [(slot.slot_start, slot.slot_end)] * size
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
-    value, lower, upper = hats.estimates.number(0)  # of the first output, which is the value of a statistic
+    value, lower, upper = hats.estimates.number(0)  # the first output is a statistic's value; others are extras
     kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
     masks = {
         statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
@@ -145,13 +145,13 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
 
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
-    """Selects the optional columns that rows have."""
-    unasked = (*(() if shape.traffic else TRAFFIC), *(() if shape.about else ABOUT))
-    return tuple(name for name in notes if name not in unasked)
+    """Selects optional columns that `shape` shows."""
+    hidden = (*(() if shape.traffic else TRAFFIC), *(() if shape.about else ABOUT))
+    return tuple(name for name in notes if name not in hidden)
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:
-    """Maps a column through a function, text by text."""
+    """Maps a column through a function, called once for each distinct text."""
     value_of = {text: value(text) for text in dict.fromkeys(column)}
     return [value_of[text] for text in column]
 
@@ -162,7 +162,7 @@ def rounded(values: Float64s) -> list[float | None]:
     A product with 10**6 below 2**40 errs by less than 2**-13, so only near a half could the integer differ; divided by
     10**6 it is the float nearest to the same decimal number as `round`'s.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is not sure
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow is not sure, and is rounded singly
         scaled = values * 1e6
         numbers = np.rint(scaled) / 1e6
         is_sure = (np.abs(scaled) < 2.0**40) & (np.abs(scaled - np.floor(scaled) - 0.5) > 2.0**-12)  # false for nan

@@ -66,10 +66,12 @@ class _Send(beam.DoFn):
 
 @dataclass
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
-    """Converts estimates to rows, timestamped at the slot's end.
+    """Converts estimates to rows, timestamped just before the slot's end.
 
-    Windows of the slot, hour or day hold the row. schema: rows as NamedTuples of these columns (None: dicts), renamed
-    by `columns`. may_be_late: otherwise a row's time is at least its element's, lest an engine drop it as late.
+    Attributes:
+        schema: Rows are NamedTuples with these columns, None: dicts.
+        columns: Result column of each of them that has another name.
+        may_be_late: If not, a row's time is at least its element's, lest an engine drop it as late.
     """
 
     shape: Shape

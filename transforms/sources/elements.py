@@ -39,9 +39,10 @@ MOST_OWN = 20  # so many rows one after another whose Beam timestamp is their ow
 class ReadElements(Parting[PCollection[Any]]):
     """Batches of a PCollection's elements, and refusals.
 
-    start_s: None for bounded input; else a stream's start in seconds since 1970 UTC, where an element's Beam timestamp
-    (its transport's) decides its lateness. Event times as timestamps are an error, since an engine drops late elements
-    unseen. raises: whether many such rows, or one at the end of time, end the pipeline; otherwise they are refused.
+    names: the elements' field of each of `fields`. start_s: None for bounded input; else a stream's start in seconds
+    since 1970 UTC, where an element's Beam timestamp (its transport's) decides its lateness. Event times as timestamps
+    are an error, since an engine drops late elements unseen. raises: whether many such rows, or one at the end of time,
+    end the pipeline; otherwise they are refused.
     """
 
     units: Units
@@ -64,7 +65,7 @@ class _IntoBatches(beam.DoFn):
         self._reading = reading
         self._start = None if reading.start_s is None else Timestamp(reading.start_s)
         self._rows: dict[Timestamp, list[Any]] = {}
-        self._own = 0
+        self._own = 0  # consecutive rows whose Beam timestamp is their own time
 
     def start_bundle(self) -> None:
         self._rows = {}
@@ -95,6 +96,7 @@ class _IntoBatches(beam.DoFn):
         self._rows = {}
 
     def _refuse_own_times(self, batch: RawBatch, timestamp: Timestamp) -> None:
+        """Raises StepError after MOST_OWN consecutive rows that are stamped with their own times."""
         for is_own in self._own_times(batch, timestamp).tolist():
             self._own = self._own + 1 if is_own else 0
         if self._own >= MOST_OWN:
@@ -185,10 +187,10 @@ TEXT_BYTES = 1_024  # a longer text is bad: 131,072 of them must fit into one co
 
 BAD: KindValue = ("bad", True)
 _NOTHING: KindValue = ("nothing", None)
-_DIGITS = 400  # more than the largest float has, and than the bytes of an id
+_DIGITS = 400  # longer integers are cut to so many: more than the largest float has, and than an id may have
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
-_FAR_US = 1 << 62
+_FAR_US = 1 << 62  # times further from 1970 count as this: implausible, and without overflow
 _NO_DAY = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of a day
 _LARGEST = sys.float_info.max
 
@@ -208,7 +210,7 @@ def classify(value: Any) -> KindValue:
 
 
 def plain(value: Any) -> Any:
-    """Replaces texts by bytes and bad values by True, which Beam encodes without errors."""
+    """Replaces texts by bytes and bad values by True, which Beam's coders always take."""
     kind, held = classify(value)
     return Timestamp(micros=held) if kind == "instant" else value if kind == "clock" else held
 
@@ -222,12 +224,12 @@ def _whole(value: int) -> KindValue:
     value = int(value)
     if -(1 << 63) <= value < 1 << 63:
         return "whole", value
-    digits = "9" * _DIGITS if value.bit_length() > 3 * _DIGITS else str(abs(value))
+    digits = "9" * _DIGITS if value.bit_length() > 3 * _DIGITS else str(abs(value))  # Python writes no huge ones
     return "text", (("-" if value < 0 else "") + digits).encode()
 
 
 def _text(value: str | bytes | bytearray | memoryview) -> KindValue:
-    """Classifies a text as bytes; lone surrogates become invalid."""
+    """Classifies a text as bytes; lone surrogates make invalid UTF-8, refused later."""
     text = str.encode(value, errors="surrogatepass") if isinstance(value, str) else bytes(value)
     return ("text", text) if len(text) <= TEXT_BYTES else BAD
 

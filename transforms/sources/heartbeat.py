@@ -23,7 +23,7 @@ from transforms.steps.observe import windows
 from transforms.time.calendar import Timetable, slots_from
 
 MOST = 1_000  # slots a call: a stream that begins in the past has many to catch up with
-PAUSE_S = 1.0
+PAUSE_S = 1.0  # between calls
 
 
 @dataclass
@@ -80,7 +80,7 @@ class _Beat(beam.DoFn):
 
 
 def due(timetable: Timetable, position_s: int, end_s: int, until_s: int) -> tuple[list[int], int]:
-    """Lists up to MOST due slots, and the next."""
+    """Lists up to MOST slots that start before until_s, and the next."""
     slots = list(islice(slots_from(timetable, position_s, end_s), MOST + 1))
     now = [slot_s for slot_s in slots[:MOST] if slot_s < until_s]
     return now, slots[len(now)] if len(now) < len(slots) else end_s

@@ -20,7 +20,7 @@ from transforms.sources.topic import READ_SETTINGS, Topic
 
 LOG = logging.getLogger("hatstream.kafka")
 
-POLL_MESSAGES = 20_000
+POLL_MESSAGES = 20_000  # most of one poll, which are held in memory
 POLL_WAIT_S = 0.05
 IDLE_S = 1.0  # a partition that brought nothing for so long is asked whether it is read to its end
 RETURN_S = 15.0
@@ -109,11 +109,12 @@ class Partition:
     def __init__(self, topic: Topic, partition: int, partitions: int) -> None:
         self._topic, self._number, self._partitions = topic, partition, partitions
         self._consumer = _consumer(topic, self._note)
-        self._at: int | None = None
+        self._at: int | None = None  # the consumer's next offset
         self._end = -1  # where Kafka last said that the partition ends
+        # Times are of the monotonic clock.
         self._message_s = self._asked_s = time.monotonic()
-        self._counted_s = -math.inf  # at once: a job that refuses must not go on for a minute at each attempt
-        self._trouble = ""
+        self._counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
+        self._trouble = ""  # the last error of the connection
         self._away_since_s: float | None = None
         self._gone_since_s: float | None = None
         self._back_s = -math.inf
@@ -186,7 +187,7 @@ class Partition:
     def _refuse_gone(self, code: int, now_s: float) -> None:
         """Refuses a topic that stays missing after a restart."""
         is_gone = False
-        if code in _GONE:  # which the client says of every topic while no broker answers: a broker itself is asked
+        if code in _GONE:  # the client reports that of every topic while no broker answers, so a broker is asked
             try:
                 _partitions(self._consumer, self._topic, ASK_S)
             except KafkaSourceError:
@@ -267,7 +268,7 @@ def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[i
 
 
 def _timestamps(messages: list[kafka.Message]) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Reads messages' times in ms, and the broker's stamps."""
+    """Reads messages' times in ms, and whether the broker stamped them."""
     kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
     return kinds[:, 1], kinds[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
 

@@ -47,12 +47,12 @@ class KnownElements(beam.PTransform[PBegin, PCollection[Any]]):
         return self.elements
 
 
-NO_END = 2**62
+NO_END = 2**62  # of a restriction of offsets: beyond any
 PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
 class UnboundedTracker(OffsetRestrictionTracker):
-    """Tracker of positions, which splits at the current one."""
+    """Tracker of positions, which only splits off all that is left."""
 
     def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
         if fraction_of_remainder != 0:
@@ -87,7 +87,7 @@ class NamesRead(NamedTuple):
 
 
 class NamesTracker(RestrictionTracker):
-    """Tracker that claims sets of names."""
+    """Tracker of a folder's names, which claims the set of all names read."""
 
     def __init__(self, restriction: NamesRead) -> None:
         self._restriction = restriction
@@ -131,7 +131,7 @@ NAMES = beam.DoFn.RestrictionParam(Names())
 
 
 def promised_by(estimator: Any, rule: Watermark) -> Timestamp | None:
-    """Reads a source's watermark."""
+    """Returns a source's watermark, or the rule's first one."""
     return estimator.current_watermark() or rule.first
 
 
@@ -143,7 +143,7 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Computes lateness bounds, microseconds; counts overtaken messages."""
+    """Computes for messages the watermark, us, that decides what is late; counts overtaken ones."""
     promised = promised_by(estimator, rule)
     first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:

@@ -25,9 +25,9 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
     """Tallies events by slot and vehicle shard, for release."""
 
     release: ReleaseKind
-    in_panes: bool = False
-    fetch: Callable[[bytes], bytes] | None = None
-    keeps_shard: bool = False
+    in_panes: bool = False  # the input is partial tallies of panes
+    fetch: Callable[[bytes], bytes] | None = None  # loads packed events from grouped references
+    keeps_shard: bool = False  # tallies are keyed by vehicle shard, not split by release shard
 
     def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
@@ -41,7 +41,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
             panes = [wire.unpack_partial(part, () if cap else columns) for part in parts]
             partials, refused, duplicates = admit_late(panes, cap, columns)
             for name, rows in ((counters.DUPLICATES, duplicates), (_LATE, refused)):
-                if rows:  # a counter is told as soon as it is there
+                if rows:  # operators see a counter from its first increment on, even of 0
                     count(name, rows)
             table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)
         else:

@@ -86,12 +86,12 @@ class CountRefused(beam.PTransform[PCollection[Refused], PCollection[None]]):
 LATE: Final = "late"
 BEHIND: Final = "behind"
 Behind = TaggedOutput[Literal["behind"], PackedEvents]
-_MS_US = 1_000
+_MS_US = 1_000  # Beam's windows end a millisecond early
 _S_US = 1_000_000
 
 
 def is_late(observations: Observations, length_s: int, promised_us: int, more_s: int = 0) -> NDArray[np.bool_]:
-    """Marks events whose slot ended `more_s` before the watermark."""
+    """Marks events whose stretch of `length_s` ended at least `more_s` before the watermark."""
     length_us = length_s * _S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
     return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us

@@ -50,7 +50,8 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
         (slot_s, shard), data = element
         slots = self.periods[slot_s].plan
         if slots[0] >= self.start_s:
-            yield TimestampedValue(((slots[0], shard), data), slots[-1] + self.slot_s + self.more_s - 0.001)
+            end_s = slots[-1] + self.slot_s + self.more_s
+            yield TimestampedValue(((slots[0], shard), data), end_s - 0.001)  # Beam's clock counts milliseconds
 
 
 @dataclass

@@ -24,7 +24,7 @@ from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimate
 from transforms.releases.base import History, ReleaseKind
 from transforms.steps.metrics import Demanded, Parting, Shelf, count, passed
 
-DRAW_BYTES = 1 << 20  # of packed tallies that are drawn at a time
+DRAW_BYTES = 1 << 20  # of packed tallies: a range's groups are collected up to so many, and drawn together
 
 
 @dataclass
@@ -101,7 +101,7 @@ def _of_range(element: Any) -> WindowedValue:
 
 
 def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Checks for all slots' heartbeats; counts earlier, drained tallies."""
+    """Checks that all slots' heartbeats (empty parts) are there; a drain fires without them."""
     if parts.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)

@@ -22,12 +22,12 @@ WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 
 DAY_MINUTES = 24 * 60
 Interval = tuple[int, int]  # local minutes of a day: start and end, the end not included
-LOOKED_AHEAD_DAYS = 366
+LOOKED_AHEAD_DAYS = 366  # clock changes repeat every year
 SUGGESTED = 4  # how many slot lengths an error suggests
 
 
 class FirstDays(NamedTuple):
-    """First days of an account, with different shares."""
+    """First days of an account, which may have other shares of its budget."""
 
     since: date
     days: int
@@ -48,14 +48,14 @@ class FirstDays(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """Timeslot."""
+    """Start of a slot, and the period it belongs to."""
 
     start_s: int  # seconds since 1970 UTC
-    period: str  # id
+    period: str  # such as 2026-05-13, 2026-W20, ever
 
 
 class Where(NamedTuple):
-    """Slots of events."""
+    """Slots and periods of events, one entry each."""
 
     slot_start_us: Int64s
     period: Int64s  # index into `periods`
@@ -137,13 +137,12 @@ class Timetable:
         return any(start <= minute < end for start, end in self.service)
 
     def never_released(self, first: date) -> str | None:
-        """Explains which day within a year slots cannot divide."""
-        for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
-            if self.midnight(day).utcoffset() != self.midnight(day + timedelta(days=1)).utcoffset():
-                try:
-                    self.day_slots(day)
-                except CalendarError as error:
-                    return f"{error}; that day, and what is planned with it, cannot be released"
+        """Explains which day within a year slots cannot divide; None if they divide all."""
+        try:
+            for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
+                self.day_slots(day)
+        except CalendarError as error:
+            return f"{error}; that day, and what is planned with it, cannot be released"
         return None
 
     def most_served(self, days: int) -> int:
@@ -151,7 +150,7 @@ class Timetable:
         return int(self.heaviest(days, dict.fromkeys(WEEKDAYS, Fraction(1))))
 
     def heaviest(self, days: int, weights: Mapping[Weekday, Fraction], first: FirstDays | None = None) -> Fraction:
-        """Computes the largest weight of `days` consecutive days.
+        """Computes the largest sum of weights of `days` consecutive days.
 
         weights: of one day, by weekday; days without service weigh 0. first: first days, which weigh `times` as much.
         """
@@ -159,26 +158,28 @@ class Timetable:
         weeks, days_left = divmod(days, len(served))
         twice = [*served.values()] * 2
         fullest = max(sum(twice[begin : begin + days_left], Fraction(0)) for begin in range(len(served)))
-        heaviest_weight = weeks * sum(served.values(), Fraction(0)) + fullest
+        usual = weeks * sum(served.values(), Fraction(0)) + fullest
         if first is None:
-            return heaviest_weight
-        around = [
+            return usual
+        around = [  # all days that share `days` consecutive ones with a first day
             served[first.weekday(number)] * (first.times if 0 <= number < first.days else 1)
             for number in range(-days, first.days + days)
         ]
         until = list(accumulate(around, initial=Fraction(0)))
-        return max(heaviest_weight, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
+        return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Maps slot starts, epoch s, to local minutes; None if slots cannot follow clocks."""
-        zone = ZoneInfo(self.zone)
-        start = int(self.midnight(day).timestamp())
-        end = int(self.midnight(day + timedelta(days=1)).timestamp())
+        first, last = self.midnight(day), self.midnight(day + timedelta(days=1))
+        start_s, end_s = int(first.timestamp()), int(last.timestamp())
+        if first.utcoffset() == last.utcoffset():  # no clock change: the clock shows the minutes since midnight
+            minutes_of_day = range(0, DAY_MINUTES, slot_minutes)
+            return None if DAY_MINUTES % slot_minutes else {start_s + 60 * minute: minute for minute in minutes_of_day}
         minutes = {}
-        for minute in range(start, end, slot_minutes * 60):
-            local = datetime.fromtimestamp(minute, zone)
-            minutes[minute] = local.hour * 60 + local.minute
-            if minutes[minute] % slot_minutes or local.second or minute + slot_minutes * 60 > end:
+        for slot_s in range(start_s, end_s, slot_minutes * 60):
+            local = datetime.fromtimestamp(slot_s, first.tzinfo)
+            minutes[slot_s] = local.hour * 60 + local.minute
+            if minutes[slot_s] % slot_minutes or local.second or slot_s + slot_minutes * 60 > end_s:
                 return None
         return minutes
 
@@ -224,6 +225,7 @@ class Calendar:
 
     @cached_property
     def _starts_and_periods(self) -> tuple[Int64s, Int64s]:
+        """Slots' starts in us, and the index of each one's period."""
         index = {period: i for i, period in enumerate(self.periods)}
         starts_us = np.array([slot.start_s for slot in self.slots], np.int64) * 1_000_000
         return starts_us, np.array([index[slot.period] for slot in self.slots], np.int64)
@@ -235,10 +237,10 @@ class Calendar:
             nothing = np.zeros(event_us.size, np.int64)
             return Where(nothing, nothing, in_range, np.zeros(event_us.size, np.bool_), self.periods)
         starts_us, periods = self._starts_and_periods
-        place = np.maximum(np.searchsorted(starts_us, event_us, side="right") - 1, 0)
-        start = starts_us[place]
-        inside = (event_us >= start) & (event_us < start + self.slot_s * 1_000_000)
-        return Where(start, periods[place], in_range, in_range & inside, self.periods)
+        slot = np.maximum(np.searchsorted(starts_us, event_us, side="right") - 1, 0)  # the last that begins before
+        start_us = starts_us[slot]
+        is_inside = (event_us >= start_us) & (event_us < start_us + self.slot_s * 1_000_000)
+        return Where(start_us, periods[slot], in_range, in_range & is_inside, self.periods)
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
@@ -250,8 +252,9 @@ def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:
     for edge in (start, end):
         timetable.check_edge(edge)
     slots = tuple(
-        Slot(start_s, timetable.period_of(day))
+        Slot(start_s, period)
         for day in _days(start.astimezone(zone).date(), end.astimezone(zone).date())
+        for period in [timetable.period_of(day)]
         for start_s in timetable.day_slots(day)
         if from_s <= start_s < to_s
     )
@@ -272,7 +275,8 @@ MOST_AHEAD_S = DAY_S
 class StreamCalendar:
     """Slots of a stream, as `Calendar` finds them.
 
-    edge_s: start of a slot, origin of windows; in earlier slots, which may cross a clock change, all events are late.
+    edge_s: start of any slot; all slots lie whole lengths from it. from_s, to_s: range of events, seconds since 1970.
+    Slots before edge_s may cross a clock change, but all of their events are late.
     """
 
     timetable: Timetable
@@ -285,8 +289,8 @@ class StreamCalendar:
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
-        found_us = np.where(in_range, event_us, edge_us)
-        start_us = found_us - (found_us - edge_us) % slot_us
+        plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold every other one
+        start_us = plausible_us - (plausible_us - edge_us) % slot_us
         starts_us, place = np.unique(start_us, return_inverse=True)
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
@@ -321,16 +325,16 @@ def hours_of(slots: Sequence[int], zone: str) -> list[int]:
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Restores slots' hours, 24 added on days off."""
+    """Restores `hours_of` from the clock's hours and a period's start and end.
+
+    A new day begins where the hour falls; slots of one a day do not show that, and are spread over all days.
+    """
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1
-    number, numbers = 0, [0]
-    for last_hour, hour in pairwise(hours):
-        number += hour < last_hour
-        numbers.append(number)
-    if number + 1 < days:
-        numbers = [index * days // len(hours) for index in range(len(hours))]
-    return [_habit(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, numbers, strict=True)]
+    day_of_slot = [0, *accumulate(int(hour < last_hour) for last_hour, hour in pairwise(hours))]
+    if day_of_slot[-1] + 1 < days:
+        day_of_slot = [index * days // len(hours) for index in range(len(hours))]
+    return [_habit(hour, first.date() + timedelta(days=day)) for hour, day in zip(hours, day_of_slot, strict=True)]
 
 
 def _habit(hour: int, day: date) -> int:

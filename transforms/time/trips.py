@@ -25,14 +25,11 @@ _WORKDAYS = 5
 
 @dataclass(frozen=True)
 class Trips:
-    """Trips through cells; packed: numbers by cell and hour of a week.
-
-    are_counted: whether they are numbers, or 1 where there is a trip.
-    """
+    """Trips through cells in each hour of a week."""
 
     cells: tuple[str, ...]
-    packed: bytes
-    are_counted: bool
+    packed: bytes  # of `numbers`, as bytes can be compared and hashed
+    are_counted: bool  # whether `numbers` are averages, or just 1 where there is a trip
 
     @cached_property
     def numbers(self) -> Float64s:
@@ -51,7 +48,7 @@ class Trips:
         return int(np.count_nonzero(self.of_hats(cells, table)))
 
     def of_hats(self, cells: Iterable[str], table: Timetable) -> Float64s:
-        """Sums trips by HAT of the table's weekdays, (slots of a week, cells)."""
+        """Adds up trips by HAT of the table's service, (slots of a week, cells)."""
         days, minutes, numbers = map(WEEKDAYS.index, table.weekdays), table.slot_minutes, self._of_cells(cells)
         slots = (week_hours(day, start, minutes) for day in days for start in table.service_minutes)
         return np.array([numbers[:, hours].sum(axis=1) for hours in slots])
@@ -69,13 +66,13 @@ class Trips:
         return np.hstack([by_day[:, :_WORKDAYS].mean(axis=1), by_day[:, _WORKDAYS:].mean(axis=1)])
 
     def _of_cells(self, cells: Iterable[str]) -> Float64s:
-        """Looks up numbers, with none for other cells."""
+        """Looks up cells' numbers, (cells, 168): 0 for cells without trips."""
         row = {cell: index for index, cell in enumerate(self.cells)}
-        return np.vstack([self.numbers, np.zeros(_WEEK_HOURS)])[[row.get(cell, -1) for cell in cells]]
+        return np.vstack([self.numbers, np.zeros(_WEEK_HOURS)])[[row.get(cell, -1) for cell in cells]]  # -1: the zeros
 
 
 def week_hours(weekday: int, minute: int, minutes: int) -> slice:
-    """Finds the hours of a week that a slot touches."""
+    """Finds the hours of a week that a slot touches; minute: of its day."""
     start = _DAY_HOURS * weekday
     return slice(start + minute // 60, start + (minute + minutes - 1) // 60 + 1)
 
