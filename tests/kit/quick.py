@@ -75,6 +75,26 @@ def _once_a_state(learn: Callable[[Any], Any]) -> Any:
     return learned
 
 
+# sparse matrices
+
+
+def let_small_matrices_be_quick() -> None:
+    """Lets scipy, where it is imported, not look for the width of indices where all have 32 bits: a tenth of a fit."""
+    base = sys.modules.get("scipy.sparse._base")
+    ask = getattr(getattr(base, "_spbase", None), "_get_index_dtype", None)
+    if base is None or ask is None or hasattr(ask, "__wrapped__"):
+        return
+
+    @functools.wraps(ask)
+    def index_type(self: Any, arrays: Any = (), maxval: Any = None, check_contents: bool = False) -> Any:
+        several = arrays if isinstance(arrays, tuple) else (arrays,)
+        if (maxval is None or maxval < 2**31) and all(getattr(array, "dtype", None) == np.int32 for array in several):
+            return np.int32
+        return ask(self, arrays, maxval, check_contents)
+
+    base._spbase._get_index_dtype = index_type
+
+
 # Beam and SQLAlchemy
 
 
@@ -82,8 +102,8 @@ def let_beam_remember(*, starts_workers: bool = False) -> None:
     """Lets Beam, where it is imported, remember what it asks of the same classes for every pipeline.
 
     Signatures of functions, parsed options and specs of state depend on the function, on the class and the flags, and
-    on the class of the DoFn, alone; the type of dicts on their names and the types of values. Code is pickled quickly,
-    where no worker that is started reads it as Beam writes it.
+    on the class of the DoFn and methods it was given, alone; the type of dicts on their names and the types of values.
+    Code is pickled quickly, where no worker that is started reads it as Beam writes it.
     """
     if "apache_beam" not in sys.modules:
         return
@@ -129,15 +149,16 @@ def _once_a_kind_of_dict(infer: Callable[[Any, Any], Any]) -> Any:
 
 
 def _once_a_kind_of_dofn(ask: Callable[[Any], tuple[set[Any], set[Any]]]) -> Any:
-    cached: WeakKeyDictionary[type, tuple[set[Any], set[Any]]] = WeakKeyDictionary()
+    cached: WeakKeyDictionary[type, dict[frozenset[Any], tuple[set[Any], set[Any]]]] = WeakKeyDictionary()
 
     @functools.wraps(ask)
     def specs(dofn: Any) -> tuple[set[Any], set[Any]]:
-        if any(isinstance(value, MethodType) for value in getattr(dofn, "__dict__", {}).values()):
-            return ask(dofn)
-        if type(dofn) not in cached:
-            cached[type(dofn)] = ask(dofn)
-        states, timers = cached[type(dofn)]
+        attributes = getattr(dofn, "__dict__", {}).items()
+        methods = frozenset((name, value.__func__) for name, value in attributes if isinstance(value, MethodType))
+        of_class = cached.setdefault(type(dofn), {})
+        if methods not in of_class:
+            of_class[methods] = ask(dofn)
+        states, timers = of_class[methods]
         return set(states), set(timers)
 
     return specs
