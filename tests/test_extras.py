@@ -1,5 +1,6 @@
 """The smallest set of packages is enough for all but what extras bring; a missing extra is named before work begins."""
 
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,17 @@ from transforms.errors import EXTRA_OF, MissingExtra, missing, require
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({[*EXTRA_OF]!r})); from hatstream.command import run; "
+WITHOUT = f"""
+import contextlib, hatstream.command, io, json, sys
+sys.modules.update(dict.fromkeys({[*EXTRA_OF]!r}))
+from pipelines.cli import main
+"""
+ASKING = f"""{WITHOUT}
+for arguments in json.loads(sys.stdin.read()):
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = main(arguments)
+    print(json.dumps([code, err.getvalue().strip(), out.getvalue()]))
+"""
 IMPORTED = {
     "prometheus-client": "prometheus_client",
     "confluent-kafka": "confluent_kafka",
@@ -27,14 +38,14 @@ IMPORTED = {
 }
 
 
-def ask(folder, *arguments):
-    """As the command line answers where no extra is installed: its exit code, and what it says."""
-    program = f"{WITHOUT}sys.argv[1:] = {[str(argument) for argument in arguments]!r}; run()"
+def ask(folder, *commands):
+    """As command lines answer where no extra is installed: of each its exit code, and what it says."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HATSTREAM_LEDGER": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stderr.strip(), done.stdout
+    lines = subprocess.run(
+        [sys.executable, "-c", ASKING], input=json.dumps(commands), cwd=folder, env=environment,
+        stdout=subprocess.PIPE, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    return [tuple(json.loads(line)) for line in lines]
 
 
 def test_every_package_of_an_extra_is_in_the_table_and_no_other_one():
@@ -67,8 +78,7 @@ def test_dpops_asks_for_numpy_and_scipy_alone():
 
 
 def test_every_command_says_how_it_is_used():
-    program = f"{WITHOUT}from pipelines.cli import main\nfor name in {[*COMMANDS]!r}: assert main([name, '-h']) == 0"
-    assert subprocess.run([sys.executable, "-c", program], check=False, capture_output=True).returncode == 0
+    assert [code for code, _, _ in ask(ROOT, *([name, "-h"] for name in COMMANDS))] == [0] * len(COMMANDS)
 
 
 @pytest.mark.slow
@@ -76,16 +86,16 @@ def test_a_day_is_drafted_released_drawn_and_reported(tmp_path):
     city.write(tmp_path)
     ledger = ("--ledger", "l.sqlite")
     released = ("release", "--spec", "spec.toml", *ledger, "--input", "feed.csv", "--output", "out")
-    for asked in (
+    answers = ask(
+        tmp_path,
         ("spec", "new", "--sample", "feed.csv", "--output", "draft.toml"),
         ("init", "--spec", "spec.toml", *ledger),
         (*released, "--from", city.DAYS[0], "--to", city.DAYS[0], "--formats", "parquet,avro,csv"),
         ("map", "--input", "out/*.parquet", "--output", "map.html"),
         ("report", "--spec", "spec.toml", *ledger, "--output", "report.html"),
         ("ledger", "verify", *ledger),
-    ):
-        code, err, _ = ask(tmp_path, *asked)
-        assert code == 0, err
+    )
+    assert [code for code, _, _ in answers] == [0] * 6, answers
 
 
 ASKED = {
@@ -101,24 +111,16 @@ ASKED = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    """A folder with a feed, a specification and its account."""
-    folder = tmp_path_factory.mktemp("extras")
-    city.write(folder)
-    assert ask(folder, "init", "--spec", "spec.toml", "--ledger", "l.sqlite")[0] == 0
-    return folder
-
-
-@pytest.mark.few(2)
-@pytest.mark.parametrize("extra", ASKED)
-def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(extra, opened):
-    code, err, out = ask(opened, *ASKED[extra])
-    package = next(name for name in EXTRA_OF if EXTRA_OF[name] == extra and name in err)
-    assert (code, out) == (1, "")
-    assert err == f"hatstream: {package} is not installed: pip install 'hatstream[{extra}]'"
-    if extra == "kafka":  # the one that would have spent
-        assert '"entries":1' in ask(opened, "ledger", "verify", "--ledger", "l.sqlite", "--json")[2]
+def test_a_missing_extra_is_one_sentence_and_wrong_use_before_anything_is_spent(tmp_path):
+    city.write(tmp_path)
+    opening, verifying = ("init", "--spec", "spec.toml", "--ledger", "l.sqlite"), ("ledger", "verify", "--json")
+    opened, *answers, verified = ask(tmp_path, opening, *ASKED.values(), (*verifying, "--ledger", "l.sqlite"))
+    assert opened[0] == 0
+    for extra, (code, err, out) in zip(ASKED, answers, strict=True):
+        package = next(name for name in EXTRA_OF if EXTRA_OF[name] == extra and name in err)
+        assert (code, out) == (1, "")
+        assert err == f"hatstream: {package} is not installed: pip install 'hatstream[{extra}]'"
+    assert '"entries":1' in verified[2]  # nothing was spent
 
 
 def test_only_packages_of_extras_are_told_to_be_installed():

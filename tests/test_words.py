@@ -1,4 +1,7 @@
-"""Variables say what they hold, and docstrings what a thing does: fewer and fewer of the product's do not."""
+"""Variables say what they hold, and docstrings what a thing does: fewer and fewer of the product's do not.
+
+Functions are short, and a class's name means one thing: what syntax trees say is asked here, where they are made once.
+"""
 
 import ast
 import re
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("dpops", "transforms", "pipelines", "hatstream")
@@ -22,6 +26,7 @@ MOST_EMPTY = 150
 """What operators, specifications, ledgers and result files see stays; it is among them."""
 LONGEST, MEDIAN = 14, 9
 """Words of a docstring's first line."""
+LINES_OF_FUNCTION, FILES_WITH_SCOPE = 60, 2
 QUOTED = """
     So many times what is learned
     Squares what a group's mean moves by
@@ -52,12 +57,12 @@ QUOTED = """
 """Sentences that a stranger could not place; they were rewritten, and their like is not to come back."""
 
 
-NAMED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg)
+NAMED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg, ast.Compare)
 
 
 @cache
 def parsed(path: Path) -> list[ast.AST]:
-    """What has a docstring or gives a name."""
+    """What has a docstring or gives a name, and comparisons."""
     nodes = ast.walk(ast.parse(path.read_bytes()))
     return [n for n in nodes if isinstance(n, NAMED) or (isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))]
 
@@ -166,6 +171,33 @@ def test_no_more_variables_have_names_that_say_nothing() -> None:
 
 def test_no_docstring_begins_with_neither_verb_nor_noun() -> None:
     assert [f"{path}: {line}" for path, line in first_lines(ROOT) if line.startswith(BACKWARD)] == []
+
+
+def of_product(*kinds: type[ast.AST]) -> list[tuple[str, Any]]:
+    """All nodes of these kinds, each with its file."""
+    folders = trees(ROOT, (*PACKAGES, "companions"))
+    return [(str(path), node) for path, nodes in folders for node in nodes if isinstance(node, kinds)]
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    functions = of_product(ast.FunctionDef, ast.AsyncFunctionDef)
+    lines = {f"{path}: {node.name}": (node.end_lineno or 0) - node.lineno + 1 for path, node in functions}
+    assert {name: number for name, number in lines.items() if number > LINES_OF_FUNCTION} == {}
+
+
+def test_a_name_of_a_class_means_one_thing() -> None:
+    classes = [(node.name, path) for path, node in of_product(ast.ClassDef) if "build" not in Path(path).parts]
+    files_of = {name: [path for other, path in classes if other == name] for name, _ in classes}
+    assert {name: paths for name, paths in files_of.items() if len(paths) > 1} == {}
+
+
+def test_the_scope_of_a_budget_is_compared_in_two_files_at_most() -> None:
+    """The allocation is asked instead, and the stored unit."""
+    compared = [(path, [node.left, *node.comparators]) for path, node in of_product(ast.Compare)]
+    scoped = {
+        path for path, sides in compared if "scope" in [getattr(s, "attr", getattr(s, "id", None)) for s in sides]
+    }
+    assert len(scoped) <= FILES_WITH_SCOPE, sorted(scoped)
 
 
 def test_a_long_first_line_is_found(tmp_path: Path) -> None:
