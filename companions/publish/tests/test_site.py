@@ -16,6 +16,7 @@ import pytest
 
 from hatstream_publish.commands import following
 from hatstream_publish.edition import writing
+from pipelines.cli import main
 from tests import city
 from tests.kit.static_server import served
 
@@ -23,10 +24,19 @@ TEXTS = ("--publisher", "City of Town", "--licence", "CC-BY-4.0", "--title", "Sp
 WAIT_S = 60.0
 
 
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """The small city with a released day, to be copied."""
+    folder = tmp_path_factory.mktemp("released")
+    city.write(folder)
+    assert [main(command) for command in (city.init(folder), city.release(folder, end=city.DAYS[0]))] == [0, 0]
+    return folder
+
+
 @pytest.fixture
-def grown(town, hatstream):
+def grown(tmp_path, released):
     """A released day, its slots aside, and an empty folder that they come into."""
-    assert hatstream(*city.release(town, end=city.DAYS[0]))[0] == 0
+    town = shutil.copytree(released, tmp_path, dirs_exist_ok=True)
     slots = sorted((town / "out").glob("hats-*.parquet"))
     assert len(slots) == 4
     (town / "results").mkdir()
