@@ -37,11 +37,11 @@ def feed(folder, spec):
     return path
 
 
-def test_there_are_examples():
-    assert len(EXAMPLES) >= 3
+def test_there_are_examples_and_each_is_a_specification():
+    assert len([load(path).spec_id for path in EXAMPLES]) >= 3
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_planned_and_released(path, tmp_path, hatstream):
     spec = load(path)

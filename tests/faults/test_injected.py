@@ -237,7 +237,7 @@ def test_every_place_is_passed_as_often_as_these_tests_believe(tmp_path, scope):
     assert passed | {"tally": BUSY_SLOTS} == {name: PASSAGES[name] for name in NAMES}
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("place", SHORT, ids=str)
 def test_whatever_happens_at_a_place_nothing_is_lost_or_released_twice(tmp_path, other, place):
     happen(place, tmp_path, other)

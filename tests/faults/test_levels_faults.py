@@ -19,15 +19,8 @@ STAGES = 4
 """Of three days: two of the first, and one of each other."""
 PASSAGES = {
     "tally": 9,
-    "before-noise": STAGES,
-    "after-noise": STAGES,
-    "before-record": STAGES,
-    "before-commit": STAGES,
-    "after-commit": STAGES,
-    "before-publish": 12,
-    "mid-file": 12,
-    "before-rename": 12,
-    "after-publish": 12,
+    **dict.fromkeys(("before-noise", "after-noise", "before-record", "before-commit", "after-commit"), STAGES),
+    **dict.fromkeys(("before-publish", "mid-file", "before-rename", "after-publish"), 12),
 }
 
 

@@ -22,7 +22,7 @@ RACERS = 4
 
 def _release(folder, output, barrier, answers):
     barrier.wait()
-    run = city.release(folder)
+    run = city.release(folder, end=city.DAYS[0])
     run[run.index("--output") + 1] = str(output)
     answers.put((main(run), {path.name: path.read_bytes() for path in sorted(output.iterdir())}))
     answers.close()
@@ -31,7 +31,7 @@ def _release(folder, output, barrier, answers):
 
 
 def test_four_releases_at_once_publish_the_same_bytes_and_spend_once(tmp_path):
-    city.write(tmp_path)
+    city.write(tmp_path, lines=city.rows(city.DAYS[:1]))
     assert main(city.init(tmp_path)) == 0
     context = forks()
     barrier, answers = context.Barrier(RACERS), context.Queue()
@@ -46,7 +46,7 @@ def test_four_releases_at_once_publish_the_same_bytes_and_spend_once(tmp_path):
     assert [code for code, _ in outcomes] == [0] * RACERS
     assert all(files == outcomes[0][1] for _, files in outcomes)
     ledger = location.find(str(tmp_path / "ledger.sqlite"), None).ledger
-    assert [float(spent.epsilon) for spent in ledger.spent("small")] == [9.0, 9.0]
+    assert [float(spent.epsilon) for spent in ledger.spent("small")] == [9.0]
     ledger.verify()
 
 
@@ -108,7 +108,7 @@ class Race:
 
 
 def test_racers_for_the_same_slots_agree_on_every_value_and_never_overspend(ledger_url, tmp_path):
-    Race(periods=2, slots=20, batch=1, limit=14).run(ledger_url, tmp_path / "key.head")
+    Race(periods=2, slots=12, batch=1, limit=8).run(ledger_url, tmp_path / "key.head")
 
 
 @pytest.mark.slow

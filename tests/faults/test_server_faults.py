@@ -61,15 +61,14 @@ def once_at(monkeypatch, place, event):
     monkeypatch.setattr("transforms.ledger.ledger.failpoint", failpoint)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("end", "place"),
     [
         ("kill", "before-commit"),
-        *(
-            pytest.param(*case, marks=pytest.mark.slow)
-            for case in (("stop", "before-commit"), ("stop", "after-commit"))
-        ),
         ("kill", "after-commit"),
+        ("stop", "before-commit"),
+        ("stop", "after-commit"),
     ],
 )
 def test_a_server_that_is_killed_and_started_again_keeps_one_value(ledger, postgres, monkeypatch, place, end):

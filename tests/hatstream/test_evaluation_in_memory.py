@@ -16,15 +16,18 @@ from transforms.sinks.rows import UNKNOWN
 SEED = 5
 
 
-def counted_city(folder: Path, spec: str = levels_city.SPEC, buses: int = 12) -> tuple[Path, pa.Table]:
-    path, _ = levels_city.write(folder, spec=spec, lines=levels_city.rows(buses=buses))
+DAYS = levels_city.DAYS[:2]
+
+
+def counted_city(folder: Path, spec: str = levels_city.SPEC, days: tuple[str, ...] = DAYS) -> tuple[Path, pa.Table]:
+    path, _ = levels_city.write(folder, spec=spec, lines=levels_city.rows(days, buses=12))
     return path, count_days(load(path), str(folder / "feed.csv"))
 
 
 def test_every_report_of_the_region_is_counted_once(tmp_path: Path) -> None:
     _, counted = counted_city(tmp_path)
-    assert pc.sum(counted["reports"]).as_py() == len(levels_city.rows(buses=12))
-    speeds = [float(line.rpartition(",")[2]) for line in levels_city.rows(buses=12)]
+    assert pc.sum(counted["reports"]).as_py() == len(levels_city.rows(DAYS, buses=12))
+    speeds = [float(line.rpartition(",")[2]) for line in levels_city.rows(DAYS, buses=12)]
     assert pc.sum(counted["sums"]).as_py() == pytest.approx(100 * sum(speeds))
     assert set(counted["cell"].to_pylist()) <= set(levels_city.CELLS)
     assert len(counted.group_by(["period", "slot", "cell", "vehicle"]).aggregate([])) == counted.num_rows
@@ -36,7 +39,7 @@ def released_by_the_command(folder: Path, hatstream, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("transforms.releases.base.Noise", lambda: noise)
     where = ("--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite", "--key", folder / "secret")
     assert hatstream("init", *where)[0] == 0
-    days = ("--from", levels_city.DAYS[0], "--to", levels_city.DAYS[-1])
+    days = ("--from", DAYS[0], "--to", DAYS[-1])
     output = ("--input", folder / "feed.csv", "--output", folder / "out", "--formats", "parquet")
     code, _, err = hatstream("release", *where, *days, *output)
     assert code == 0, err
@@ -59,7 +62,7 @@ def test_rows_are_those_that_a_release_would_publish(tmp_path, hatstream, monkey
 def test_forecasts_rest_on_earlier_days_alone(tmp_path: Path) -> None:
     spec = levels_city.SPEC.replace("2.64", "60").replace("vehicles = 50", "vehicles = 12")
     path, counted = counted_city(tmp_path, spec)
-    last = levels_city.DAYS[-1]
+    last = DAYS[-1]
     without = counted.filter(pc.not_equal(counted["period"], last))
     changed = pa.concat_tables([without, counted.filter(pc.equal(counted["period"], last)).slice(0, 3)])
     tables = [release_days(load(path), table, seed=SEED, forecasts=True)["forecast"] for table in (counted, changed)]
@@ -79,7 +82,7 @@ def test_means_of_hats_at_a_huge_epsilon_are_the_true_ones(tmp_path: Path) -> No
 
 
 def test_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, counted = counted_city(tmp_path)
+    path, counted = counted_city(tmp_path, days=DAYS[:1])
     monkeypatch.chdir(tmp_path)
     files = sorted(tmp_path.rglob("*"))
     release_days(load(path), counted, seed=SEED)

@@ -16,10 +16,12 @@ from transforms.places.hierarchy import texts_of
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path, monkeypatch):
+@pytest.mark.parametrize("rows", ["2_000", pytest.param("20_000", marks=pytest.mark.slow)])
+def test_the_ten_lines_of_the_readme_run_in_a_fresh_folder(tmp_path, monkeypatch, rows):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["first.py"])
-    exec(compile(ten_lines(), "first.py", "exec"), {})
+    assert "20_000" in ten_lines()
+    exec(compile(ten_lines().replace("20_000", rows), "first.py", "exec"), {})
     assert are_delays(tmp_path)
 
 

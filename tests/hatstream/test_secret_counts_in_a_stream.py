@@ -27,7 +27,7 @@ START_S = int(datetime.fromisoformat(f"{SECOND}T08:00:00+05:30").timestamp())
 @pytest.fixture
 def streamed(town, hatstream):
     """Releases a day, then streams the next; gives the rows, the counters and the ledger's entries of it."""
-    folder = town(SPEC, levels_city.rows())
+    folder = town(SPEC, levels_city.rows((FIRST, SECOND)))
     assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
     return partial(stream_of, folder)
 
@@ -91,7 +91,7 @@ def test_a_period_that_is_not_over_is_not_released_and_own_times_are_refused_by_
 def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstream, monkeypatch):
     draws = np.random.default_rng(1)
     monkeypatch.setattr("transforms.releases.base.Noise", lambda: Noise(draws.bytes))
-    folder = town(SPEC.replace("vehicles = 50", "vehicles = 120"), levels_city.rows(buses=115))
+    folder = town(SPEC.replace("vehicles = 50", "vehicles = 120"), levels_city.rows((FIRST, SECOND), buses=115))
     assert hatstream(*city.release(folder, start=FIRST, end=FIRST))[0] == 0
     spec, ledger, job = library.load(folder / "spec.toml"), ledger_of(folder), NoCounters()
     watch = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
@@ -106,7 +106,7 @@ def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstre
 
 
 def test_a_period_of_far_more_vehicles_than_declared_is_told(town, hatstream):
-    folder = town(SPEC.replace("vehicles = 50", "vehicles = 5"), levels_city.rows(buses=250))
+    folder = town(SPEC.replace("vehicles = 50", "vehicles = 5"), levels_city.rows((SECOND,), buses=200))
     watch = _Watch(library.load(folder / "spec.toml"), (START_S, START_S + 4 * 3600), ledger_of(folder), NoCounters())
     assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
     assert {"fleet": TOO_MANY} in [line.operator_only.opened() for line in watch.look() if "period" in line.public]

@@ -16,6 +16,7 @@ from tests.hostile.world import DAYS, World, fresh, lived
 FIXED = (1, 2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", FIXED)
 def test_the_laws_hold_in_a_world_of_a_fixed_seed(seed, postgres):
     assert lived(seed, server=postgres) > 5

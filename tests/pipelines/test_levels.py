@@ -88,14 +88,7 @@ def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object,
     levels_city.write(folder)
     summary = released(folder, hatstream, start=DAYS[1], end=DAYS[1])
     (period,) = summary["periods"]  # type: ignore[misc]
-    where = (
-        "--spec",
-        str(folder / "spec.toml"),
-        "--ledger",
-        str(folder / "ledger.sqlite"),
-        "--output",
-        str(folder / "s"),
-    )
+    where = (f"--spec={folder / 'spec.toml'}", f"--ledger={folder / 'ledger.sqlite'}", f"--output={folder / 's'}")
     days = ("--from", DAYS[1], "--to", DAYS[1])
     assert hatstream("estimate", *where, *days, "--released", "--formats", "csv")[0] == 0
     (sums,) = (folder / "s").glob("released-*.csv")
@@ -107,26 +100,26 @@ def test_usable_rows_hold_the_part_of_reports_that_weights_show(tmp_path: Path, 
     spec = levels_city.SPEC.replace("2.64", "2000").replace("vehicles = 50", "vehicles = 60")
     lines = [
         f"PLATE{bus},{day}T{hour:02}:{13 * i}:00+05:30,{21.17 + 0.02 * cell},72.83,{5 + 20 * cell + bus % 4}\n"
-        for day in DAYS
+        for day in DAYS[:2]
         for hour in range(8, 12)
         for bus, cell in enumerate([0] * 10 + [1] * 20 + [2] * 30)
         for i in range(1, 5)
     ]
     folder = opened(tmp_path, hatstream, spec=spec, lines=lines)
-    said = str(released(folder, hatstream)["usable"])
+    said = str(released(folder, hatstream, end=DAYS[1])["usable"])
     place = ("--spec", folder / "spec.toml", "--ledger", folder / "ledger.sqlite")
     rows = [row for path in (folder / "out").glob("hats-*.csv") for row in rows_of(path)]
-    usable = {row["cell"] for row in rows if row["status"] == "ok" and row["slot_start"].startswith(DAYS[-1])}
+    usable = {row["cell"] for row in rows if row["status"] == "ok" and row["slot_start"].startswith(DAYS[1])}
     (folder / "feed.csv").unlink()
     stages = estimates.recorded(load(folder / "spec.toml"), location.find(str(folder / "ledger.sqlite"), None))
-    starts, parts = [f"{DAYS[-1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
+    starts, parts = [f"{DAYS[1]}T{hour:02}:00:00+05:30" for hour in range(8, 12)], dict[str, float]()
     for cell in CELLS:
         text = estimates.newest_sentence(stages, [(cell, start) for start in starts])
-        parts[cell] = int(re.match(rf" \(those of {DAYS[-1]} hold (?:under )?(\d+) of 100 reports", text)[1]) / 100
+        parts[cell] = int(re.match(rf" \(those of {DAYS[1]} hold (?:under )?(\d+) of 100 reports", text)[1]) / 100
     error, constant = map(float, re.search(r"an error of (\S+) km/h is expected by reports, (\S+) with", said).groups())
     assert 0 < error < constant
-    assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.03)
-    assert f"(those of {DAYS[-1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
+    assert [parts[cell] for cell in CELLS] == pytest.approx([1 / 6, 2 / 6, 3 / 6, 0], abs=0.04)
+    assert f"(those of {DAYS[1]} hold {100 * sum(parts[cell] for cell in usable):.0f} of 100 reports" in said
     assert estimates.newest_sentence(stages, [(CELLS[0], "2021-12-31T08:00:00+05:30")]) == ""
     assert hatstream("report", *place, "--input", folder / "out", "--output", folder / "report.html")[0] == 0
     assert said in html.unescape((folder / "report.html").read_text())
@@ -163,16 +156,12 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
 
 def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp_path: Path, hatstream: Run) -> None:
     opened(tmp_path, hatstream)
-    released(tmp_path, hatstream)
+    released(tmp_path, hatstream, end=DAYS[1])
     units = [entry.unit for entry in entries(tmp_path)]
-    assert [(unit.period, unit.stage, numbers_of(unit).stages) for unit in units] == [
-        (DAYS[0], 0, 2),
-        (DAYS[0], 1, 2),
-        (DAYS[1], 0, 1),
-        (DAYS[2], 0, 1),
-    ]
+    stages = [(unit.period, unit.stage, numbers_of(unit).stages) for unit in units]
+    assert stages == [(DAYS[0], 0, 2), (DAYS[0], 1, 2), (DAYS[1], 0, 1)]
     sequences = [entry.sequence for entry in entries(tmp_path)]
-    assert [rests_on(unit) for unit in units] == [0, *sequences[:3]]
+    assert [rests_on(unit) for unit in units] == [0, *sequences[:2]]
     region = sorted(int(cell, 16) for cell in CELLS)
     assert (stage_of(units[0], region).centres == FIRST_CENTRE).all()
 

@@ -62,13 +62,14 @@ def test_each_day_is_debited_the_same_share_whatever_was_released_before(tmp_pat
 
 
 def test_a_day_that_would_exceed_a_span_is_refused_with_the_span(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream)
-    assert release(tmp_path, hatstream, DAYS[0], DAYS[3])[0] == 0
-    (tmp_path / "spec.toml").write_text(SPEC.replace("vehicles = 50", "vehicles = 51"))
-    code, _, err = release(tmp_path, hatstream, DAYS[3], DAYS[3])
+    spec = SPEC.replace("days = 4", "days = 2").replace("2.64", "3.5").replace("vehicles = 50", "vehicles = 12")
+    made(tmp_path, hatstream, spec)
+    assert release(tmp_path, hatstream, DAYS[0], DAYS[1])[0] == 0
+    (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 12", "vehicles = 13"))
+    code, _, err = release(tmp_path, hatstream, DAYS[1], DAYS[1])
     assert code == 3
-    assert "allows a vehicle 2.64 at delta 1e-06 in a day, 5 at delta 1e-06 in any 4 days; nothing was released" in err
-    assert f"the 4 days {DAYS[0]} to {DAYS[3]} have spent 5 at delta 1e-06 of 5 at delta 1e-06" in err
+    assert "allows a vehicle 3.5 at delta 1e-06 in a day, 5 at delta 1e-06 in any 2 days; nothing was released" in err
+    assert f"the 2 days {DAYS[0]} to {DAYS[1]} have spent 5 at delta 1e-06 of 5 at delta 1e-06" in err
 
 
 @pytest.mark.slow

@@ -94,6 +94,7 @@ def test_a_day_that_a_small_fleet_s_wrong_input_seals_is_said_to_the_operator(
     assert said not in " ".join(hatstream(*city.release(tmp_path, end=DAYS[0]))[1].split()), "it recorded nothing"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("declared", "is_said"), [(5, True), (DECLARED, False)])
 def test_a_fleet_far_beyond_the_declared_one_is_said_to_the_operator(
     declared: int, is_said: bool, tmp_path: Path, hatstream: Any
@@ -153,14 +154,14 @@ def test_what_one_run_tries_again_stops_again_and_another_run_goes_on(town: Path
     assert ledger.stop("small", "a", DAYS[1], "two")
 
 
-@pytest.mark.parametrize("runner", ["FnApiRunner"])
-def test_a_pipeline_of_beam_stops_too(runner: str, town: Path, hatstream: Any) -> None:
+@pytest.mark.slow
+def test_a_pipeline_of_beam_stops_too(town: Path, hatstream: Any) -> None:
     write(town, OTHER_DAY)
-    code, out, err = hatstream(*city.release(town, end=DAYS[1]), "--runner", runner)
+    code, out, err = hatstream(*city.release(town, end=DAYS[1]), "--runner", "FnApiRunner")
     assert (code, out, f"of {DECLARED}" in err) == (4, "", True)
     assert stages(town) == [(DAYS[0], 0, True)]
     write(town, levels_city.rows(buses=BUSES))
-    assert hatstream(*city.release(town, end=DAYS[1]), "--runner", runner)[0] == 0
+    assert hatstream(*city.release(town, end=DAYS[1]), "--runner", "FnApiRunner")[0] == 0
     assert [number for _, number, _ in stages(town)] == [0, 1, 2, 0, 1]
 
 

@@ -156,6 +156,7 @@ def _expected():
         return [row["file"] for row in csv.DictReader(file, delimiter="\t") if not row["file"].endswith(".toml")]
 
 
+@pytest.mark.slow  # the kinds above are made after them
 @pytest.mark.parametrize("name", _expected())
 def test_inputs_that_failed_are_read(name, tmp_path):
     assert RIGHT.get(name, _is_whole)(name, tmp_path)

@@ -49,6 +49,7 @@ def test_a_larger_fleet_and_a_larger_total_need_fewer_vehicles(planned):
     assert first["place_vehicles"] >= later_day["place_vehicles"] >= week["place_vehicles"]
 
 
+@pytest.mark.slow
 def test_the_answer_comes_first_and_says_what_will_be_usable(planned, tmp_path, hatstream):
     """More vehicles, larger cells and longer slots make more of it usable; a day that is held back has nothing."""
     cells = sorted(h3.cell_to_children(h3.cell_to_parent(levels_city.CELLS[0], 5), 7))

@@ -11,6 +11,7 @@ from tests import city
 from tests.pipelines.commands.releases import release_real, rows_in
 
 
+@pytest.mark.slow
 def test_four_days_of_austin_give_the_known_figures(telemetry, tmp_path, hatstream):
     done = release_real(hatstream, tmp_path, city.AUSTIN, telemetry / "capmetro/*.csv", "2016-11-24", "2016-11-27")
     assert (done["rows"], done["observations"], done["duplicates"], done["refused"]) == (115_088, 115_088, 0, {})
