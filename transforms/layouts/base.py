@@ -255,13 +255,18 @@ class OwnLayout:
     layout: Layout
     heading: str | None = None
     form: Literal["csv", "json", "xml", "binary"] = "binary"
-    columns: tuple[str, ...] = FIELDS
     known_by: AbstractSet[str] = frozenset()
     only: bool = False
     records: tuple[str | None, ...] = (LINES,)
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     units_of: Mapping[str, str] = field(default_factory=dict)
     has_positions: bool = True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the layout's fields."""
+        columns: tuple[str, ...] = getattr(self.layout, "columns", FIELDS)
+        return columns
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
         """Checks whether a file with these columns and `records` may have this layout."""

@@ -8,11 +8,11 @@ import fcntl
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from subprocess import DEVNULL, PIPE, Popen
 
 import msgspec
 import pyarrow as pa
@@ -151,13 +151,8 @@ class _Decoder:
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=environment,
-        )
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._asks, self._answers = self._process.stdin, self._process.stdout

@@ -233,7 +233,7 @@ class Ledger:
         return [Sequenced(entry["seq"], unit) for entry, unit in zip(rows, units, strict=True)]
 
     def first_digest(self, spec_id: str) -> str | None:
-        """Reads a specification's oldest digest, whose form its later ones keep."""
+        """Reads a specification's oldest digest: plain or keyed, as later ones must be."""
         query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id)
         body = self._run(lambda db: db.execute(query.order_by(ENTRY.c.seq).limit(1)).scalar())
         return None if body is None else decode(body).digest
@@ -289,7 +289,7 @@ class Ledger:
         return self._run(lambda db: chain.describe_head(db, self._head, self.signature))
 
     def _home(self, db: sa.Connection, account: str) -> str | None:
-        """Returns this ledger's genesis if it has the account."""
+        """Returns the genesis of the account's ledger, if any; AccountRefusal for another one."""
         home = self._head.home(account)
         if home not in (None, chain.genesis(db)):
             raise AccountRefusal(

@@ -3,6 +3,7 @@
 A stage is written as a HAT without cell and a live slot as release shard -1; no other module knows that.
 """
 
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -53,20 +54,12 @@ def decode(data: bytes | str) -> Unit:
     """Decodes a unit. Raises msgspec.MsgspecError or ValueError."""
     stored = msgspec.json.decode(data, type=Stored)
     try:
-        return (
-            HatUnit(
-                **_alike(stored),
-                shard=stored.shard,
-                per_hat=PureDP(Fraction(stored.epsilon_hat)),
-                spent=PureDP(Fraction(stored.epsilon_slot)),
-                released=stored.released,
-                is_of_whole_period=stored.scope == "period",
-                debit=_debit_of(stored),
-                total=_claim(stored.epsilon_total),
-            )
-            if stored.scope in ("slot", "period")
-            else _vector(stored)
-        )
+        facts = _alike(stored) | {"debit": _debit_of(stored), "total": _claim(stored.epsilon_total)}
+        if stored.scope not in ("slot", "period"):
+            return _vector(stored, facts)
+        epsilons = {"per_hat": PureDP(Fraction(stored.epsilon_hat)), "spent": PureDP(Fraction(stored.epsilon_slot))}
+        facts |= epsilons | {"is_of_whole_period": stored.scope == "period"}
+        return HatUnit(**facts, shard=stored.shard, released=stored.released)
     except ArithmeticError:
         raise ValueError("a claim is no number") from None
 
@@ -81,18 +74,13 @@ def column_of(key: UnitKey) -> int:
     return LIVE_COLUMN if key.shard is None else key.shard
 
 
-def _vector(stored: Stored) -> StageUnit | LiveUnit:
-    """Decodes a stage or live slot, whose integers form one vector."""
+def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
+    """Decodes a stage or live slot from its `facts`, as all units have, and vector."""
     (released,) = stored.released
     if released.mechanism != VECTOR or released.plan is None or released.integers is None:
         raise ValueError("a stage or live slot has a plan and integers of levels")
-    facts = _alike(stored) | {
-        "debit": _debit_of(stored),
-        "total": _claim(stored.epsilon_total),
-        "plan": released.plan,
-        "integers": released.integers,
-    }
-    return StageUnit(stage=stored.shard, **facts) if stored.scope == "stage" else LiveUnit(**facts)
+    of_vector = {**facts, "plan": released.plan, "integers": released.integers}
+    return StageUnit(stage=stored.shard, **of_vector) if stored.scope == "stage" else LiveUnit(**of_vector)
 
 
 def _alike(either: Unit | Stored) -> dict[str, Any]:

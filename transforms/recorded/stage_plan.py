@@ -32,13 +32,7 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
     def on(self, places: Places) -> Differences:
         """Decodes the differences, of the places that the plan was made for."""
         steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)
-        return Differences(
-            cell=places.cell,
-            steps=steps,
-            lowest=self.lowest,
-            highest=self.highest,
-            slot_weights=tuple(self.slot_weights),
-        )
+        return Differences(places.cell, steps, self.lowest, self.highest, tuple(self.slot_weights))
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -53,7 +47,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 def as_stored(stage: Stage) -> dict[str, Any]:
     """Encodes a stage laid on HATs for JSON, with fractions as text."""
-    around, differences = stage.laid, stage.laid.differences
+    laid, differences = stage.laid, stage.laid.differences
     optional = {  # left out where empty, as in older plans
         "accounting": "" if stage.accounting == "zcdp" else stage.accounting,
         "counts_vehicles": stage.counts_vehicles,
@@ -72,17 +66,13 @@ def as_stored(stage: Stage) -> dict[str, Any]:
         "kind": stage.kind,
         "stage": stage.number,
         "stages": stage.stages,
-        "share": str(stage.share),
-        "spread": str(stage.spread),
-        "bound_kmh": str(stage.bound_kmh),
-        "alpha": str(stage.alpha),
-        "exponent": str(stage.exponent),
-        "step_kmh": str(around.step_kmh),
+        **{name: str(getattr(stage, name)) for name in ("share", "spread", "bound_kmh", "alpha", "exponent")},
+        "step_kmh": str(laid.step_kmh),
         "counts_public": stage.counts_public,
         "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
-        "hours": list(around.hats.hours),
-        "rests_on": around.rests_on,
-        "centres": _packed(around.of_cells.astype("<u2").tobytes()),
+        "hours": list(laid.hats.hours),
+        "rests_on": laid.rests_on,
+        "centres": _packed(laid.of_cells.astype("<u2").tobytes()),
     }
 
 
@@ -111,7 +101,7 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
     """Decodes a stage without its HATs. Raises msgspec.ValidationError."""
     stored_names = {"number": "stage", "stages": "stages", "parts": "levels"}  # by the fields of Stage
     plan = unit.plan | {name: unit.plan.get(stored) for name, stored in stored_names.items()}
-    plan.pop("around", None)
+    plan.pop("around", None)  # a field of Stage that no stored plan may set
     return msgspec.convert(plan, Stage, dec_hook=_rational)
 
 

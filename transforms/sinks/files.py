@@ -36,12 +36,8 @@ def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
     return pa.array(column, kind)
 
 
-_AVRO = {
-    pa.string(): "string",
-    pa.float64(): "double",
-    pa.int64(): "long",
-    pa.list_(pa.float64()): {"type": "array", "items": "double"},
-}
+_AVRO_LIST = {"type": "array", "items": "double"}
+_AVRO = {pa.string(): "string", pa.float64(): "double", pa.int64(): "long", pa.list_(pa.float64()): _AVRO_LIST}
 _AVRO_INSTANT = {"type": "long", "logicalType": "timestamp-micros"}  # without a zone
 
 

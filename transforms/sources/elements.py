@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import DoOutputsTuple, PCollection, TaggedOutput
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
-from apache_beam.typehints import typehints
+from apache_beam.typehints.typehints import ListHint, TupleConstraint, TupleHint
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from numpy.typing import NDArray
@@ -149,11 +149,7 @@ def _stamp(time: Timestamp, batch: RawBatch | Refusal) -> Any:
     return WindowedValue(batch, time, (GlobalWindow(),))
 
 
-_NO_REPORTS = (
-    typehints.TupleConstraint,
-    typehints.TupleHint.TupleSequenceConstraint,
-    typehints.ListHint.ListConstraint,
-)
+_NO_REPORTS = (TupleConstraint, TupleHint.TupleSequenceConstraint, ListHint.ListConstraint)  # types of elements
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:

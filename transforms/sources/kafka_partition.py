@@ -74,7 +74,7 @@ class Poll(NamedTuple):
 
 
 def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
-    """Queries partitions' offsets since a time. Raises KafkaSourceError."""
+    """Queries partitions' first offsets, retrying for START_S. Raises KafkaSourceError."""
     consumer = _consumer(topic)
     until_s = time.monotonic() + START_S
     try:

@@ -133,8 +133,9 @@ class ReleaseInOrder(
         yield from tasks.released(groups, self.release, self.account, count)
 
     def _tallies(self, shards: Mapping[int, Sequence[bytes]]) -> Iterator[wire.Tally]:
+        """Unpacks a period's tallies, a vehicle shard at a time."""
         for parts in shards.values():
-            packed = filter(None, parts)
+            packed = filter(None, parts)  # heartbeats are empty
             yield wire.unpack_tally(packed if self.shelf is None else map(self.shelf.get, packed), self.release.columns)
 
 

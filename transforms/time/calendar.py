@@ -298,9 +298,8 @@ class StreamCalendar:
             [timetable.is_in_service(time_of_day.hour * 60 + time_of_day.minute) for time_of_day in local], np.bool_
         )
         names = [timetable.period_of(time_of_day.date()) for time_of_day in local]
-        index = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        period = np.array([index[name] for name in names], np.int64)
-        return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(index))
+        periods, period = np.unique(np.array(names, np.str_), return_inverse=True)
+        return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(periods.tolist()))
 
 
 @lru_cache(maxsize=512)

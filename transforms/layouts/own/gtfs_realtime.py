@@ -93,11 +93,7 @@ for _kind, _read in _READ.items():
     _read |= {name: _field_of(f"{_kind}.trip", name) for name in _KEYS[:3]}
     _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
 COLUMNS = ("id", "timestamp", "latitude", "longitude", "speed")
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "vehicle": (*_IDS, "entity"),
-    "time": ("timestamp", "header"),
-    **dict.fromkeys(with_keys(2)[2:4], _KEYS),
-}
+_CHOICES = {"vehicle": (*_IDS, "entity"), "time": ("timestamp", "header"), **dict.fromkeys(with_keys(2)[2:4], _KEYS)}
 
 
 @dataclass(frozen=True)

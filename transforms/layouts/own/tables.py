@@ -24,14 +24,12 @@ LAYOUTS: Mapping[str, OwnLayout] = {
     "capmetro": OwnLayout(
         CsvTable(Units("iso", PER_UNIT["m/s"]), _CAPMETRO),
         form="csv",
-        columns=_CAPMETRO,
         known_by={*_CAPMETRO, "route_id", "trip_id", "trip_headsign"},
         only=True,
     ),
     "iudx": OwnLayout(
         JsonRecords(Units("iso", PER_UNIT["km/h"]), _IUDX),
         form="json",
-        columns=_IUDX,
         known_by=set(_IUDX),
         records=(LINES, WHOLE_ARRAY),
     ),
@@ -39,7 +37,6 @@ LAYOUTS: Mapping[str, OwnLayout] = {
         JsonRecords(Units("ms", PER_UNIT["m/s"]), _MDS, places=_MDS_ARRAYS),
         heading="location.heading",
         form="json",
-        columns=_MDS,
         known_by={"provider_id", *_MDS[:-1]},  # speeds may be missing
         records=(WHOLE_ARRAY, *_MDS_ARRAYS),
         choices={"vehicle": ("device_id", "vehicle_id", "provider_id")},
@@ -49,7 +46,6 @@ LAYOUTS: Mapping[str, OwnLayout] = {
         CsvTable(Units("iso", PER_UNIT["m/s"]), _TIDES),
         heading="heading",
         form="csv",
-        columns=_TIDES,
         known_by={"location_ping_id", *_TIDES},
         units_of=dict.fromkeys(("schedule_deviation", "headway_deviation"), "s"),
     ),
@@ -57,7 +53,6 @@ LAYOUTS: Mapping[str, OwnLayout] = {
     "tides-stop-visits": OwnLayout(
         CsvTable(Units("iso", Fraction(1)), _STOP_VISITS, with_keys(0)),
         form="csv",
-        columns=_STOP_VISITS,
         known_by={"trip_id_performed", "schedule_arrival_time", *_STOP_VISITS},
         choices={"time": ("actual_arrival_time", "actual_departure_time")},
         units_of={"dwell": "s"},
