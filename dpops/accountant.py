@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dpops.claims import NOISE_CLAIMS, ZCDP, ZERO, Accounting, ApproxDP, Claim, ClaimError, GaussianDP, PureDP
 
-_SHOWN_PARTS = 10**9
+_SHOWN_PARTS = 10**9  # epsilons are shown as multiples of a billionth, rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,6 @@ class Accountant:
     pure: sum of epsilons of pure claims. rho: of zero-concentrated, not Gaussian ones. epsilon, delta: of approximate
     ones. gaussian: sum of rho of Gaussian ones.
 
-    >>> from fractions import Fraction
     >>> Accountant().compose([PureDP(Fraction(1, 2)), PureDP(Fraction(1, 3))]).claims()
     [PureDP(epsilon=Fraction(5, 6))]
     """
@@ -74,7 +73,10 @@ class Accountant:
 
 
 def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
-    """Bounds a vehicle's claims over its `group_limit` costliest groups."""
+    """Bounds a vehicle's claims over at most `group_limit` groups.
+
+    groups: numbers of groups (such as HATs) by what one of them costs. The costliest are taken by kind of claim.
+    """
     columns = zip(*(group._parts() for group in groups), strict=True)
     totals = []
     for column in columns:
@@ -87,7 +89,7 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
 
 
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
-    """Sums claims over each window of consecutive days."""
+    """Sums claims over each window of `length` consecutive days, by differences of running sums."""
     columns = [list(accumulate(column, initial=ZERO)) for column in zip(*(day._parts() for day in days), strict=True)]
     return [
         Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
@@ -97,7 +99,6 @@ def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
 class Limit(ABC):
     """Limit of a vehicle's spending per account and period.
 
-    >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(4)))
     False
     """
@@ -152,7 +153,6 @@ class Limit(ABC):
 class PureLimit(Limit):
     """Limit of epsilon, which only pure claims can fit.
 
-    >>> from fractions import Fraction
     >>> PureLimit(Fraction(3)).fits(Accountant(pure=Fraction(3)))
     True
     """
@@ -200,7 +200,6 @@ class DeltaLimit(Limit):
     "gdp" all others must be Gaussian claims, kept in mu^2. Both are fixed beforehand: a choice between two sums that is
     made after some results would need a proof.
 
-    >>> from fractions import Fraction
     >>> limit = DeltaLimit(Fraction(264, 100), Fraction(1, 10**6))
     >>> limit.fits(Accountant(rho=Fraction(12, 100))), limit.fits(Accountant(rho=Fraction(15, 100)))
     (True, False)
@@ -243,7 +242,7 @@ class DeltaLimit(Limit):
         if not self.adds_up(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > pure):
             return False
         noise, epsilon = self._noise(spent), self.epsilon - pure - spent.epsilon
-        if noise.rho == 0:
+        if noise.rho == 0:  # nothing to convert, which would take a delta above 0
             return epsilon >= 0
         return spent.delta < self.delta and noise.rho <= noise.within(epsilon, self.delta - spent.delta).rho
 
@@ -268,6 +267,7 @@ class DeltaLimit(Limit):
             return ApproxDP(pure + spent.epsilon, spent.delta)
         epsilon = pure + spent.epsilon + noise.approx(self.delta - spent.delta).epsilon
         rounded = Fraction(math.ceil(epsilon * _SHOWN_PARTS), _SHOWN_PARTS)
+        # What fits is not shown above the limit.
         return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 
     def lowers(self, limit: "Limit") -> bool:
@@ -285,7 +285,7 @@ class DeltaLimit(Limit):
         return self.accounting == "zcdp" or not others
 
     def _noise(self, spent: Accountant) -> ZCDP:
-        """Adds up rho, with pure claims unless reserved separately."""
+        """Sums rho of noise, and of pure claims without a part reserved for them."""
         pure = PureDP(spent.pure).zcdp().rho if self.pure is None else ZERO
         return NOISE_CLAIMS[self.accounting](spent.concentrated + pure)
 
@@ -370,7 +370,7 @@ def limit_of(text: str) -> Limit:
     if "=" not in text:
         return PureLimit(Fraction(text))
     parts = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
-    by_name: dict[str, Accounting] = {name: name for name in NOISE_CLAIMS}
+    by_name: dict[str, Accounting] = {name: name for name in NOISE_CLAIMS}  # so that its type is checked
     accounting = by_name.get(parts.pop("accounting", "zcdp"))
     if not {"epsilon", "delta"} <= parts.keys() <= {"epsilon", "delta", "pure"} or accounting is None:
         raise ClaimError(f"a limit has an epsilon, and may have delta, pure and accounting; it has {', '.join(parts)}")

@@ -36,7 +36,6 @@ class Allocation:
     what is planned, debited and recorded together. most_hats: of a vehicle in a plan, fixed by a cap; None: counted.
     suppress: error that suppression must not worsen; None: no suppression.
 
-    >>> from fractions import Fraction
     >>> day = Allocation(epsilon=Fraction(3), per="period")
     >>> day.hat(most_hats=5, plans=day.plans(slots=24))
     Fraction(1, 40)
@@ -83,7 +82,8 @@ class Allocation:
         """Divides a vehicle's budget over HATs, after suppression.
 
         One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
-        without it. Suppression happens once, at the epsilon of all HATs. Source: S2; algorithms 9.2.
+        without it. plans: those that share a period. Suppression happens once, at the epsilon of all HATs that its
+        busiest vehicle has before it. Source: S2; algorithms 9.2.
         """
         is_kept = counts > 0
         if self.most_hats is not None:
@@ -104,7 +104,7 @@ class Allocation:
         """Lists each slot's maximum spending and its debit.
 
         in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
-        cap the cap's bound is debited as soon as anything is drawn.
+        cap the cap's bound is debited as soon as anything is drawn. A whole period is debited at its first slot.
         """
         debit = share.bound if self.most_hats is not None and in_plan else in_plan
         if not self.whole_periods:

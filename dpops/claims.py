@@ -26,7 +26,6 @@ class ClaimError(ValueError):
 class PureDP:
     """Pure DP: P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) for neighbours D, D'.
 
-    >>> from fractions import Fraction
     >>> PureDP(Fraction(2)).zcdp()
     ZCDP(rho=Fraction(2, 1))
     """
@@ -57,7 +56,6 @@ class PureDP:
 class ZCDP:
     """zCDP: Renyi divergence of neighbours <= rho a at orders a > 1.
 
-    >>> from fractions import Fraction
     >>> ZCDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).describe()
     '2.41909 at delta 1e-06'
     """
@@ -97,7 +95,6 @@ class GaussianDP(ZCDP):
     with a tighter conversion. The squares of mu add up (Corollary 3.3), even if earlier results choose a later draw,
     and how much it may cost (Smith and Thakurta 2022).
 
-    >>> from fractions import Fraction
     >>> str(GaussianDP(Fraction(1, 8))), GaussianDP(Fraction(1, 8)).approx(Fraction(1, 10**6)).describe()
     ('mu_squared=1/4', '2.25408 at delta 1e-06')
     """
@@ -119,7 +116,6 @@ class GaussianDP(ZCDP):
 class ApproxDP:
     """Approximate DP: P(M(D) in Y) <= exp(epsilon) P(M(D') in Y) + delta for neighbours.
 
-    >>> from fractions import Fraction
     >>> str(ApproxDP(Fraction(1), Fraction(1, 100)))
     'epsilon=1,delta=1/100'
     """
@@ -172,7 +168,9 @@ def claim_of(text: str) -> Claim:
 def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Computes the largest rho within (epsilon, delta), rounded down.
 
-    >>> from fractions import Fraction
+    Inverts Canonne, Kamath, Steinke (2020), Proposition 12. Floats find the best order, decimals evaluate the bound at
+    it: a bound at another order is valid too.
+
     >>> round(float(rho_within(Fraction(264, 100), Fraction(1, 10**6))), 4)
     0.1466
     """
@@ -190,6 +188,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    """Computes the smallest epsilon of rho at delta, rounded up: `rho_within` inverted."""
     if rho == 0:
         return ZERO
     log_delta, cost = _log(delta), float(rho)
@@ -203,7 +202,6 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
 def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Computes Gaussian noise's largest rho within (epsilon, delta).
 
-    >>> from fractions import Fraction
     >>> round(float(rho_within_gaussian(Fraction(264, 100), Fraction(1, 10**6))), 4)
     0.1665
     """
@@ -212,7 +210,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     max_delta = math.nextafter(float(_checked_delta(delta)), 0.0)  # the float nearest to a delta near 1 is 1
     if max_delta < _LEAST_DELTA:
         return rho_within(epsilon, delta)
-    high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1
+    high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1: the largest mu
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
     return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _MARGIN), ROUND_FLOOR, _OF_FLOATS)
 
@@ -225,6 +223,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
     if max_delta < _LEAST_DELTA or mu == 0:
         return _epsilon_of(rho, delta)
+    # The zero-concentrated epsilon is too large; as much is taken off it as delta allows.
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= max_delta, worst)
     return _rounded(_decimal(Fraction(worst) - Fraction(saved)) * (1 + _MARGIN), ROUND_CEILING)
 
@@ -240,14 +239,15 @@ def delta_of_gaussian(epsilon: float, mu: float) -> float:
     '0.126937'
     """
     a = epsilon / mu - mu / 2
-    if a < -30:
+    if a < -30:  # where delta is nearly 1, and Mills' ratio would soon overflow
         return 1.0
+    # Rounded upwards, by the error bounds of floats.
     difference = mills_ratio(a) * (1 + _FLOATS) - mills_ratio(a + mu)
     return math.exp(log_density(a)) * difference * (1 + _FLOATS * (1 + a * a))
 
 
 def _last_below(holds: Callable[[float], bool], high: float) -> float:
-    """Bisects for the largest number that satisfies a condition."""
+    """Bisects [0, high] for the largest number that satisfies a condition."""
     if holds(high):
         return high
     low = 0.0
@@ -273,7 +273,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 def _least_at(value: Callable[[float], float]) -> float:
     """Minimises over Renyi orders by golden section; any order would be valid."""
-    low, high = math.log(1e-9), math.log(1e12)
+    low, high = math.log(1e-9), math.log(1e12)  # of the order less 1
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     for _ in range(120):
         if value(1 + math.exp(inner)) <= value(1 + math.exp(outer)):
@@ -313,9 +313,6 @@ def _checked_delta(delta: Fraction) -> Fraction:
     return delta
 
 
-_TERMS = 100
-
-
 def upper_tail(x: float) -> float:
     """Computes P(Z > x)."""
     return math.erfc(x / math.sqrt(2)) / 2
@@ -342,6 +339,6 @@ def mills_ratio(x: float) -> float:
     if x < 5:
         return math.sqrt(math.pi / 2) * math.exp(x * x / 2) * math.erfc(x / math.sqrt(2))
     fraction = x
-    for term in range(_TERMS, 0, -1):
+    for term in range(100, 0, -1):  # from x = 5 on, terms enough for the last bit
         fraction = x + term / fraction
     return 1 / fraction

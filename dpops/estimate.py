@@ -42,7 +42,7 @@ class Estimates:
 
     @classmethod
     def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Joins parts' estimates by HAT; others have no data."""
+        """Joins parts, each with the indices of its HATs below `hats`; others: no data."""
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         lists_of_part = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]
@@ -70,7 +70,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     """Converts noisy queries to values in [0, upper] with intervals.
 
     Intervals lie around the value clipped to [0, U], which is nearer to any true value there: they keep their level.
-    plans: as `Plan.document` stores them.
+    queries: noisy integers, in steps. plans: as `Plan.document` stores them. miss: chance that an interval misses.
     """
     if not plans:
         nothing = np.zeros(0)
@@ -79,7 +79,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
     laws, law_of_hat = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
     noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, law_of_hat]
-    steps = (laws[place][0] for place in law_of_hat.tolist())
+    steps = (laws[place][0] for place in law_of_hat.tolist())  # as (numerator, denominator): queries may exceed 2**53
     exact = np.array([query * above / below for query, (above, below) in zip(queries, steps, strict=True)], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
@@ -87,6 +87,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         rounding[row] = upper[row] / (2 * plans[row]["facts"]["upper_steps"])
     value = np.minimum(np.maximum(exact, 0.0), upper)
     half = noise + bias + rounding
+    # Version 1 published a bias without rounding.
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
     return Estimates(
         numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],
@@ -100,7 +101,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
 
 @lru_cache(maxsize=1 << 14)
 def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> tuple[tuple[int, int], tuple[float, ...]]:
-    """Reads what equal plans share: step, noise, U, epsilon."""
+    """Reads the step, as a ratio, then noise's bound and sd, U and epsilon."""
     unit, noise = Fraction(step), Fraction(scale)
     floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
     return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

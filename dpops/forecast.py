@@ -37,8 +37,7 @@ class Prior(NamedTuple):
 
     def spread(self, weights: Float64s, counts: Int64s) -> Float64s:
         """Computes standard deviations of weighted sums of users' means."""
-        deviations: Float64s = np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1))
-        return deviations
+        return np.asarray(np.sqrt(((weights * self.mean_sd(counts)) ** 2).sum(axis=-1)))
 
     def of_squares(self) -> "Prior":
         """Makes the prior of squared deviations from the HAT's mean.
@@ -89,14 +88,12 @@ class HatCounts:
     @property
     def samples(self) -> Int64s:
         """Number of samples per HAT."""
-        sums: Int64s = self.of_each(lambda counts: counts.sum(axis=1))
-        return sums
+        return np.asarray(self.of_each(lambda counts: counts.sum(axis=1)))
 
     @property
     def heaviest(self) -> Int64s:
         """Largest number of samples of a vehicle per HAT."""
-        largest: Int64s = self.of_each(lambda counts: counts[:, 0])
-        return largest
+        return np.asarray(self.of_each(lambda counts: counts[:, 0]))
 
     def of_each(self, column: Callable[[Int64s], Any]) -> Any:
         """Applies `column` to each matrix, then concatenates over HATs."""
@@ -119,7 +116,7 @@ def laplace_std(scale: Fraction) -> float:
     """Computes discrete Laplace noise's standard deviation, in steps."""
     if scale == 0:
         return 0.0
-    rate = float(1 / scale)
+    rate = float(1 / scale)  # sqrt(2 p) / (1 - p), p = exp(-rate)
     return math.sqrt(2) * math.exp(-rate / 2) / -math.expm1(-rate)
 
 
@@ -139,8 +136,11 @@ def mean_absolute_error(bias: float, scale: float) -> float:
 
 
 def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: Float64s | float) -> Float64s:
-    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise; broadcasts."""
-    width = np.maximum(scale, 1e-300)
+    """Computes E|clip(mean + bias + Z, 0, U) - mean| for Laplace noise Z.
+
+    That is E|bias + Z|, less what clipping takes off: E max(0, mean + bias + Z - U) and E max(0, -mean - bias - Z).
+    """
+    width = np.maximum(scale, 1e-300)  # never divided by 0
     half = width / 2
 
     def tail(edge: Float64s) -> Float64s:
@@ -156,9 +156,9 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
         errors -= np.minimum(edge, 0.0)
         return errors
 
-    either = tail(bias)  # of both signs
-    either += np.abs(bias) + either
-    errors = either - beyond(upper - mean - bias)
+    absolute = tail(bias)
+    absolute += np.abs(bias) + absolute  # E|bias + Z| = |bias| + 2 tail(bias)
+    errors = absolute - beyond(upper - mean - bias)
     errors -= beyond(mean + bias)
     return errors
 

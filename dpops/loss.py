@@ -32,7 +32,7 @@ def chance_beyond(epsilon: Fraction, spent: Accountant, *, steered: bool = False
     threshold, rho = float(epsilon), float(spent.concentrated + spent.pure**2 / 2)
     concentrated = math.exp(-((threshold - rho) ** 2) / (4 * rho)) if threshold > rho else 1.0
     margin, rho = float(epsilon - spent.pure), float(spent.concentrated)
-    if margin <= 0:
+    if margin <= 0:  # pure claims alone may lose epsilon
         return concentrated
     sd = math.sqrt(2 * rho)
     normal = upper_tail((margin - rho) / sd)

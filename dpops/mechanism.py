@@ -174,7 +174,7 @@ class Plan:
 
 @lru_cache(maxsize=4096)
 def claim_of_terms(epsilon: str, scale: str, sensitivity: int) -> PureDP:
-    """Computes the claim of plans with these fields."""
+    """Computes plans' claim: epsilon, or more where rounding left less noise."""
     planned, noise = Fraction(epsilon), Fraction(scale)
     if sensitivity and not noise:
         raise PlanError("a plan with a sensitivity and no noise keeps no epsilon")
@@ -259,9 +259,10 @@ class Mechanism(Protocol):
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
         """Plans and releases many HATs; overridden to skip plans."""
         totals = list(hats)
+        # Equal counts have equal plans, so each distinct HAT is planned and written once.
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
-        hat_plans = self.plans(list(counts.values()), grid, epsilon)  # equal counts have equal plans
+        hat_plans = self.plans(list(counts.values()), grid, epsilon)
         planned = {key: (plan, plan.document()) for key, plan in zip(counts, hat_plans, strict=True)}
         plans = [planned[key] for key in keys]
         released = self.release(totals, [plan for plan, _ in plans], noise)
@@ -294,7 +295,7 @@ def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
     >>> float(values_of([(60,)], [Constant().plan(hat, grid, Fraction(1))])[0])
     30.0
     """
-    documents = {id(plan): plan.document() for plan in plans}
+    documents = {id(plan): plan.document() for plan in plans}  # HATs share plans; intervals, of any miss, are not read
     queries = [integers[-1] for integers in released]
     return noisy_queries(queries, [documents[id(plan)] for plan in plans], miss=1.0).number(0)[0]  # type: ignore[no-any-return]
 
@@ -312,7 +313,7 @@ def full_plan(plan: Plan, kind: type[P]) -> P:
 def with_noise(exact: Int64s, scales: Sequence[Fraction], noise: "Noise") -> list[int]:
     """Adds discrete Laplace noise to integers, as Python integers."""
     drawn = noise.laplace(scales)
-    return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]
+    return [query + z for query, z in zip(exact.tolist(), drawn.tolist(), strict=True)]  # which cannot overflow
 
 
 def noisy_integers(exact: Int64s, plans: Sequence[Plan], noise: "Noise") -> list[Integers]:
@@ -329,7 +330,7 @@ class Stacked(NamedTuple):
 
 
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
-    """Concatenates totals. Raises ValueError if they contradict plans."""
+    """Concatenates HATs' totals by user. Raises ValueError if they contradict plans."""
     if len(totals) != len(plans):
         raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
     users, samples, heaviest, upper = (

@@ -20,7 +20,7 @@ TYPICAL_KMH = 20.0
 """Prior mean of a HAT, and first centre of releases."""
 LEAST_VEHICLES = 4.0
 """Expected vehicles below which an honest interval spans all speeds: the value is unreliable."""
-_LOWEST_KMH, _HIGHEST_KMH = 5.0, 65.0
+_LOWEST_KMH, _HIGHEST_KMH = 5.0, 65.0  # between which variance is proportional to speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,11 @@ class VehicleSpread:
     floor: float = fitted.FLOOR_VARIANCE
 
     def of(self, vehicles: Float64s, kmh: Float64s | float = TYPICAL_KMH) -> Float64s:
-        """Computes variances for these vehicle numbers and speeds."""
-        return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor
+        """Computes variances of HATs' means from numbers of vehicles and mean speeds, (HATs,)."""
+        return growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6) + self.floor  # never divided by 0
 
     def of_reports(self, vehicles: Float64s, kmh: Float64s, precisions: Float64s) -> Float64s:
-        """Computes posterior variances of reports' means.
+        """Computes posterior variances of reports' means; precisions: of noisy releases, (km/h)^-2.
 
         Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent
         of the mean of vehicles, so no release informs it.

@@ -64,10 +64,12 @@ class Classes:
 
 
 Column = PowerSum | Histogram | Classes
-"""Additive sum over a vehicle's samples in a HAT; `add_up` sums grid steps by group, one row each."""
+"""Sum over a vehicle's samples in a HAT: `add_up(steps, group, groups)` takes the samples' grid steps and the number of
+each one's group below `groups`, int64 (samples,), and returns a row for each group."""
 
 
 def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:
+    """Counts samples by group and bin, int64 (groups, bins)."""
     counts = np.bincount(group * bins + bin_of, minlength=groups * bins)
     return counts.astype(np.int64).reshape(groups, bins)
 
@@ -76,7 +78,7 @@ SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)
 
 
 Needs = Callable[["Mechanism", Grid], Mapping[str, Column]]
-"""Needed columns of samples, by the field of `Totals` that takes each."""
+"""Returns needed columns by the field of `Totals` that takes each."""
 
 
 def moments(*sums: PowerSum) -> Needs:
@@ -153,13 +155,7 @@ _ALL = (
     Statistic(
         name="distribution",
         needs=binned,
-        outputs=(
-            Output("p50"),
-            Output("p85"),
-            Output("mean"),
-            Output("variance", SQUARED),
-            Output("cdf", SHARE, is_list=True),
-        ),
+        outputs=(*map(Output, ("p50", "p85", "mean")), Output("variance", SQUARED), Output("cdf", SHARE, is_list=True)),
         default="tree",
         forecast_unit=SHARE,
     ),

@@ -28,14 +28,18 @@ Rule = Literal["median", "argmax", "opt", "convex"] | int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan(Plan):
-    """Plan with its public grouping and users' shares."""
+    """Plan with its public grouping and users' shares of the mean, float64 (users,)."""
 
     grouping: Grouping = field(repr=False, compare=False)
     weight: Float64s = field(repr=False, compare=False)
 
 
 class Arrays(NamedTuple):
-    """Grouping of one HAT; `moved`: sensitivity in fine steps."""
+    """Grouping of one HAT, with what its plan needs.
+
+    moved: sensitivity of the sum of array means, in fine steps. weight: users' shares of the mean, float64 (users,).
+    bias: worst distance of the noiseless mean, in units.
+    """
 
     m_ub: int
     grouping: Grouping
@@ -53,18 +57,20 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     group = wrap_around(counts, length)
     arrays = group.fills.size
     width = group.fills[group.array]
-    moved = np.zeros(counts.size, np.int64)
+    moved = np.zeros(counts.size, np.int64)  # of each user, in every array rounded up
     np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
     weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
-    return Arrays(length, group, weight, int(moved.max()), clipping + float(2 * grid.step / FINE), facts)
+    rounding = float(2 * grid.step / FINE)  # a user's mean and an array's are rounded down, each by less than a step
+    return Arrays(length, group, weight, int(moved.max()), clipping + rounding, facts)
 
 
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
 ) -> list[ArrayPlan]:
     """Plans sums of array means; `of_noise`: the noise's epsilon."""
+    # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow.
     steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
     scales = {moved: moved / of_noise for moved in {laid.moved for laid in arrays}}
     return [
@@ -104,7 +110,7 @@ def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
 
 
 class ArrayMeans(NamedTuple):
-    """Concatenated array means in fine steps; HATs' first arrays."""
+    """Concatenated array means in fine steps, (all arrays,); first: of each HAT, (HATs,)."""
 
     means: Int64s
     first: Int64s
@@ -116,7 +122,7 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """Averages user means by array. Raises TypeError."""
+    """Averages user means by array, weighted by slots, rounded down. Raises TypeError."""
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
@@ -163,7 +169,7 @@ class ArrayLayout(NamedTuple):
 
 
 def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """Lays out HATs. counts: (all users,), non-increasing in each HAT; users: (HATs,), >= 1."""
+    """Groups HATs' users by BestFit. counts: (all users,), non-increasing by HAT; users: (HATs,)."""
     first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
     if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
@@ -181,7 +187,7 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
 
 
 class PlannedHats(NamedTuple):
-    """Laid-out HATs, with their facts, (FACTS, HATs), and bias."""
+    """Laid-out HATs, with their facts, (FACTS, HATs), and bias, (HATs,), in units."""
 
     layout: ArrayLayout
     facts: Int64s
@@ -195,7 +201,7 @@ class PlannedHats(NamedTuple):
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
     """Plans at least one HAT; `lay_out` names the arguments. Raises PlanError."""
     if not users.all():
-        check_plan_input(counts[:0], 0, 0, epsilon)
+        check_plan_input(counts[:0], 0, 0, epsilon)  # which refuses HATs without users; below each has a first one
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
     is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
@@ -219,11 +225,11 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     counts = np.concatenate([np.asarray(hat.counts, np.int64) for hat in hats])
     reported = np.array([hat.reported for hat in hats], np.int64)
     plans = planned(counts, users, reported, grid, epsilon, m_ub)
-    laid, order = plans.layout, np.argsort(plans.layout.array, kind="stable")
+    laid, order = plans.layout, np.argsort(plans.layout.array, kind="stable")  # users by array, so by HAT too
     first = np.cumsum(users) - users
     user, piece = order - np.repeat(first, users), laid.array[order] - np.repeat(laid.first_array, users)
     slots = laid.samples[order]
-    for shared in (user, piece, slots, laid.fills, laid.weight):
+    for shared in (user, piece, slots, laid.fills, laid.weight):  # groupings are views of these
         shared.flags.writeable = False
     arrays = []
     places = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)

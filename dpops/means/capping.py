@@ -41,9 +41,10 @@ class CountCap(NamedTuple):
 
 
 def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCap], float]) -> CountCap:
-    """Chooses a HAT's cap; "opt" minimises bias plus noise.
+    """Chooses a HAT's cap; "opt" minimises `cost`, worst bias plus noise.
 
-    counts: int64 (users,), >= 1. Of costs equal to 1e-12 the largest cap wins. Source: algorithms 9.4, second stage.
+    counts: int64 (users,), >= 1. reported: samples before any cap. Of costs equal to 1e-12 the largest cap wins.
+    Source: algorithms 9.4, second stage.
     """
     heaviest = int(counts.max())
     if m_ub == "opt":
@@ -69,7 +70,7 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
         CountCap(limit, total, (mass, total * reported), is_uncapped=False)
         for limit, total, mass in zip(limits.tolist(), samples_kept.tolist(), moved.tolist(), strict=True)
     ]
-    if caps[-1].max_count == values[-1]:
+    if caps[-1].max_count == values[-1]:  # it caps nobody
         total = int(samples[-1])
         caps[-1] = CountCap(int(values[-1]), total, (reported - total, reported), is_uncapped=True)
     return caps
@@ -86,7 +87,11 @@ Retained = tuple[int, list[int]]
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:
-    """Sums columns by HAT over retained samples; scales capped users' sums. Raises ValueError."""
+    """Sums columns by HAT over retained samples; scales capped users' sums. Raises ValueError.
+
+    columns: int64 (users,), such as sums of speeds. A capped user's sum counts m / c times, exactly: over the least
+    common multiple of the HAT's capped counts.
+    """
     if not plans:
         return []
     number = np.diff(users.start, append=users.counts.size)

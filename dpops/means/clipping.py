@@ -20,7 +20,7 @@ from dpops.types import CountsKnown, Float64s, Grid, Int64s
 def private_quantiles(
     values: Int64s, first: Int64s, upper: Int64s, ranks: Sequence[Fraction], epsilons: Sequence[Fraction], noise: Noise
 ) -> Int64s:
-    """Draws per HAT an integer near the target rank.
+    """Draws per HAT an integer near a target rank, by the exponential mechanism.
 
     values: int64, concatenated HATs, in [0, upper]. first: start of each HAT. upper: int64 (HATs,), at most 2**30.
     ranks: targets in [0, number of values], equal for all neighbours. The rank of x is the number of values below it. A
@@ -58,7 +58,10 @@ class ClippedArrays(Mechanism):
     m_ub: Rule = "argmax"
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:
-        """Chooses the longest interval, in fine steps, and facts."""
+        """Computes the longest interval, in fine steps, and facts of the private choice.
+
+        arrays: their number. upper: U, in fine steps.
+        """
         raise NotImplementedError
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[ArrayPlan]:
@@ -81,7 +84,7 @@ class ClippedArrays(Mechanism):
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
 ) -> list[Integers]:
-    """Releases HATs' choices and noisy sums of clipped means."""
+    """Releases choices and noisy sums of means, clipped to [low, high], (HATs,)."""
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
@@ -90,7 +93,7 @@ def clipped_release(
 
 
 def with_interval(low: int, high: int, plan: Plan) -> Plan:
-    """Completes a plan by the interval that was drawn."""
+    """Completes a plan's noise and bias by the drawn interval, in fine steps."""
     fine_step = float(plan.step * plan.facts["arrays"])
     clipping = max(low, plan.facts["upper_steps"] * FINE - high)
     bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
@@ -98,8 +101,8 @@ def with_interval(low: int, high: int, plan: Plan) -> Plan:
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:
-    """Scales the noise to the interval that was drawn."""
-    widest = plan.sensitivity
+    """Scales the noise to the drawn interval."""
+    widest = plan.sensitivity  # an array moves the sum by no more than this, nor than the interval's length
     return plan.scale * Fraction(min(high - low, widest), widest)
 
 
@@ -120,7 +123,7 @@ class QuantileInterval(ClippedArrays):
         raise NotImplementedError
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
-        """Plans the ranks of the interval's quantiles."""
+        """Plans the ranks of the interval's quantiles; nothing but U limits its length."""
         rank = self.rank(arrays, epsilon)
         return (upper, {"rank_numerator": rank.numerator, "rank_denominator": rank.denominator})
 

@@ -21,7 +21,10 @@ _MOST_NOISE = 1 << 48
 
 
 class LaidMany(NamedTuple):
-    """Layouts for forecasts, (HATs,) each, with standard deviations."""
+    """Layouts of HATs for forecasts, a column of (HATs,) each.
+
+    moved: sensitivity, in fine steps. grouping_sd: of the bias that unequal weights make; sd: of array means; in units.
+    """
 
     m_ub: Int64s
     arrays: Int64s
@@ -40,11 +43,11 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
         users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
         laid = lay_out(hats.of_each(np.ravel), users, hats.grid, hats.epsilon, m_ub)
         weights = np.split(laid.weight, np.cumsum([counts.size for counts in hats.counts])[:-1])
-        moved = (
+        excess = (  # of users' weights over their shares of the samples
             weight.reshape(counts.shape) - counts / counts.sum(axis=1)[:, None]
             for weight, counts in zip(weights, hats.counts, strict=True)
         )
-        sds = np.concatenate([*map(hats.prior.spread, moved, hats.counts)])
+        sds = np.concatenate([*map(hats.prior.spread, excess, hats.counts)])
         between = max(hats.prior.between, AT_LEAST_BETWEEN)
         variances = between / np.bincount(laid.array) + (1 - between) / laid.fills  # of array means, over the prior's
         means = np.zeros(users.size)
@@ -56,7 +59,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
-    """Marks HATs far within every mechanism's bounds, bool (HATs,)."""
+    """Marks HATs far within every mechanism's bounds, bool (HATs,): their plans need no check."""
     limit = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
@@ -85,7 +88,7 @@ def errors_around(
 
 
 def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts errors from noise and from weight differences."""
+    """Forecasts errors from noise and from differences of users' weights, `moved`, (users,) by HAT."""
     sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
     return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 
@@ -112,12 +115,12 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
             cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
             averages = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
             forecasts[rows] = averages
-    grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd
+    grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law
     return np.array([*map(math.hypot, forecasts[back].tolist(), grouping_error.tolist())])
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
-    """Indexes distinct rows of columns; returns also the inverse."""
+    """Indexes a first row of each distinct one; returns also the inverse."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
     back = np.empty(order.size, np.int64)
@@ -128,8 +131,7 @@ def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
 def rank_below(ordered: Float64s, values: Float64s, *, inclusive: bool = False) -> Int64s:
     """Counts `ordered` (HATs, n) below each of `values`."""
     compared = ordered[:, None, :] <= values[:, :, None] if inclusive else ordered[:, None, :] < values[:, :, None]
-    ranks: Int64s = np.count_nonzero(compared, axis=2)
-    return ranks
+    return np.asarray(np.count_nonzero(compared, axis=2))
 
 
 def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: float, points: int) -> Float64s:
@@ -151,7 +153,10 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
 
 
 class Ends(NamedTuple):
-    """Interval ends, with sums of means below and moved."""
+    """Ends of intervals, with sums over array means, (HATs, ends).
+
+    below: of means below the end. moved_up, moved_down: of the end itself, once for each mean below, or not below.
+    """
 
     places: Float64s
     below: Float64s
@@ -180,7 +185,10 @@ def _running(means: Float64s) -> Float64s:
 def interval_errors_of(
     hats: HatCounts, means: Float64s, clipped: Float64s, width: Float64s, sensitivity: Int64s
 ) -> Float64s:
-    """Forecasts errors of clipping intervals, (HATs, intervals)."""
+    """Forecasts errors of clipping intervals, (HATs, intervals).
+
+    means: (HATs, arrays). clipped: sums of clipped means, and width: lengths, of each interval, in units.
+    """
     arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays

@@ -73,7 +73,7 @@ def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
     return np.array(arrays, np.int64)
 
 
-_EXACT = 1 << 62
+_EXACT = 1 << 62  # products below it fit into int64
 
 
 def median(counts: Int64s) -> Int64s:
@@ -103,7 +103,7 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, which are compared exactly. From
     epsilon 1 on it is the largest count. Source: S1, OPT-Array-Averaging, idealised objective.
     """
-    over, under = epsilon.numerator, epsilon.denominator
+    over, under = epsilon.numerator, epsilon.denominator  # S: `sums`, n: all samples, m: `lengths`
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * over * under)
     sums = _kept_at(lengths)
     # -S / n + m under / (S over) over n, as a fraction (cost, kept) with a positive kept
@@ -127,13 +127,12 @@ def convex(counts: Int64s) -> Int64s:
     for of_hat in counts:
         samples, users, largest = int(of_hat.sum()), of_hat.size, int(of_hat.max())
         rank = samples // largest + 1
-        around = {max(1, samples // users), -(-samples // users)}
+        candidates = {max(1, samples // users), -(-samples // users)}
         if rank <= users:
-            around.add(int(np.sort(of_hat)[users - rank]))
-        inverse_gain = {m: max(Fraction(m), Fraction(samples, users)) / largest for m in around}
-        lengths.append(
-            min((inverse_gain[m] - Fraction(int(np.minimum(of_hat, m).sum()), samples), m) for m in around)[1]
-        )
+            candidates.add(int(np.sort(of_hat)[users - rank]))
+        noise = {m: max(Fraction(m), Fraction(samples, users)) / largest for m in candidates}
+        share = {m: Fraction(int(np.minimum(of_hat, m).sum()), samples) for m in candidates}
+        lengths.append(min((noise[m] - share[m], m) for m in candidates)[1])
     return np.array(lengths, np.int64)
 
 
@@ -143,12 +142,12 @@ def _exact(counts: Int64s, max_product: int) -> Any:
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Lists columns that differ from the next, backwards."""
+    """Lists columns that differ from the next, backwards: all lengths but the last."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 
 
 def _kept_at(counts: Any) -> Any:
     """Computes S(m) at each user's count m, (HATs, users)."""
-    below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)
-    return below + counts * np.arange(1, counts.shape[1] + 1)
+    below = counts.sum(axis=1)[:, None] - np.cumsum(counts, axis=1)  # samples of users with lower counts
+    return below + counts * np.arange(1, counts.shape[1] + 1)  # the others have m each

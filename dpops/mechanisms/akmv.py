@@ -15,7 +15,7 @@ from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
 from dpops.types import CountsKnown, Float64s, Grid
 
-_POINTS = 64
+_POINTS = 64  # equally likely ones, which stand for T's law in a forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Akmv(Mechanism):
         half = [plan.epsilon / 2 for plan in plans]
         candidates = -(-max_sums >> coarse)
         drawn = private_quantiles(users.sums >> np.repeat(coarse, number), users.start, candidates, ranks, half, noise)
-        bound = np.minimum(drawn << coarse, max_sums)
+        bound = np.minimum(drawn << coarse, max_sums)  # candidates are multiples of 2**coarse
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
         scales = [
             plan.scale * Fraction(limit, plan.sensitivity) for limit, plan in zip(bound.tolist(), plans, strict=True)

@@ -47,6 +47,7 @@ class ArrayAverage(Mechanism):
         """Draws HATs; best-fit plans are computed together."""
         if self.grouping != "best-fit" or not len(hats):
             return Mechanism.draw(self, hats, grid, epsilon, noise)
+        # Rows of the HATs' users, as they may be some of all.
         row = np.repeat(hats.first - (np.cumsum(hats.users) - hats.users), hats.users) + np.arange(hats.users.sum())
         counts, sums = hats.totals.counts[row], hats.totals.sums[row]
         plans = layouts.planned(counts, hats.users, hats.reported, grid, epsilon, self.m_ub)

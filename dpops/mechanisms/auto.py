@@ -63,7 +63,7 @@ class Auto(Mechanism):
         return sorted(ranked, key=lambda ranked: (ranked.error, ranked.plan.epsilon))
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
-        """Plans means of usual HATs together, others singly."""
+        """Plans means of HATs far within all bounds together, others singly."""
         usual_places = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
         usual_hats = [hats[place] for place in usual_places]
         plan_at: dict[int, Plan] = {}
@@ -93,7 +93,7 @@ class Auto(Mechanism):
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]
             costs.append(np.repeat(is_drawn or [True] * len(hats.counts), [len(counts) for counts in hats.counts]))
-        cost = np.where(errors == best, np.array(costs, np.int64), 2)
+        cost = np.where(errors == best, np.array(costs, np.int64), 2)  # 2: not the best
         choice = cost.argmin(axis=0)
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
@@ -118,6 +118,7 @@ class Auto(Mechanism):
 
 @cache
 def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, ...]:
+    """Lists all mechanisms' variants for a statistic; the constant takes the prior."""
     kinds = [kind for kind in registered().values() if statistic in kind.statistics and kind.outputs == Auto.outputs]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
-    return tuple(Constant(prior=prior) if isinstance(kind, Constant) else kind for kind in candidates)
+    return tuple(Constant(prior=prior) if isinstance(variant, Constant) else variant for variant in candidates)

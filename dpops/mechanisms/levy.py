@@ -63,6 +63,7 @@ class Levy(ClippedArrays):
         upper = np.array([_upper(plan) for plan in plans], np.int64)
         numbers, first = arrays.numbers, np.cumsum(bins) - bins
         bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
+        # Numbers of array means in each bin, and in it and lower ones of its HAT.
         held = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))
         through = np.cumsum(held)
         through -= np.repeat(through[first] - held[first], bins)
@@ -97,8 +98,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
     clipped = start.moved_up + stop.below - start.below + stop.moved_down
     errors = interval_errors_of(hats, means, clipped, stop.places - start.places, sensitivity)
-    expected: Float64s = (chance * errors).sum(axis=1) / chance.sum(axis=1)
-    return expected
+    return np.asarray((chance * errors).sum(axis=1) / chance.sum(axis=1))
 
 
 def _upper(plan: Plan) -> int:
@@ -107,7 +107,7 @@ def _upper(plan: Plan) -> int:
 
 
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
-    """Finds bins of nearest midpoint, lower on ties."""
+    """Finds bins of nearest midpoint, lower on ties; the last may be narrower."""
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     regular = np.clip((means - 1) // tau, 0, last)
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # sum of the last two midpoints
@@ -116,8 +116,8 @@ def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
-    middle: Int64s = (index * tau + np.minimum((index + 1) * tau, upper)) // 2
-    return middle
+    """Computes the middle of bins, of which the last ends at U."""
+    return np.asarray((index * tau + np.minimum((index + 1) * tau, upper)) // 2)
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:

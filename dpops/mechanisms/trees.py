@@ -10,17 +10,7 @@ import numpy as np
 from dpops.forecast import Prior
 from dpops.means.arrays import Rule, lay_out_together
 from dpops.means.capping import CapRule, CountCap, chosen
-from dpops.trees.hats import (
-    DEFAULT_BINS,
-    FINE,
-    TreePlan,
-    array_masses,
-    best_shape,
-    check_counts,
-    forecast_share_error,
-    share_error,
-    tree_plan,
-)
+from dpops.trees import hats as trees
 from dpops.trees.mechanism import TreeMechanism
 from dpops.types import CountsKnown, Grid, Int64s
 
@@ -37,10 +27,10 @@ class CappedTree(TreeMechanism):
     name = "capped-tree"
     example_options = ({"bins": 65, "m_ub": "none"}, {"bins": 5}, {"bins": 61, "m_ub": 3})
 
-    bins: int = DEFAULT_BINS
+    bins: int = trees.DEFAULT_BINS
     m_ub: CapRule = "opt"
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[trees.TreePlan]:
         """Plans trees over samples within a cap."""
 
         def cost(cap: CountCap) -> float:
@@ -48,11 +38,11 @@ class CappedTree(TreeMechanism):
 
         plans = []
         for hat in hats:
-            check_counts(hat, grid, epsilon)
-            level = share_error(best_shape(self.bins)) / float(epsilon)
+            trees.check_counts(hat, grid, epsilon)
+            level = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
             cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
-            masses = FINE * np.minimum(hat.counts, cap.max_count)
-            plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))
+            masses = trees.FINE * np.minimum(hat.counts, cap.max_count)
+            plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))
         return plans
 
 
@@ -67,18 +57,18 @@ class ArrayTree(TreeMechanism):
     name = "array-tree"
     example_options = ({"bins": 65}, {"bins": 5, "m_ub": "argmax"}, {"bins": 64, "m_ub": 3})
 
-    bins: int = DEFAULT_BINS
+    bins: int = trees.DEFAULT_BINS
     m_ub: Rule = "median"
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[trees.TreePlan]:
         """Plans trees over the values of arrays."""
         for hat in hats:
-            check_counts(hat, grid, epsilon)
+            trees.check_counts(hat, grid, epsilon)
         plans = []
         for hat, laid in zip(hats, lay_out_together(hats, grid, epsilon, self.m_ub), strict=True):
-            masses = array_masses(laid.grouping, hat.counts.size, laid.m_ub)
+            masses = trees.array_masses(laid.grouping, hat.counts.size, laid.m_ub)
             facts = {"m_ub": laid.m_ub, "arrays": laid.grouping.fills.size}
-            plans.append(tree_plan(self.name, hat, grid, epsilon, self.bins, masses, facts))
+            plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, facts))
         return plans
 
 
@@ -94,18 +84,18 @@ class BestTree(TreeMechanism):
     name = "tree"
     example_options = ({}, {"bins": 20, "prior": Prior(20.0, 12.0)})
 
-    bins: int = DEFAULT_BINS
+    bins: int = trees.DEFAULT_BINS
     prior: Prior | None = None
 
-    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[TreePlan]:
+    def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[trees.TreePlan]:
         """Plans each HAT's tree of smallest forecast error."""
         by_hat = zip(*(mechanism.plans(hats, grid, epsilon) for mechanism in _candidates(self.bins)), strict=True)
         return [
             min(plans, key=lambda plan: self._error(plan, hat.counts)) for plans, hat in zip(by_hat, hats, strict=True)
         ]
 
-    def _error(self, plan: TreePlan, counts: Int64s) -> float:
-        return plan.error() if self.prior is None else forecast_share_error(plan, counts, self.prior)
+    def _error(self, plan: trees.TreePlan, counts: Int64s) -> float:
+        return plan.error() if self.prior is None else trees.forecast_share_error(plan, counts, self.prior)
 
 
 @cache

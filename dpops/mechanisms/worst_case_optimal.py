@@ -121,7 +121,7 @@ def _clipped(
     """
     size = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
     hat, counts = np.repeat(np.arange(size.size), size), hats.of_each(np.ravel)
-    reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)
+    reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)  # of a mean from U / 2, after clipping
     heavy = np.flatnonzero(reach < hats.upper / 2)
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
     column_user, like = alike(counts, bound[hat])

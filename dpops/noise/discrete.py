@@ -29,7 +29,6 @@ _Law = Callable[[Words, Sequence[Fraction], Int64s, Int64s], Int64s]
 class Noise(Words):
     """Source of a release's randomness, passed down as argument.
 
-    >>> from fractions import Fraction
     >>> Noise().laplace([Fraction(200)] * 3).shape
     (3,)
     """
@@ -80,7 +79,7 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
         t, s = numerator[open_], denominator[open_]
         number, accepted = geometric(source, t)
         magnitude = number // s
-        negative = source.words(open_.size) >> np.uint64(63) == 1
+        negative = source.words(open_.size) >> np.uint64(63) == 1  # a random bit
         accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
         out[open_[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
         open_ = open_[~accepted]
@@ -88,7 +87,7 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
 
 
 def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Proposes integers k >= 0; accepted ones follow exp(-k / t), t >= 1."""
+    """Proposes integers k >= 0, of which accepted ones follow exp(-k / t)."""
     offset = source.below(t)
 
     def exact(row: int) -> Fraction:
@@ -115,7 +114,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
-    """Draws by a law, wherever the variance is positive."""
+    """Draws by a law wherever the variance is positive, 0 elsewhere. Raises ValueError."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
@@ -186,7 +185,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Bounds the rate of a proposal by known digits."""
+    """Bounds a proposal's rate (see `_rounded`) by known digits of u."""
     steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:

@@ -19,7 +19,7 @@ MOST_CANDIDATES = 1 << 30
 """Most candidates of one choice: all proposal weights of a choice then add up to at most 2**62."""
 
 _TOP_BITS = 32  # the proposal weight of the best candidate is 2**32
-_COIN_BITS = 62
+_COIN_BITS = 62  # of the random number that a proposal's acceptance is compared with
 
 
 class Chosen(NamedTuple):
@@ -54,6 +54,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         table = _table(rate, 1 << int(above[rows].max()).bit_length())
         weight[rows], low[rows], high[rows] = table[:, above[rows]]
     entry_weight = widths * weight
+    # Proposes an entry by its candidates' weights and one of these, until each choice has accepted one.
     open_, entries = np.arange(first.size), np.arange(widths.size)
     while open_.size:
         weights = entry_weight[entries]
@@ -87,14 +88,14 @@ def _table(rate: Fraction, length: int) -> Int64s:
 
     w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance, in 2**-62, is 2**32 exp(-rate cost) / w.
     """
-    bits = 192
+    bits = 192  # of fixed-point numbers: products of a table's length leave far more than 62 exact
     low_step, high_step = exp_minus(rate, bits)
     table = np.empty((3, length), np.int64)
     low = high = 1 << bits
     for cost in range(length):
         weight = -(-high >> bits - _TOP_BITS)
         table[:, cost] = weight, *_acceptance(low, high, weight, bits, _COIN_BITS)
-        if table[2, cost] <= 1:  # and so for every higher cost
+        if table[2, cost] <= 1:  # acceptance is below 2**-62, and so for every higher cost
             table[:, cost:] = table[:, cost : cost + 1]
             break
         low, high = low * low_step >> bits, -(-high * high_step >> bits)

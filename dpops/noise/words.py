@@ -24,8 +24,8 @@ Rate = Callable[[int], tuple[Fraction, Fraction]]
 CHUNK = 1 << 15
 """Entries drawn at a time, which fit into a core's cache."""
 
-_WORD = 64
-_SURE = 2.0**-36
+_WORD = 64  # bits
+_SURE = 2.0**-36  # distance from which on floats decide
 _RUNS = 44
 """Longest run of exp(-1) that a word resolves: exp(-45) is below 2**-64."""
 _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[])
@@ -45,7 +45,7 @@ class Words:
     def below(self, bounds: Int64s) -> Int64s:
         """Draws uniform integers below bounds >= 1, by rejection."""
         mask = (bounds - 1).astype(np.uint64)
-        for shift in (1, 2, 4, 8, 16, 32):
+        for shift in (1, 2, 4, 8, 16, 32):  # all bits below the highest are set
             mask |= mask >> np.uint64(shift)
         out = np.zeros(bounds.size, np.int64)
         open_ = np.arange(bounds.size)
@@ -116,13 +116,14 @@ class Uniform:
 def exp_floor(rate: Fraction, bits: int) -> int:
     """Computes exp(-rate) * 2**bits, rounded down, within 1."""
     with localcontext(_DECIMAL) as context:
+        # Digits of so many bits (log10(2) < .31) and of the rate before its point, and some to spare.
         context.prec = bits * 31 // 100 + len(str(int(rate))) + 25
         return int((Decimal(-rate.numerator) / Decimal(rate.denominator)).exp() * (1 << bits))
 
 
 @cache
 def _run_edges() -> NDArray[np.uint64]:
-    """Computes exp(-k) * 2**64, rounded down, for descending k."""
+    """Computes exp(-k) * 2**64, rounded down, for k = _RUNS, .., 1: ascending."""
     return np.array([exp_floor(Fraction(k), _WORD) for k in range(_RUNS, 0, -1)], np.uint64)
 
 

@@ -87,7 +87,10 @@ class Factors(NamedTuple):
 
 
 class RowsByHat(NamedTuple):
-    """Rows by HAT, heaviest first, with sums by HAT."""
+    """Rows by HAT, heaviest first, int64 (rows,), with samples by HAT, int64 (HATs,).
+
+    order: of the rows as they were given. counts: of a row; samples, retained: of a HAT, all and in these rows.
+    """
 
     order: Int64s
     hat: Int64s
@@ -148,7 +151,7 @@ class Search:
         dropped = (tally.samples - tally.retained) / tally.samples
         self.state = np.stack([dropped, tally.heaviest, tally.retained])
         """Per HAT: dropped part of the samples, largest count of a vehicle, retained samples."""
-        self.second = second.astype(np.float64)  # largest count, 0 where there is but one vehicle
+        self.second = second.astype(np.float64)  # second largest count, 0 where there is but one vehicle
         self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
         self.first_place, self.second_place = begin.copy().data, (begin + 1).data
@@ -243,10 +246,11 @@ class Search:
     def _scores(self, work: Floats, half_samples: Floats) -> Floats:
         """Computes errors over `scale`, float64 (HATs,).
 
-        work: float64 (4, HATs), the rows of `state` and one more, all overwritten; half_samples: their `_half`.
+        work: float64 (4, HATs), the rows of `state` and one more, all overwritten; half_samples: their `_half`. They
+        become biases and sensitivities of the mean, then of the variance, in the order of `weights`.
         """
         dropped, part, retained, half = work
-        part /= retained
+        part /= retained  # a vehicle's largest share
         np.multiply(retained, 0.5, out=half)
         np.floor(half, out=half)
         half /= retained

@@ -51,6 +51,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     if counts.size and int(counts.max()) * int(masses.max()) >= 1 << 62:
         raise ValueError("these counts are beyond the checked integer bounds (2**62)")
     scaled = np.cumsum(histograms, axis=1)
+    # Whole factors multiply faster than each bin is divided.
     plain = masses % np.maximum(counts, 1) == 0
     factor = masses // np.maximum(counts, 1)
     scaled[plain] *= factor[plain, None]
@@ -83,9 +84,9 @@ class PlannedTree(NamedTuple):
 
 @cache
 def share_error(shape: PlannedTree) -> float:
-    """Averages E|noise| of shares over inner edges."""
+    """Averages E|noise| of shares over inner edges, for mass and epsilon 1."""
     sds = law(*shape).prefix_sd()
-    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0
+    return float(sds.mean()) / math.sqrt(2) if sds.size else 0.0  # as of one Laplace draw
 
 
 @cache
@@ -128,7 +129,7 @@ def tree_plan(
 
 
 def shape_of(plan: Plan) -> PlannedTree:
-    """Reads a plan's tree from its facts."""
+    """Reads a plan's tree from its facts, as `stored` writes them."""
     facts = plan.facts
     levels = range(1, facts["levels"] + 1)
     factors = tuple(facts[f"factor_{level}"] for level in levels)
@@ -151,7 +152,7 @@ def stored(shape: PlannedTree) -> Mapping[str, int]:
 
 
 def size_of(plan: Plan) -> float:
-    """Computes a share's noise in units of the law."""
+    """Computes the scale of shares' noise, over that of `readings.Law`."""
     return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
 
 
@@ -161,6 +162,7 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
     if tree.bins == 1:
         return 0.0
     upper = upper_of(plan)
+    # Simulated errors, interpolated; then the bias of misplaced weight, of a share F with variance F (1 - F).
     log_size = np.log(np.clip(size_of(plan), SIZES[0], SIZES[-1]))
     log_errors = np.log(np.maximum(_share_errors(tree, shares, prior.mean, prior.sd, upper), 1e-12))
     noise = float(np.exp(np.interp(log_size, np.log(SIZES), log_errors)))
@@ -179,7 +181,7 @@ def upper_of(plan: Plan) -> float:
 SIZES = np.geomspace(1e-6, 100.0, 65)
 """Noise sizes, in the law's unit, whose errors are simulated once; others are interpolated."""
 
-_DRAWS = 48
+_DRAWS = 48  # of the noise, for each size and each likely distribution
 
 
 @lru_cache(maxsize=16)
@@ -197,6 +199,7 @@ def _share_errors(
     """Simulates errors of consistent shares, with a fixed seed."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
     uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
+    # By the inverse of Laplace's distribution function.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
     true, noise = np.repeat(cases, _DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))

@@ -31,10 +31,10 @@ class Reading(NamedTuple):
 def read_alike(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
-    """Reads HATs of one tree together, in columns."""
+    """Reads HATs of one tree: (HATs,) by output, "cdf": (HATs, K - 1)."""
     facts = [
-        (size_of(p), p.bias_bound, p.rounding, upper_of(p), float(p.facts["total"]), p.facts["upper_steps"])
-        for p in plans
+        (size_of(plan), plan.bias_bound, plan.rounding, upper_of(plan), plan.facts["total"], plan.facts["upper_steps"])
+        for plan in plans
     ]
     size, bias, rounding, upper, total, steps = np.array(facts, np.float64).reshape(-1, 6).T
     noisy = np.array(released, np.float64).reshape(-1, shape.tree.nodes)

@@ -30,6 +30,7 @@ def cumulative(
     excess over its children is handed to them in proportion to their variances.
     """
     noisy = np.asarray(noisy, np.float64)
+    # By level: its columns of `noisy`.
     levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
     variances = level_variances(shares)
     ups = [(noisy[..., levels[-1]], np.full(tree.sizes[-1], variances[-1]))]  # values (.., size), variances (size,)
@@ -113,9 +114,9 @@ class Between(NamedTuple):
 
 
 def standard_errors(miss: float) -> float:
-    """Computes standard deviations exceeded by Laplace sums with `miss`.
+    """Computes how many standard deviations Laplace sums exceed with probability `miss`.
 
-    The larger of a single draw's and of the normal law's, between which such sums lie.
+    The larger of a single draw's number and the normal law's, between which such sums lie.
     """
     return max(math.log(1 / miss) / math.sqrt(2), NormalDist().inv_cdf(1 - miss / 2))
 
@@ -126,15 +127,13 @@ def quantile(cdf: Float64s, level: float) -> Float64s:
     edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
     low, high = ends[rows, edge - 1], ends[rows, edge]
-    places: Float64s = edge - 1 + (level - low) / (high - low)
-    return places
+    return np.asarray(edge - 1 + (level - low) / (high - low))
 
 
 def mean(cdf: Float64s) -> Float64s:
-    """Computes a distribution's mean in bins, by its tails."""
-    last = cdf.shape[1] + 0.5
-    means: Float64s = last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1]
-    return means
+    """Computes a distribution's mean in bins: the sum of 1 - F."""
+    last = cdf.shape[1] + 0.5  # samples lie in the middle of their bins
+    return np.asarray(last - np.cumsum(_with_ends(cdf)[:, :-1], axis=1)[:, -1])
 
 
 def variance(cdf: Float64s) -> Float64s:

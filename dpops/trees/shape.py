@@ -78,14 +78,13 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """Sums mixed-radix digits of bins: places among siblings."""
+    """Sums a level's digits over all bins: places among `factor` siblings."""
     cycles, remainder = divmod(bins, width * factor)
     full, part = divmod(remainder, width)
     return width * (cycles * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part
 
 
 MOST_BINS = 10_000
-
 _PARTS = 1_000_000
 """Shares are whole multiples of one millionth, so that budgets stay small rational numbers."""
 
@@ -100,7 +99,7 @@ def best_tree(bins: int) -> Tree:
     """
     if not 1 <= bins <= MOST_BINS:
         raise ValueError(f"a distribution needs 1 to {MOST_BINS} bins, got {bins}")
-    best: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}
+    best: dict[int, tuple[float, tuple[int, ...]]] = {1: (0.0, ())}  # least cost, and its factors, by width
     complete: list[tuple[float, tuple[int, ...]]] = []
     for width in range(1, bins):
         if width not in best:

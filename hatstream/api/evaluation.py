@@ -316,5 +316,4 @@ def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
     named = counted["cell"].combine_chunks().dictionary_encode()
     texts, number_of = named.dictionary.to_pylist(), {} if spec.keys is None else spec.keys.number
     numbers = [int(text, 16) if spec.keys is None else number_of.get(text.encode(), -1) for text in texts]
-    of_row: Int64s = spec.ground.keys(np.array(numbers, np.int64))[named.indices.to_numpy()]
-    return of_row
+    return np.asarray(spec.ground.keys(np.array(numbers, np.int64))[named.indices.to_numpy()])
