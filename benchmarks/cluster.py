@@ -118,7 +118,7 @@ def benchmark(millions, cells):
             measured("here", day, day.here)
         cluster = Standalone(top / "cluster", CONFIGURATION, SETTINGS, task_managers=2, java=[SHORT_LIVED])
         stack.enter_context(cluster)
-        flink = stack.enter_context(JobServer(top / "job-server", cluster=cluster))
+        flink = stack.enter_context(JobServer(top / "job-server", rest=cluster.rest))
         pool = stack.enter_context(WorkerPool(top / "pool"))
         on = ["--runner", "flink", "--job-server", flink.address, "--worker-pool", pool.address]
         on += ["--rest", cluster.rest, "--parallelism", "2"]

@@ -21,7 +21,7 @@ def standalone(tmp_path):
     fetched("flink")
     with (
         Standalone(tmp_path / "cluster", CONFIGURATION, QUICK) as cluster,
-        JobServer(tmp_path / "job-server", cluster=cluster) as running,
+        JobServer(tmp_path / "job-server", rest=cluster.rest) as running,
     ):
         yield running
 

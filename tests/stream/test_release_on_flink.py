@@ -105,7 +105,7 @@ def test_sixteen_million_events_with_a_task_manager_killed_in_the_middle(big, cl
         cluster.kill_task_manager(killed[0])
         cluster.start_task_manager()
 
-    with JobServer(big / "job-server", cluster=cluster) as flink:
+    with JobServer(big / "job-server", rest=cluster.rest) as flink:
         killer = threading.Thread(target=kill)
         killer.start()
         code, first, err = hatstream(*release(big), *on(flink, pool, 2))

@@ -47,7 +47,7 @@ def cluster(tmp_path_factory):
 @pytest.fixture(scope="module")
 def flink(tmp_path_factory, cluster):
     """The job server of the cluster."""
-    with JobServer(tmp_path_factory.mktemp("job-server"), cluster=cluster) as running:
+    with JobServer(tmp_path_factory.mktemp("job-server"), rest=cluster.rest) as running:
         yield running
 
 

@@ -2,12 +2,15 @@
 
 import hashlib
 import math
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table as RichTable
+from scipy.special import rel_entr
 
 from dpops import Noise
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Progress, Row, Table
@@ -17,43 +20,21 @@ from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import METHODS, fixed_weights, per_user
 from hatstream_local.mechanisms.mechanism import Reports, Service
 
-MEANS: Mapping[str, tuple[float, ...]] = {
-    "all 0.1": (0.1, 0.1, 0.1, 0.1),
-    "all 0.6": (0.6, 0.6, 0.6, 0.6),
-    "A1": (0.1, 0.2, 0.3, 0.4),
-    "A2": (0.2, 0.4, 0.1, 0.3),
-    "A3": (0.3, 0.1, 0.4, 0.2),
-    "A4": (0.4, 0.3, 0.2, 0.1),
-}
-"""Epsilons of SR, Laplace, PM and SW."""
-DISTRIBUTIONS: Mapping[str, tuple[float, ...]] = {
-    "all 0.1": (0.1, 0.1, 0.1),
-    "all 0.6": (0.6, 0.6, 0.6),
-    "C1": (0.1, 0.2, 0.3),
-    "C2": (0.2, 0.3, 0.1),
-}
-"""Epsilons of SR, PM and SW."""
+_FIGURES = tomllib.loads(files(__package__).joinpath("fusion.toml").read_text())
+MEANS: Mapping[str, Sequence[float]] = _FIGURES["epsilons"]["mean"]
+DISTRIBUTIONS: Mapping[str, Sequence[float]] = _FIGURES["epsilons"]["distribution"]
+"""By name of a setting: the epsilon of each of KINDS, in their order."""
+REFERENCE: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]] = _FIGURES["reference"]
+"""Figures to compare with, by table, data and setting, in the order of _REFERENCE_COLUMNS."""
 KINDS = {"mean": ("sr", "laplace", "pm", "sw"), "distribution": ("sr", "pm", "sw")}
 COLUMNS = {"mean": (*KINDS["mean"], *METHODS), "distribution": (*KINDS["distribution"], "ule")}
-BUCKETS = 256
+BUCKETS = 256  # of estimated distributions on [-1, 1]
 SCALE = 1_000_000
 """Errors of means are stated for that many users, whatever number is simulated."""
-_TOLERANCE = 1e-6
-_REFERENCE = {
-    ("mean", "beta", "all 0.1"): (4.00e-4, 7.96e-4, 5.19e-4, 5.20e-4, 1.39e-4, 1.31e-4),
-    ("mean", "beta", "all 0.6"): (1.15e-5, 2.21e-5, 1.26e-5, 1.29e-5, 3.68e-6, 3.44e-6),
-    ("mean", "beta", "A1"): (4.00e-4, 1.99e-4, 5.47e-5, 3.02e-5, 4.26e-5, 1.69e-5),
-    ("mean", "beta", "A2"): (1.00e-4, 4.98e-5, 5.19e-4, 5.50e-5, 4.51e-5, 1.99e-5),
-    ("mean", "beta", "A3"): (4.48e-5, 7.96e-4, 3.00e-5, 1.27e-4, 6.22e-5, 1.54e-5),
-    ("mean", "beta", "A4"): (2.54e-5, 8.85e-5, 1.26e-4, 5.20e-4, 4.74e-5, 1.64e-5),
-    ("distribution", "beta", "all 0.1"): (0.0548, 0.0368, 0.0345, 0.0196),
-    ("distribution", "beta", "all 0.6"): (0.0544, 0.0045, 0.0060, 0.0034),
-    ("distribution", "beta", "C1"): (0.0548, 0.0132, 0.0096, 0.0064),
-    ("distribution", "beta", "C2"): (0.0515, 0.0081, 0.0345, 0.0067),
-    ("distribution", "beta+sin", "all 0.1"): (0.0691, 0.0505, 0.0477, 0.0339),
-}
-"""Means of 1,000,000 users by SR, Laplace, PM, SW, UA, UWA; divergences by SR, PM, SW and ULE of EMS that was stopped
-early, so not of the fixed point that is computed here."""
+_TOLERANCE = 1e-6  # mass that the last step of smoothing may still move
+_BETA_RMS = math.sqrt(2 / 7)
+"""Root mean square of 2 Beta(2, 5) - 1. Variances of reports are linear in the square of a value, so their mean is the
+variance at it."""
 _REFERENCE_COLUMNS = {"mean": (*KINDS["mean"], "ua", "uwa"), "distribution": COLUMNS["distribution"]}
 
 
@@ -73,10 +54,11 @@ def draw_values(data: str, users: int, rng: np.random.Generator, pool: Float64s 
     if data == "beta":
         return 2 * rng.beta(2, 5, users) - 1
     if data == "beta+sin":
-        x = np.linspace(0, 1, 4_097)  # by its inverted distribution function
+        # A half has the density 1 + sin(4 pi x) on [0, 1]: its distribution function is inverted on a grid.
+        x = np.linspace(0, 1, 4_097)
         waves = np.interp(rng.random(users), x + (1 - np.cos(4 * np.pi * x)) / (4 * np.pi), x)
         return np.where(rng.random(users) < 0.5, 2 * rng.beta(2, 5, users) - 1, 2 * waves - 1)
-    assert pool is not None
+    assert pool is not None  # "speeds": those of telemetry, scaled
     return pool[rng.integers(0, pool.size, users)]
 
 
@@ -102,6 +84,7 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
     for column, results in columns.items():
         trials = np.array(results)
         if is_mean:
+            # Moments of one user's error: their mean's noise part is the variance over the number of users.
             bias, square, fourth = trials.mean(axis=0).tolist()
             error = math.sqrt((fourth - square**2) / (cell.trials * cell.users)) / SCALE
             value, secondary = (square - bias**2) / SCALE, bias
@@ -114,12 +97,13 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
 
 
 def _services(table: str, epsilons: Sequence[float]) -> list[Service]:
+    """Makes the services of a table, each with its mechanism and epsilon."""
     pairs = zip(KINDS[table], epsilons, strict=True)
     return [Service(kind, LOCAL_MECHANISMS[kind](epsilon)) for kind, epsilon in pairs]
 
 
 def _mean_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ...]]:
-    """Finds moments of the errors of each estimate."""
+    """Computes the first, second and fourth moment of users' errors, by service and method."""
     pairs = zip(reports.services, reports.values, strict=True)
     estimates = {service.name: service.mechanism.unbiased(row) for service, row in pairs}
     estimates |= {method: per_user(reports, method) for method in METHODS}
@@ -144,11 +128,7 @@ def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[f
 def divergence(first: Float64s, second: Float64s) -> float:
     """Computes the Jensen-Shannon divergence in nats, from 0 to log 2."""
     middle = (first + second) / 2
-    total = 0.0
-    for shares in (first, second):
-        positive = shares > 0
-        total += float((shares[positive] * np.log(shares[positive] / middle[positive])).sum())
-    return max(total / 2, 0.0)
+    return max(float((rel_entr(first, middle) + rel_entr(second, middle)).sum()) / 2, 0.0)  # rounding may give less
 
 
 def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: Progress, processes: int = 1) -> Table:
@@ -163,7 +143,7 @@ def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: P
 
 def reference_of(row: Mapping[str, Any]) -> float | None:
     """Reads the reference's figures for a row, if any."""
-    figures = _REFERENCE.get((row["table"], row["data"], row["config"]), ())
+    figures = REFERENCE[row["table"]].get(row["data"], {}).get(row["config"], ())
     return dict(zip(_REFERENCE_COLUMNS[row["table"]], figures, strict=False)).get(row["column"])
 
 
@@ -172,8 +152,8 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":
         return None
     services = _services("mean", MEANS[row["config"]])
-    share = np.array(math.sqrt(2 / 7))
-    variances = {service.name: float(service.mechanism.variance(share)) / SCALE for service in services}
+    value = np.array(_BETA_RMS)
+    variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}
     if row["column"] in variances:
         return variances[row["column"]]
     reports = Reports(services, np.zeros((len(services), 1)))

@@ -10,7 +10,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 import requests
 
@@ -23,61 +22,29 @@ _MAIN = "org.apache.beam.runners.flink.FlinkJobServerDriver"
 JAVA = ("java", "-Xmx1g", "-XX:+UseSerialGC", "--add-opens=java.base/java.util=ALL-UNNAMED")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 """For a Java machine that is busy for seconds: its second compiler takes more than it brings."""
-_CONFIGURATION = """\
-rest:
-  port: {rest}
-  address: {host}
-  bind-address: {host}
-jobmanager:
-  bind-host: {host}
-  rpc:
-    address: {host}
-taskmanager:
-  bind-host: {host}
-  host: {host}
-  numberOfTaskSlots: {slots}
-metrics:
-  fetcher:
-    update-interval: 1000
-restart-strategy:
-  type: fixed-delay
-  fixed-delay:
-    attempts: 2147483647
-    delay: 1 s
-state:
-  checkpoints:
-    dir: {folder}/checkpoints
-  savepoints:
-    dir: {folder}/savepoints
-"""
-
-
-class HasRest(Protocol):
-    """A cluster that is there already. rest: `host:port`."""
-
-    rest: str
+_CONFIGURATION = Path(__file__).with_name("flink-config.yaml")
 
 
 class JobServer(LocalServer):
     """Flink job server. Raises MissingTool or ServerError.
 
-    rest: `host:port` of the cluster. cluster: runs the jobs; None for an embedded one with `slots`.
+    rest: `host:port` of the cluster that runs the jobs; by default an embedded one with `slots`.
     """
 
     ports = 3
 
-    def __init__(self, folder: Path, slots: int = 2, cluster: HasRest | None = None) -> None:
+    def __init__(self, folder: Path, slots: int = 2, rest: str | None = None) -> None:
         super().__init__(folder)
-        self._slots, self._cluster = slots, cluster
-        self.rest = cluster.rest if cluster else f"{LOOPBACK}:{self._ports[2]}"
+        self._slots, self._is_embedded = slots, rest is None
+        self.rest = rest or f"{LOOPBACK}:{self._ports[2]}"
 
     def start(self) -> None:
         """Starts the job server and waits until it answers."""
         jar = str(job_server_jar(self._folder / "job-server.jar"))
         # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
-        master = [f"--flink-master={self.rest}"] if self._cluster else self._embedded()
+        master = [f"--flink-master={self.rest}"] if not self._is_embedded else self._embedded()
         # The jobs of an embedded cluster read through this process, for as long as they run.
-        quick = [SHORT_LIVED] if self._cluster else []
+        quick = [] if self._is_embedded else [SHORT_LIVED]
         command = [*JAVA, *quick, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
         command += [f"--artifact-port={self._ports[1]}", f"--artifacts-dir={self._folder / 'artifacts'}"]
         self.run([*command, "--expansion-port=-1"], "job-server.log")
@@ -86,8 +53,9 @@ class JobServer(LocalServer):
         """Writes Flink's configuration; returns the job server's options for a cluster inside it."""
         configuration = self._folder / "conf"
         configuration.mkdir(exist_ok=True)
+        text = _CONFIGURATION.read_text()
         (configuration / "config.yaml").write_text(
-            _CONFIGURATION.format(host=LOOPBACK, rest=self._ports[2], slots=self._slots, folder=self._folder.as_uri())
+            text.format(host=LOOPBACK, rest=self._ports[2], slots=self._slots, folder=self._folder.as_uri())
         )
         return ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
 

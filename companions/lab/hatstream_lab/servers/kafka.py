@@ -2,6 +2,7 @@
 
 import subprocess
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -10,30 +11,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from hatstream_lab.servers.maven import class_path
 from hatstream_lab.servers.process import LOOPBACK, LocalServer, ServerError
 
-_CLUSTER = "aGF0c3RyZWFtLWxvY2FsMQ"
+_CLUSTER = "aGF0c3RyZWFtLWxvY2FsMQ"  # 16 bytes in base64, as Kafka wants them
 _JAVA = ("java", "-Xmx512m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller}
-advertised.listeners=PLAINTEXT://{host}:{port}
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-log.dirs={data}
-auto.create.topics.enable=false
-log.retention.ms=-1
-offsets.topic.replication.factor=1
-offsets.topic.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-transaction.state.log.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-num.network.threads=2
-num.io.threads=2
-"""
+_PROPERTIES = Path(__file__).with_name("kafka.properties")
 
 
 class Kafka(LocalServer):
@@ -51,8 +31,8 @@ class Kafka(LocalServer):
         properties, java = self._folder / "server.properties", [*_JAVA, "-cp", class_path("kafka")]
         if not properties.exists():
             port, controller = self._ports
-            text = _PROPERTIES.format(host=LOOPBACK, port=port, controller=controller, data=self._folder / "data")
-            properties.write_text(text)
+            facts = {"host": LOOPBACK, "port": port, "controller": controller, "data": self._folder / "data"}
+            properties.write_text(_PROPERTIES.read_text().format(**facts))
             command = [*java, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c"]
             result = subprocess.run([*command, str(properties)], capture_output=True, text=True, check=False)
             if result.returncode:

@@ -17,7 +17,7 @@ import psycopg
 from hatstream_lab.servers.maven import MissingTool
 from hatstream_lab.servers.process import LOOPBACK, ServerError, free_ports
 
-START_S = 120
+START_S = 120  # longest wait for the server's start or end
 GUARDED = "guarded"
 """The one role, made by who wants it, that the server asks for a password."""
 
@@ -28,7 +28,7 @@ class Postgres:
     def __init__(self, programs: Path, folder: Path) -> None:
         """Makes a cluster's files in `folder`; the server starts later. Raises ServerError."""
         self._programs, self._folder, self._user = programs, folder, _unprivileged()
-        self._names = itertools.count()
+        self._numbers = itertools.count()  # of databases
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_ports(1)[0]
         if self._user:
@@ -45,7 +45,7 @@ class Postgres:
 
     def new_database(self) -> str:
         """Makes an empty database, and gives its URL."""
-        name = f"ledger{next(self._names)}"
+        name = f"ledger{next(self._numbers)}"
         self.execute(f"CREATE DATABASE {name}")
         return self.url(name)
 
@@ -85,11 +85,13 @@ class Postgres:
                 os.kill(pid, signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> None:
+        """Signals the server, if it was started, and waits for its end."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait(START_S)
 
     def _said(self) -> str:
+        """Returns the end of the log, for messages."""
         return (self._folder / "log").read_text(errors="replace")[-2_000:]
 
     def _call(self, program: str, *arguments: str) -> "subprocess.Popen[bytes]":
@@ -116,16 +118,13 @@ def postgres_server() -> Iterator[Postgres]:
     programs = _programs()
     if programs is None:
         raise MissingTool("; ".join(missing_programs()))
-    folder = Path(tempfile.mkdtemp(prefix="hatstream-postgres-"))
-    try:
-        server = Postgres(programs, folder)
+    with tempfile.TemporaryDirectory(prefix="hatstream-postgres-") as folder:
+        server = Postgres(programs, Path(folder))
         try:
             server.start()
             yield server
         finally:
             server.stop()
-    finally:
-        shutil.rmtree(folder)
 
 
 def missing_programs() -> list[str]:

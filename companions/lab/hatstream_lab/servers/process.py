@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 LOOPBACK = "127.0.0.1"
-STOP_S, READY_S = 20.0, 300.0
+STOP_S, READY_S = 20.0, 300.0  # longest waits for a server's end, and for its first answer
 
 
 class ServerError(Exception):
@@ -21,29 +21,20 @@ class Server:
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._command, self._log = list(command), log
         with log.open("ab") as output:
+            # In a session of its own: a terminal's Ctrl-C is for us, who end the server when we are done with it.
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                start_new_session=True,  # a terminal's Ctrl-C is for us: we end them when we are done with them
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
             )
-
-    @property
-    def pid(self) -> int:
-        """Process id of the server."""
-        return self._process.pid
 
     def wait(self, is_ready: Callable[[], bool], seconds: float) -> None:
         """Waits until the server is ready. Raises ServerError."""
         until = time.monotonic() + seconds
         while not is_ready():
             if self._process.poll() is not None:
-                raise ServerError(f"{self._name} ended with code {self._process.returncode}:\n{self._last_words()}")
+                raise self._failure(f"ended with code {self._process.returncode}")
             if time.monotonic() > until:
                 self.stop()
-                raise ServerError(f"{self._name} was not ready after {seconds:.0f} s:\n{self._last_words()}")
+                raise self._failure(f"was not ready after {seconds:.0f} s")
             time.sleep(0.05)
 
     def said(self, words: str) -> bool:
@@ -63,12 +54,10 @@ class Server:
         self._process.kill()
         self._process.wait()
 
-    @property
-    def _name(self) -> str:
-        return f"{self._command[0]} (output in {self._log})"
-
-    def _last_words(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
+    def _failure(self, event: str) -> ServerError:
+        """Makes the error of an event, with the last lines of output."""
+        lines = self._log.read_text(errors="replace").splitlines()[-15:]
+        return ServerError("\n".join([f"{self._command[0]} (output in {self._log}) {event}:", *lines]))
 
 
 class LocalServer:
@@ -120,6 +109,6 @@ def free_ports(count: int) -> list[int]:
 
 def is_open(port: int) -> bool:
     """Checks whether the port accepts connections."""
-    with socket.socket() as one:
-        one.settimeout(0.5)
-        return one.connect_ex((LOOPBACK, port)) == 0
+    with socket.socket() as client:
+        client.settimeout(0.5)
+        return client.connect_ex((LOOPBACK, port)) == 0
