@@ -97,18 +97,14 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
     routes, duties = draw_town(rng, fleet)
     driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
     rows = np.concatenate(driven)
-    faults = ceil(rows.size * FAULT_SHARE / 3)
+    faults = ceil(rows.size * FAULT_SHARE / 3)  # of each kind: no position, an unset clock, no speed
     lost, unset, mute = rng.choice(rows.size, (3, faults), replace=False)
     rows["lat"][lost] = rows["lon"][lost] = 0.0
     rows["ts_s"][unset] = 0
     rows["speed_kmh"][mute] = np.nan
     twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
     rows = np.concatenate([rows, rows[twice]])
-    return _table(rows[np.lexsort((rows["bus"], rows["ts_s"]))])
-
-
-def _table(rows: Reports) -> pa.Table:
-    """Writes reports as table in SCHEMA, with buses by name."""
+    rows = rows[np.lexsort((rows["bus"], rows["ts_s"]))]
     names = pa.array([f"BUS-{bus:04d}" for bus in range(rows["bus"].max() + 1)])
     columns = [
         names.take(pa.array(rows["bus"])),
@@ -140,8 +136,7 @@ class Route:
     def pace(self, odometer_m: Vector) -> Vector:
         """Looks up the street's pace at a distance."""
         street = np.minimum(self.along(odometer_m) / STREET_M, self.paces.size - 1)
-        result: Vector = self.paces[street.astype(np.int64)]
-        return result
+        return np.asarray(self.paces[street.astype(np.int64)])
 
     def place(self, odometer_m: Vector) -> tuple[Vector, Vector]:
         """Finds the place in metres from the centre."""
@@ -150,7 +145,7 @@ class Route:
 
 
 def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
-    """Draws a route across the centre or around it."""
+    """Draws a route across the centre, or, every third, around it."""
     if number % 3 == 2:
         radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
         start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
@@ -217,7 +212,7 @@ def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Runs:
-    """Driven duty: an element for each run between halts."""
+    """Driven duty: an element for each run from halt to halt."""
 
     odometer_m: Vector  # at departure
     length_m: Vector
@@ -228,14 +223,14 @@ class _Runs:
 
 def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     """Simulates a bus's reports during its duty, every `duty.every_s`, with GPS noise."""
-    asked_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
-    odometer_m, speed_ms = _at(_drive(rng, route, duty), asked_s)
+    report_s = np.floor(np.arange(duty.start_s + rng.uniform(0.0, duty.every_s), duty.end_s, duty.every_s))
+    odometer_m, speed_ms = _at(_drive(rng, route, duty), report_s)
     east_m, north_m = route.place(odometer_m)
-    jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, asked_s.size)), rng.normal(0.0, SPEED_SD_KMH, asked_s.size)
+    jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, report_s.size)), rng.normal(0.0, SPEED_SD_KMH, report_s.size)
     lat, lon = degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
-    rows = np.empty(asked_s.size, _REPORT)
+    rows = np.empty(report_s.size, _REPORT)
     noon_s = int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp())  # GTFS counts from it
-    rows["bus"], rows["ts_s"] = duty.bus, noon_s - 12 * 3600 + asked_s.astype(np.int64)
+    rows["bus"], rows["ts_s"] = duty.bus, noon_s - 12 * 3600 + report_s.astype(np.int64)
     rows["lat"], rows["lon"] = lat.round(6), lon.round(6)
     rows["speed_kmh"] = np.where(speed_ms > 0, np.maximum(0.0, 3.6 * speed_ms + noise_kmh), 0.0).round(1)
     return rows
@@ -253,8 +248,10 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)  # outside the rush hours
     depart_s = duty.start_s + (odometer_m - odometer_m[0]) / 5.0  # a first guess: 18 km/h, halts included
     for _ in range(4):
+        # How strong the rush is at an hour, between which it changes in straight lines.
         hours, strength = [6.0, 7.0, 9.0, 10.0, 15.0, 16.0, 19.0, 20.0], [0.0, 1.0, 1.0, 0.2, 0.2, 1.0, 1.0, 0.0]
         slowdown = np.interp(depart_s / 3600, hours, strength) * (RUSH_SLOWDOWN + RUSH_SLOWDOWN_CENTRE * centrality)
+        # A run accelerates to its peak and brakes from it; a short one never reaches its cruising speed.
         peak_ms = np.minimum(free_kmh * (1 - slowdown) / 3.6, np.sqrt(length_m * ACCELERATION_MS2))
         lasts_s = length_m / peak_ms + peak_ms / ACCELERATION_MS2
         depart_s = duty.start_s + np.cumsum(lasts_s + wait_s) - wait_s - lasts_s
@@ -277,11 +274,11 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     return halts_m[halts], wait_s[halts]
 
 
-def _at(runs: _Runs, asked_s: Vector) -> tuple[Vector, Vector]:
-    """Computes odometer (m) and speed (m/s) at times."""
-    run = np.maximum(0, np.searchsorted(runs.depart_s, asked_s, side="right") - 1)
+def _at(runs: _Runs, report_s: Vector) -> tuple[Vector, Vector]:
+    """Computes odometer (m) and speed (m/s) at times, in any part of a run."""
+    run = np.maximum(0, np.searchsorted(runs.depart_s, report_s, side="right") - 1)
     lasts_s, peak_ms, length_m = runs.lasts_s[run], runs.peak_ms[run], runs.length_m[run]
-    since_s = np.clip(asked_s - runs.depart_s[run], 0.0, lasts_s)
+    since_s = np.clip(report_s - runs.depart_s[run], 0.0, lasts_s)
     left_s, ramp_s = lasts_s - since_s, peak_ms / ACCELERATION_MS2
     driven_m = np.select(
         [since_s < ramp_s, left_s < ramp_s],

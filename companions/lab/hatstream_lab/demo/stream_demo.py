@@ -4,6 +4,7 @@ python -m hatstream_lab.demo.stream_demo --minutes 3
 """
 
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -33,11 +34,10 @@ from hatstream_lab.servers.maven import MissingTool, missing_tools
 from hatstream_lab.servers.postgres import missing_programs, postgres_server
 from hatstream_lab.servers.process import ServerError
 
-SPEED_UP = 200
-FIRST_HOUR = 6
+SPEED_UP, FIRST_HOUR = 200, 6  # times real time, from this local hour on
 DELAY_S = 1.5
 """The longest that a report is on its way: so they come out of order."""
-_STEP_S = 0.02
+_STEP_S = 0.02  # between looks at the clock
 SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2, "enable.idempotence": True}
 
 
@@ -82,28 +82,22 @@ class Feeder:
     def _feed(self) -> None:
         """Sends each report at its second of the replay, until its end or `_stop`."""
         producer = Producer({**SETTINGS, "bootstrap.servers": self._brokers})
-        start_s = time.time()
-        for sent_s, payload in _payloads(self._replay, start_s):
+        start_s, encode = time.time(), msgspec.json.Encoder().encode
+        for sent_s, at_s, report in zip(*map(list, self._replay), strict=True):
             while time.time() - start_s < sent_s and not self._stop.is_set():
                 producer.poll(0)
                 time.sleep(_STEP_S)
             if self._stop.is_set():
                 break
-            producer.produce(self._topic, payload)
+            # The producer's clock, in milliseconds; 0 where the report's is unset.
+            stamp = 0 if math.isnan(at_s) else round(1_000 * (start_s + at_s))
+            producer.produce(self._topic, encode({**report, "ts": stamp}))
             self.sent += 1
         producer.flush(10)
 
 
-def _payloads(replay: Replay, start_s: float) -> Iterator[tuple[float, bytes]]:
-    encode = msgspec.json.Encoder().encode
-    for sent_s, at_s, report in zip(replay.sent_s.tolist(), replay.at_s.tolist(), replay.reports, strict=True):
-        yield sent_s, encode({**report, "ts": 0 if at_s != at_s else round(1_000 * (start_s + at_s))})
-
-
-FAILED = 4
-PARTITIONS = 4
-TOPIC = "positions"
-ZONE = "America/Regina"
+FAILED = 4  # the exit code
+PARTITIONS, TOPIC, ZONE = 4, "positions", "America/Regina"
 STARTING_S = 60
 """Fed longer by four times that, while Flink and the stream start and the first slot has not begun."""
 SHOWING_S = 90
@@ -170,12 +164,14 @@ def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def _stop(stop: threading.Event, process: "subprocess.Popen[str]") -> None:
+    """Ends the stream on a stop; in a thread, as reading its output blocks."""
     stop.wait()
     process.terminate()
 
 
 @contextmanager
 def _timed(label: str) -> Iterator[None]:
+    """Notes how long a block took."""
     begun_s = time.monotonic()
     yield
     note(f"  {label} runs after {time.monotonic() - begun_s:.0f} s")
@@ -218,7 +214,7 @@ class _Show:
     def _released(self, slot: str) -> str:
         """Describes a slot's file, once it appears."""
         stamp = f"{datetime.fromisoformat(slot):%Y%m%dT%H%M%S}"
-        for _ in range(20):
+        for _ in range(20):  # files follow their line within five seconds
             with suppress(InputError):
                 rows = read_results(str(self._output / f"hats-*-{stamp}*.parquet"))["hats"]
                 break
@@ -235,6 +231,7 @@ class _Show:
 
 
 def _counted(facts: Mapping[str, Any]) -> str:
+    """Describes a slot's rows, if they were counted, and its delay."""
     refused = sum(facts.get("refused", {}).values())
     rows = f"; {facts['rows']:,} rows in, {refused:,} refused" if "rows" in facts else ""
     return f"{rows}; recorded {facts['lag_s']:.1f} s after its end"

@@ -18,7 +18,7 @@ STREETS = (
 )
 """Of the routes, in turn."""
 SPEED_MS, LAYOVER_S = 5.0, 240
-"""Halts included; and between two trips."""
+"""Mean speed of trips, halts included; and wait between two trips."""
 BLOCK_M = 400.0
 """Between two numbered avenues or streets."""
 VALID_DAYS = 90
@@ -26,7 +26,7 @@ _COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D"
 
 
 def street_name(route: int) -> str:
-    """Names a route's street; repeats are numbered."""
+    """Names a route's street; from the second round of names on, with a number."""
     again, number = divmod(route, len(STREETS))
     return STREETS[number] + (f" {again + 1}" if again else "")
 
@@ -50,21 +50,14 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
     yield "agency", ["agency_name,agency_url,agency_timezone", f"Made-up Transit,https://transit.invalid,{fleet.zone}"]
     days = "monday,tuesday,wednesday,thursday,friday,saturday,sunday"
     yield "calendar", [f"service_id,{days},start_date,end_date", f"daily,1,1,1,1,1,1,1,{first:%Y%m%d},{last:%Y%m%d}"]
-    yield (
-        "routes",
-        [
-            "route_id,route_short_name,route_long_name,route_type,route_color",
-            *(
-                f"R{number},{number + 1},{street_name(number)},3,{_COLOURS[number % len(_COLOURS)]}"
-                for number in range(len(routes))
-            ),
-        ],
-    )
+    named = [(f"R{i},{i + 1},{street_name(i)}", _COLOURS[i % len(_COLOURS)]) for i in range(len(routes))]
+    heading = "route_id,route_short_name,route_long_name,route_type,route_color"
+    yield "routes", [heading, *(f"{names},3,{colour}" for names, colour in named)]  # 3: a bus
     stops = [_stops(fleet, index, route) for index, route in enumerate(routes)]
     yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(line for lines, _ in stops for line in lines)]
     yield "shapes", ["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *_shapes(fleet, routes)]
     trips, times = [], []
-    for duty in duties:  # to and fro until it ends
+    for duty in duties:  # to and fro until it ends, and at least once
         start_s, direction, length_m = round(duty.start_s), 0, routes[duty.route].length_m
         while start_s + length_m / SPEED_MS <= duty.end_s or start_s == round(duty.start_s):
             trip = f"T{duty.bus}-{start_s}"
@@ -81,19 +74,17 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
 
 
 def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], list[float]]:
-    """Writes a route's stops; returns distances along it."""
+    """Writes rows of a route's stops; returns these, and metres along the route."""
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
-    lines = []
-    for index in range(along_m.size):
-        name = f"{street_name(number)} at {_crossing(float(east_m[index]), float(north_m[index]))}"
-        lines.append(f"S{number}-{index},{name},{lat[index]:.6f},{lon[index]:.6f}")
+    names = [f"{street_name(number)} at {_crossing(*place)}" for place in np.stack([east_m, north_m], axis=1).tolist()]
+    lines = [f"S{number}-{i},{name},{lat[i]:.6f},{lon[i]:.6f}" for i, name in enumerate(names)]
     return lines, along_m.tolist()
 
 
 def _crossing(east_m: float, north_m: float) -> str:
-    """Names a crossing by its avenue or street."""
+    """Names a crossing by its avenue, north or south of the centre, or street."""
     is_avenue = abs(north_m) >= abs(east_m)
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
     number = round(abs(metres) / BLOCK_M) + 1
@@ -102,29 +93,23 @@ def _crossing(east_m: float, north_m: float) -> str:
 
 
 def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
-    """Writes the line of each route, there and back."""
+    """Writes the line of each route, there and back, as rows of shapes.txt."""
     for number, route in enumerate(routes):
         lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])
-        for direction, order in ((0, range(lat.size)), (1, range(lat.size - 1, -1, -1))):
-            yield from (
-                f"R{number}-{direction},{lat[position]:.6f},{lon[position]:.6f},{place}"
-                for place, position in enumerate(order)
-            )
+        for direction in (0, 1):
+            for index, place in enumerate(range(lat.size)[:: -1 if direction else 1]):
+                yield f"R{number}-{direction},{lat[place]:.6f},{lon[place]:.6f},{index}"
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
-    """Makes GeoJSON lines of `length_m` metres along routes."""
+    """Makes GeoJSON lines of `length_m` metres along routes, named by street and part."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
-    lines = [line for number, route in enumerate(routes) for line in _lines(fleet, number, route, length_m)]
+    lines = []
+    for number, route in enumerate(routes):
+        edges_m = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
+        for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
+            lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))  # ten points bend as streets do
+            geometry = {"type": "LineString", "coordinates": np.stack([lon, lat], axis=1).round(6).tolist()}
+            name = {"name": f"{street_name(number)}, part {part}"}
+            lines.append({"type": "Feature", "properties": name, "geometry": geometry})
     return {"type": "FeatureCollection", "features": lines}
-
-
-def _lines(fleet: MadeUpFleet, number: int, route: Route, length_m: float) -> Iterator[dict[str, Any]]:
-    """Cuts a route's street into named parts of `length_m` metres, as GeoJSON features."""
-    edges_m = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
-    for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
-        lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))
-        name = f"{street_name(number)}, part {part}"
-        positions = np.stack([lon, lat], axis=1).round(6).tolist()
-        geometry = {"type": "LineString", "coordinates": positions}
-        yield {"type": "Feature", "properties": {"name": name}, "geometry": geometry}

@@ -1,4 +1,7 @@
-"""Generates cities as counted days; even seeds tune numbers, odd seeds judge them."""
+"""Generates cities as counted days; even seeds tune numbers, odd seeds judge them.
+
+Numbers without a source are invented, as they may be in a city; no feed was fitted.
+"""
 
 import tomllib
 from collections.abc import Sequence
@@ -27,11 +30,12 @@ _DAY = np.array(
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
 )
 """How likely a vehicle is on the road in each hour."""
-_PARTS_H, _PER_KMH = 4, 120.0
-_USUAL_KMH = 6.0, 58.0
-_NIGHT_ENDS = 6
-_VISITORS_FASTER = 1.3
-_HOLIDAY_KMH, _STANDING = 6.0, 0.15
+_PARTS_H = 4  # hours of a part of the day
+_PER_KMH = 120.0  # reports of a usual visit, times 30 km/h more than its speed
+_USUAL_KMH = 6.0, 58.0  # lowest and highest usual speed of a cell in an hour
+_NIGHT_ENDS = 6  # local hour
+_VISITORS_FASTER = 1.3  # factor of their speed
+_HOLIDAY_KMH, _STANDING = 6.0, 0.15  # gain of speed on a holiday; most of its speed that a standing vehicle has
 _BRIEF = 0.25
 """A vehicle that stays half as long as usual in a HAT lies so much farther from its pattern: 2 to this power."""
 
@@ -95,6 +99,8 @@ def made_up(city: MadeUp) -> Days:
     """Counts a city's days, starting on a Monday."""
     rng = np.random.default_rng(city.seed)
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE, city.rings)), np.int64)
+    # Places in km from the middle. Cells far out are visited less; speeds differ by eight districts of 4 km,
+    # by cell, by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (places - places.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
@@ -107,7 +113,7 @@ def made_up(city: MadeUp) -> Days:
     both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
     pattern: Float64s = city.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
     pattern = np.clip(pattern, *_USUAL_KMH)
-    routes = []
+    routes = []  # cells along bent lines across the city, in all directions
     for _ in range(city.lines):
         angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
         along = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)
@@ -115,6 +121,7 @@ def made_up(city: MadeUp) -> Days:
         turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
         routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
+    # What every day or every weekend shares has a random state of its own: other options keep their draws.
     weekly = np.random.default_rng([city.seed, 7])
     lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
     weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * weekly.normal(size=24))
@@ -245,18 +252,15 @@ def _visited(
         line = rng.integers(0, len(routes), city.vehicles)[vehicle]
         sizes = np.array([route.size for route in routes])[line]
         start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits
-        step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])
+        step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])  # along the line, and back
         place = np.minimum(step, 2 * sizes[:, None] - 1 - step)
         padded = np.stack([np.resize(route, max(shape.size for shape in routes)) for route in routes])
-        on_line: Int64s = padded[line[:, None], place]
-        return on_line
+        return np.asarray(padded[line[:, None], place])
     base = rng.choice(popular.size, city.vehicles, p=popular / popular.sum())[vehicle]
     far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
+    # Gumbel noise on log weights draws without replacement, by weight (a cell 5 km farther from home has 1 / e of it).
     likely = np.log(popular) - far / 5 + rng.gumbel(size=far.shape)
     return np.argpartition(-likely, city.visits, axis=1)[:, : city.visits].astype(np.int64)
-
-
-_WHOLE_DAY, _SIX_HOURS, _SERVICE = tuple(range(24)), tuple(range(6, 12)), tuple(range(5, 23))
 
 
 def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
@@ -272,7 +276,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
         "lines" if rng.random() < 0.6 else "cabs",
         vehicles=vehicles,
         days=int(rng.integers(3, most_days + 1)),
-        hours=(_WHOLE_DAY, _WHOLE_DAY, _SERVICE, _SIX_HOURS)[rng.integers(0, 4)],
+        hours=(range(24), range(24), range(5, 23), range(6, 12))[rng.integers(0, 4)],
         rings=rings,
         lines=int(np.clip(vehicles / 12, 3, 80)),
         visits=visits,
@@ -283,7 +287,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
         slow_centre_kmh=float(rng.uniform(0, 0.5)) * district_kmh,
         steep=float(rng.uniform(0.8, 3)),
         apart_kmh=district_kmh,
-        reporting=float(_between(rng, 1, 800)) / (visits * 3.3),
+        reporting=float(_between(rng, 1, 800)) / (visits * 3.3),  # 1 to 800 reports an hour: a usual visit has 3.3
         lasting_kmh=float(rng.uniform(0, 3)),
         weekend_kmh=float(rng.uniform(2, 6)) if rng.random() < 0.5 else 0.0,
         night=2 if rng.random() < 0.3 else None,
@@ -294,7 +298,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
 
 
 def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
-    """Draws a city with real faults, such as gaps."""
+    """Draws a city as `drawn` does, with real feeds' faults, such as gaps."""
     rng = np.random.default_rng([seed, 21])
     city = drawn(seed, most_vehicles, most_days)
     starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)

@@ -27,7 +27,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError,
 """What NumPy and zipfile say of an archive that is none."""
 MOST_SAMPLES = 10_000_000
 """Of a set: it is drawn whole, and ten times as large."""
-_BETWEEN = 0.27  # share of the variance between users of the ITMS-like speeds
+_BETWEEN = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
 
 ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
 
@@ -69,22 +69,17 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
 def geometric() -> DataSet:
     """Makes 2**i users of 2**(6 - i) samples each, i = 0..6. Source: S4."""
     counts = np.repeat(2 ** np.arange(6, -1, -1), 2 ** np.arange(7)).astype(np.int64)
-
-    def speeds(rng: np.random.Generator, size: tuple[int, int]) -> Float64s:
-        return rng.uniform(0, UPPER_KMH, size)
-
-    return redrawn("geometric", counts, speeds, Prior(UPPER_KMH / 2, UPPER_KMH / math.sqrt(12)))
+    prior = Prior(UPPER_KMH / 2, UPPER_KMH / math.sqrt(12))  # of the uniform law
+    return redrawn("geometric", counts, lambda rng, size: rng.uniform(0, UPPER_KMH, size), prior)
 
 
 def extreme() -> DataSet:
     """Makes 100 users of one sample and one of ten. Source: S4 (E22)."""
     counts = np.array([10] + [1] * 100, np.int64)
-    sd = math.sqrt(UPPER_KMH / 4)
-
-    def speeds(rng: np.random.Generator, size: tuple[int, int]) -> Float64s:
-        return np.clip(rng.normal(UPPER_KMH / 2, sd, size), 0, UPPER_KMH)
-
-    return redrawn("extreme", counts, speeds, Prior(UPPER_KMH / 2, sd))
+    mean, sd = UPPER_KMH / 2, math.sqrt(UPPER_KMH / 4)
+    return redrawn(
+        "extreme", counts, lambda rng, size: np.clip(rng.normal(mean, sd, size), 0, UPPER_KMH), Prior(mean, sd)
+    )
 
 
 def from_folder(folder: Path) -> list[DataSet]:
@@ -147,7 +142,7 @@ def redrawn(
 
 
 def itms_counts() -> Int64s:
-    """Makes 217 log-normal counts with the published statistics."""
+    """Makes USERS log-normal counts with the published statistics: bisects for the law's shape."""
     law = NormalDist()
     scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
 
@@ -171,5 +166,4 @@ def _clipped_normal(rng: np.random.Generator, samples: int) -> Float64s:
 
 
 def _steps(speeds_kmh: Float64s) -> Int64s:
-    steps: Int64s = np.rint(np.clip(speeds_kmh, 0, UPPER_KMH) * (GRID.upper_steps / UPPER_KMH)).astype(np.int64)
-    return steps
+    return np.asarray(np.rint(np.clip(speeds_kmh, 0, UPPER_KMH) * (GRID.upper_steps / UPPER_KMH)).astype(np.int64))

@@ -21,7 +21,7 @@ from hatstream_lab.evaluation.experiment import Report
 
 HAT_KEYS = ("period", "slot", "cell")
 DELTA = Decimal("1e-6")
-BLOCK_H = 4
+BLOCK_H = 4  # hours of a part of the day
 MEAN = {"name": "mean", "mechanism": "levels", "target": "reports"}
 
 
@@ -68,7 +68,7 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes the specification of a vehicle's or HAT's total."""
+        """Makes the specification of a total, of a vehicle or a HAT."""
         epsilon = Decimal(total)
         if self.is_by_hat:
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})
@@ -128,9 +128,10 @@ def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = No
 def read_days(
     pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report, *, bins: int = 0, **tables: Any
 ) -> Days:
-    """Counts days of telemetry, completing region and fleet.
+    """Counts days of telemetry, for a release by levels.
 
-    tables: Further ones of the specification that releases them.
+    A region and a fleet that the specification leaves open are made of the first day. bins: of values, to count in each
+    row; 0 for none. tables: further ones of the specification that releases the days.
     """
     base = tables_of(spec_path)
     by_levels = any(table.get("mechanism") == "levels" for table in base["statistic"])
@@ -145,10 +146,10 @@ def read_days(
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
         levels["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
         levels.setdefault("fleet", rough_fleet(first, levels))
-    days = Days(levels | tables, pa.table({}), is_made)
+    days = Days(levels | tables, pa.table({}), is_made)  # without rows: counting needs its specification
     spec = days.spec("1", DELTA)
     counted = count_days(spec, pattern, dates, bins=bins, report=report)
-    if not by_levels and "fleet" not in days.tables:
+    if not by_levels and "fleet" not in days.tables:  # a specification by levels has one, or its default
         first = counted.filter(pc.equal(counted["period"], pc.min(counted["period"])))
         days = replace(days, tables={**days.tables, "fleet": rough_fleet(first, levels)})
     if spec.places is not None and not pc.any(pc.is_valid(counted["place"])).as_py():
@@ -163,7 +164,7 @@ def around(cells: Iterable[str]) -> list[str]:
 
 
 def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Estimates a day's fleet to one digit; not private."""
+    """Counts a day's fleet, and what a vehicle touches, to one digit; not private."""
     cell, slot, vehicle = (np.array(day[name].to_pylist()) for name in ("cell", "slot", "vehicle"))
     hour, vehicles = local_hours(slot, tables), len(set(vehicle.tolist()))
     parents, grandparents = (
@@ -186,7 +187,7 @@ def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
-    """Finds the local hour in which slots begin."""
+    """Computes slots' local hours from their numbers in the day, (rows,)."""
     return int(tables["slot"].get("service", "00:00")[:2]) + slot * tables["slot"]["minutes"] // 60
 
 
@@ -212,7 +213,7 @@ def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
 
 
 def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Finds distinct rows, and which one each row is."""
+    """Lists distinct rows, and the number of each row's among them, int64 (rows,)."""
     numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     distinct = keys.group_by(keys.column_names).aggregate([])
     distinct = distinct.append_column("group", pa.array(np.arange(distinct.num_rows)))
@@ -223,6 +224,6 @@ def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
 def joined_with_truth(
     rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS, *, how: str = "inner"
 ) -> dict[str, NDArray[Any]]:
-    """Joins released rows with true values by keys."""
+    """Joins released rows with true values by keys; returns columns by name, (rows,)."""
     joined = rows.join(truth, list(keys), join_type=how, use_threads=False).combine_chunks()
     return {name: joined[name].to_numpy() for name in joined.column_names}

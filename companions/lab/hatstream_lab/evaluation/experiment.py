@@ -91,10 +91,12 @@ class Experiment(Generic[Data, Setting]):
 
 
 def _measure_task(measure: Callable[..., Iterable[Row]], data: Any, task: tuple[Any, int]) -> list[Row]:
+    """Measures one (setting, run) in a worker process, which sends a list."""
     return list(measure(data, *task))
 
 
 def _join(figure: Figure | None, run: Figure) -> Figure:
+    """Adds a run to a figure: weighted means add up; the worst stays."""
     if isinstance(run, Mean):
         mean = figure if isinstance(figure, Mean) else Mean(0.0, 0.0)
         return Mean(mean.total + run.total, mean.weight + run.weight)
@@ -132,7 +134,10 @@ class Table:
         return table
 
     def grid(self, row: str, columns: Sequence[str], figure: str | Callable[[dict[str, Any]], str]) -> "Table":
-        """Pivots rows by a label into columns by others."""
+        """Pivots rows: one for each value of `row`, with columns named by `columns`.
+
+        figure: name of the figure that fills a place, or a function of the row that computes it.
+        """
         cell = figure if callable(figure) else lambda line: line.get(figure)
         lines: dict[Any, dict[str, Any]] = {}
         for name, series in self._series(columns):
@@ -165,6 +170,7 @@ class Table:
         places = list(dict.fromkeys(str(row[x]) for row in self.rows if row.get(figure) is not None))
         for number, (name, rows) in enumerate(self._series(series)):
             points = [(places.index(str(row[x])), row[figure]) for row in rows if row.get(figure) is not None]
+            # The plot has ten colours; markers, and dashes from the eleventh series on, tell more apart.
             style: dict[str, Any] = {"marker": "os^Dv<>pXh*P8"[number % 13], "linestyle": ("-", "--")[number // 10 % 2]}
             if points:
                 panel.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, label=name, **style)
@@ -179,10 +185,12 @@ class Table:
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = BytesIO()
         canvas.savefig(drawn, format="png", dpi=96)
+        # 64 colours are enough for lines, in smaller files.
         Image.open(drawn).convert("RGB").quantize(64).save(path, format="png", optimize=True)
         return path
 
     def _series(self, labels: Sequence[str]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Yields rows by the values of labels, which also name them."""
         keys = dict.fromkeys(tuple(row.get(name) for name in labels) for row in self.rows)
         for key in keys:
             name = ", ".join(str(value) for value in key if value not in (None, ""))

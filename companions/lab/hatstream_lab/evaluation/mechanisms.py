@@ -30,7 +30,11 @@ class Silent(Noise):
 
 
 class TrueHats(NamedTuple):
-    """HATs of telemetry: capped totals; uncapped means of reports (truth) and vehicles."""
+    """HATs of telemetry, in columns (HATs,).
+
+    totals: with the cap, each with its number of reports before it. truth: means of all reports; means: of vehicles'
+    means; both in km/h. reports: their number. vehicles: those that the cap left.
+    """
 
     grid: Grid
     totals: list[tuple[Totals, int]]
@@ -61,12 +65,13 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     uncapped = count_days(load(tables), pattern, dates, report=report)
     cap = {name: value for name, value in base["privacy"].items() if name in _CAP} if spec.privacy.cap else {}
     capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
+    # Both tables' rows by number of their HAT: of all reports, and of those that the cap left.
     keys, hat = groups_of(pa.concat_tables([uncapped.select(HAT_KEYS), capped.select(HAT_KEYS)]))
     reports = np.bincount(hat[: uncapped.num_rows], uncapped["reports"].to_numpy(), keys.num_rows).astype(np.int64)
     counts, sums, vehicle = (capped[name].to_numpy() for name in ("reports", "sums", "vehicle"))
     hat = hat[uncapped.num_rows :]
-    order = np.lexsort((vehicle, -counts, hat))
-    order = order[counts[order] > 0]
+    order = np.lexsort((vehicle, -counts, hat))  # the canonical order of a HAT's users
+    order = order[counts[order] > 0]  # a cap may leave a vehicle nothing
     first = np.flatnonzero(np.diff(hat[order], prepend=-1))
     index = hat[order][first]
     parts = [Totals(counts[rows], sums[rows]) for rows in np.split(order, first[1:])]

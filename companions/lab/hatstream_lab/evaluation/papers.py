@@ -122,7 +122,7 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
         sums, truths = data.draw(rng, number)
         totals = [Totals(counts, row) for row in np.broadcast_to(sums, (number, counts.size))]
         drawn = mechanism.release(totals, [plan] * number, noise)
-        values = np.array([integers[-1] for integers in drawn]) * float(plan.step)
+        values = np.array([integers[-1] for integers in drawn]) * float(plan.step)  # after private choices, if any
         parts.append(np.abs(values - truths))
         clamped.append(np.abs(np.clip(values, 0, UPPER_KMH) - truths))
     errors = np.concatenate(parts)
@@ -153,6 +153,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
     reference = reference_of(row)
     if reference is None:
         return None
+    # The reference's standard error follows from its 10,000 runs.
     both = math.hypot(row["standard_error"], row["standard_error"] * math.sqrt(row["runs"] / 10_000))
     return bool(abs(row["error"] - reference) <= 4 * both + last_digit(row["data"], row["mechanism"], reference) / 2)
 
@@ -160,6 +161,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 def last_digit(data: str, label: str, figure: float) -> float:
     """Computes the unit of a printed figure's last digit."""
     decimals = _DECIMALS.get(data, {}).get(label, 3)
+    # Columns of two decimals print figures from 11 on with one.
     return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals
 
 

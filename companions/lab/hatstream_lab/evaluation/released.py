@@ -73,7 +73,7 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     has_value, periods = ~np.isnan(error), sorted(set(hats["period"]))
     constant = np.abs(hats["truth"] - days.mean_kmh)
     bar = float(constant[has_value] @ reports[has_value])
-    feed = float(error[has_value] @ reports[has_value]) / bar if bar else None
+    ratio = float(error[has_value] @ reports[has_value]) / bar if bar else None
     held_back = Mean.of([not has_value[hats["period"] == day].any() for day in periods])
     for day in ("all", *periods):
         chosen = has_value & ((hats["period"] == day) | (day == "all"))
@@ -81,7 +81,7 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
         for name, (minimum, maximum) in SPANS.items():
             means[name] = Mean.of(error[chosen & (vehicles >= minimum) & (vehicles < maximum)])
         means["bar"] = Mean.of(constant[chosen], reports[chosen])
-        totals: Row = {"worst_run": Worst(feed), "held_back": held_back} if day == "all" else {}
+        totals: Row = {"worst_run": Worst(ratio), "held_back": held_back} if day == "all" else {}
         yield {**labels, "day": str(day), **means, **totals}
 
 
@@ -155,12 +155,14 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
 
 def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
     """Measures percentiles of HATs and cells' days with FROM_VEHICLES vehicles or more."""
-    upper, counts = float(days.tables["speed"]["upper_kmh"]), lists_of(days.counted["histograms"])
+    upper, histograms = float(days.tables["speed"]["upper_kmh"]), days.counted["histograms"].combine_chunks()
+    counts = histograms.flatten().to_numpy().reshape(len(histograms), -1)  # (counted rows, BINS)
     percentiles_kmh, bin_kmh = quantiles(counts.sum(axis=0)[None], upper), upper / counts.shape[1]
     for product, rows in setting.release(days, run).items():
         names = [name for name in PERCENTILES if name in rows.column_names]
         if not names:
             continue
+        # Slots of released rows and of counted ones, made as coarse as the product.
         starts, slots = (table["slot"].to_numpy() for table in (rows, days.counted))
         if product != "hats":
             starts, slots = (local_hours(slot, days.tables) // BLOCK_H for slot in (starts, slots))
@@ -170,6 +172,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         groups, index = groups_of(pa.table(keys))
         sums = np.zeros((groups.num_rows, counts.shape[1]), np.int64)
         np.add.at(sums, index, counts)
+        # True percentiles of each group, where enough vehicles passed.
         vehicles = truth_of(days, {"period": None, "cell": None, "part": keys["part"]}).select([*keys, "vehicles"])
         for name, values in zip(PERCENTILES, quantiles(sums, upper), strict=True):
             groups = groups.append_column(f"true_{name}", pa.array(values))
@@ -185,6 +188,7 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
                 value, true, low, high = (
                     both[column][there] for column in (name, f"true_{name}", f"{name}_lower95", f"{name}_upper95")
                 )
+                # A true percentile is known up to its bin.
                 ok, covers = both[status][there] == "ok", (low <= true + bin_kmh) & (true - bin_kmh <= high)
                 constant = percentiles_kmh[list(PERCENTILES).index(name), 0]
                 yield {
@@ -202,14 +206,8 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
                 }
 
 
-def lists_of(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Reads a column of lists equally long, (rows, entries)."""
-    joined = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return np.asarray(joined.flatten().to_numpy()).reshape(len(joined), -1)
-
-
 def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
-    """Computes percentiles (levels, groups) of binned reports, (groups, BINS), uniform within bins."""
+    """Computes percentiles, (levels, groups), of reports by bin, (groups, bins), uniform within bins."""
     below = np.cumsum(counts, axis=-1)
     result = []
     for level in PERCENTILES.values():
