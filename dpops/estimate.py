@@ -46,19 +46,16 @@ class Estimates:
         numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
         lists_of_part = max((len(part.lists) for _, part in parts), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]
-        noise_std, bias_bound, epsilon = np.full((3, hats), np.nan)
-        status = [NO_DATA] * hats
-        for places, part in parts:
-            hats_of_part = np.array(places, np.int64)
-            numbers[: len(part.numbers), :, hats_of_part] = part.numbers
-            pairs = (noise_std, part.noise_std), (bias_bound, part.bias_bound), (epsilon, part.epsilon)
-            for values, of_part in pairs:
-                values[hats_of_part] = of_part
-            for place, of_hat in zip(places, part.status, strict=True):
-                status[place] = of_hat
-            for placed, column in zip(lists, part.lists, strict=False):
-                for hat, shares in zip(places, column, strict=True):
-                    placed[hat] = shares
+        floats, status = np.full((3, hats), np.nan), [NO_DATA] * hats
+        for hats_of_part, part in parts:
+            rows = np.array(hats_of_part, np.int64)
+            numbers[: len(part.numbers), :, rows] = part.numbers
+            floats[:, rows] = part.noise_std, part.bias_bound, part.epsilon
+            for index, hat in enumerate(hats_of_part):
+                status[hat] = part.status[index]
+                for joined, of_part in zip(lists, part.lists, strict=False):  # parts may have fewer lists
+                    joined[hat] = of_part[index]
+        noise_std, bias_bound, epsilon = floats
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 

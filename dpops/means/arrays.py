@@ -174,13 +174,13 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
     if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
     length = np.empty(users.size, np.int64)
-    for size, hats in groups_of(users):
+    for size, hats in groups_of(users):  # HATs of equally many users are the rows of one matrix
         length[hats] = lengths_of(m_ub, counts[first[hats, None] + np.arange(size)], epsilon)
     samples = np.minimum(counts, length[hat])
     array = best_fit_arrays(samples, users, length)
     fills = np.zeros(array.max(initial=-1) + 1, np.int64)
     np.add.at(fills, array, samples)
-    arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)
+    arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)  # a HAT's last number, less the HAT's before
     width = fills[array]
     moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * samples // width), first)
     return ArrayLayout(length, arrays, moved, samples, array, fills, samples / width / arrays[hat])
@@ -204,13 +204,14 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
         check_plan_input(counts[:0], 0, 0, epsilon)  # which refuses HATs without users; below each has a first one
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
+    # One HAT's check is slow: it is made of those alone that are not far within all bounds.
     is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
     for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~is_safe).tolist():
         count = counts[first[hat] : first[hat] + users[hat]]
         check_plan_input(count, int(reported[hat]), grid.upper_steps * FINE, epsilon)
     laid = lay_out(counts, users, grid, epsilon, m_ub)
     excess, bias = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0), np.empty(users.size)
-    for size, hats in groups_of(users):
+    for size, hats in groups_of(users):  # HATs of equally many users are the rows of one matrix
         bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)
     steps = np.full(users.size, grid.upper_steps)
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.moved])

@@ -30,7 +30,7 @@ def private_quantiles(
     numbers = np.diff(first, append=values.size)
     hat = np.repeat(np.arange(first.size), numbers)
     ordered = values[np.lexsort((values, hat))]
-    # The ends of the gaps: 0, the ordered values, upper; one gap more than values.
+    # The ends of the gaps: 0, the ordered values, upper; one gap more than values in each HAT.
     gap_first = first + np.arange(first.size)
     gaps = numbers + 1
     low = np.zeros(values.size + first.size, np.int64)
@@ -141,6 +141,7 @@ class QuantileInterval(ClippedArrays):
             ends = [forecasts.ends_of(means, order) for order in drawn]
             sensitivity = np.minimum(upper_steps, laid.moved)
             for rows in forecasts.chunks(len(means), _POINTS**2):
+                # Every lower end with every upper one, (HATs, _POINTS, _POINTS): the sum of the means clipped to both.
                 low = Ends(*(column[rows, :, None] for column in ends[0]))
                 high = Ends(*(column[rows, None, :] for column in ends[1]))
                 # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
@@ -149,9 +150,8 @@ class QuantileInterval(ClippedArrays):
                 clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)
                 shape = len(clipped), _POINTS**2
                 width, clipped = np.abs(low.places - high.places).reshape(shape), clipped.reshape(shape)
-                errors[rows] = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows]).mean(
-                    axis=1
-                )
+                of_pairs = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows])
+                errors[rows] = of_pairs.mean(axis=1)
             return errors
 
         return forecasts.interval_forecasts(hats, self.m_ub, errors)

@@ -143,11 +143,13 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     hats = values.shape[0]
     ends = np.concatenate([np.zeros((hats, 1)), values, upper[:, None]], axis=1)
     width = ends[:, 1:] - ends[:, :-1]
+    # Each gap's probability, in logarithms less the largest: no exp overflows.
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
     reach = np.zeros(ends.shape)
     np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]
     place = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
+    # Within its gap the quantile is uniform: from `low` to `high` while probabilities go from `start` to `stop`.
     low, high, start, stop = (_picked(rows, place + step) for rows in (ends, reach) for step in (0, 1))
     return (high - low) / (stop - start) * (target - start) + low
 

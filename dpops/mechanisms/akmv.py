@@ -66,6 +66,7 @@ class Akmv(Mechanism):
             max_sums = (hats.upper * counts[:, 0]).astype(np.float64)
             sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])
             rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
+            # T, (HATs, _POINTS); then the error of each, averaged.
             drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _POINTS)
             over = sums[:, :, None] - drawn[:, None, :]
             bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples

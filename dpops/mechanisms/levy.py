@@ -60,7 +60,7 @@ class Levy(ClippedArrays):
         if not plans:
             return []
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
-        upper = np.array([_upper(plan) for plan in plans], np.int64)
+        upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
         numbers, first = arrays.numbers, np.cumsum(bins) - bins
         bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
         # Numbers of array means in each bin, and in it and lower ones of its HAT.
@@ -76,7 +76,8 @@ class Levy(ClippedArrays):
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """Returns the plan with the drawn histogram's interval."""
-        low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], _upper(plan))
+        upper = plan.facts["upper_steps"] * FINE
+        low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], upper)
         return with_interval(int(low), int(high), plan)
 
 
@@ -90,20 +91,16 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
     """Forecasts errors of HATs with equally many bins, averaged over the drawn bin."""
     unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
+    # Each bin's cost and probability, (HATs, bins), then the error if it is drawn.
     drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
     chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
     low, high = (np.float64(unit) * end for end in _interval(every, tau, bins, upper))
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
-    clipped = start.moved_up + stop.below - start.below + stop.moved_down
+    clipped = start.moved_up + stop.below - start.below + stop.moved_down  # sums of the means clipped to it
     errors = interval_errors_of(hats, means, clipped, stop.places - start.places, sensitivity)
     return np.asarray((chance * errors).sum(axis=1) / chance.sum(axis=1))
-
-
-def _upper(plan: Plan) -> int:
-    """Computes U in fine steps."""
-    return plan.facts["upper_steps"] * FINE
 
 
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:

@@ -136,6 +136,7 @@ class Search:
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:
+        # By HAT: sums and the two largest rows. By vehicle: how many HATs it is in, and its part of `its_*`.
         self.tally = tally
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
@@ -168,7 +169,7 @@ class Search:
         for place in begin[is_single].tolist():
             self._stays(place)
         # E_thr: the largest error of a HAT, before any vehicle leaves
-        scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))
+        scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))  # with the row it works in
         largest = scores >= scores.max() * (1 - TOLERANCE)
         states = [column[largest].tolist() for column in (tally.samples, tally.retained, tally.heaviest)]
         self.threshold = max(self.exact(*state) for state in {*zip(*states, strict=True)})
@@ -195,6 +196,7 @@ class Search:
         if first == last:
             return -1
         slots = slice(first, last)
+        # The state of each HAT without the vehicle.
         hats, counts = self.its_hat[slots], self.its_count[slots]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
@@ -269,6 +271,7 @@ class Search:
         self.retained[hat] -= its_count[slot]
         self._forget(vehicle, slot)
         self.dropped[hat] = (self.samples_of[hat] - self.retained[hat]) / self.samples_of[hat]
+        # Of the HAT's two largest rows, one that left is followed by the next, and the second by one still there.
         if place == self.first_place[hat]:
             self.first_place[hat], self.first_count[hat] = self.second_place[hat], self.second_count[hat]
         elif place != self.second_place[hat]:

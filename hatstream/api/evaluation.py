@@ -142,7 +142,7 @@ class _MemoryAccount(LedgerAccount):
         return [entry for entry in of_slots if entry.unit.period == period]
 
     def stop(self, *_unit: str) -> bool:
-        """Continues after a period with few vehicles, as in an attended run."""
+        """Continues after a period of few vehicles, as if a person attended."""
         return False
 
     def record(self, units: Sequence[Unit]) -> list[RecordedSlot]:
@@ -169,11 +169,13 @@ class _EvaluatedDays:
 
     @property
     def recorded(self) -> RecordedStages:
+        """Stages so far, for estimates by all of them. Raises UsageError unless learned."""
         if not self.spec.is_learned:
             raise UsageError("forecasts=True and whole=True need a mean by mechanism 'levels'")
         return RecordedStages(self.spec, cast("PeriodRelease", self.release).policy, self.account.stages("", ""))
 
     def show(self, name: str, estimates: Iterable[SlotEstimates]) -> None:
+        """Adds estimates to those of `name`, or of "name product"."""
         for slot in estimates:
             self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
 
@@ -191,7 +193,7 @@ class _EvaluatedDays:
 
 def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:
     """Converts estimates to result rows, with period and numbers of first and last slot."""
-    first, last = {}, {}
+    first, last = {}, {}  # (period, number) of the slot that starts, or ends, at an ISO time
     for period, day in days.items():
         for number, facts in enumerate(day.facts.values()):
             first[facts.start], last[facts.end] = (period, number), (period, number)
@@ -201,6 +203,7 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
         schema = schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
         ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
         spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
+        # None for spans over several periods.
         within = [(a[0], a[1], b[1]) if a[0] == b[0] else (None, None, None) for a, b in spans]
         table = pa.table({name: columns[name] for name in schema.names}, schema)
         for number, kind in enumerate((pa.string(), pa.int64(), pa.int64())):
@@ -266,6 +269,7 @@ def _all_days(spec: Specification, paths: Sequence[str]) -> Calendar:
 
 
 def _release_of(spec: Specification, facts: Mapping[int, SlotFacts], account: LedgerAccount) -> ReleaseKind:
+    """Makes the release of slots, with a random secret: nothing outlives it."""
     return KINDS[spec.kind].of(request_of(spec, facts, Secret(os.urandom(32)), account))
 
 

@@ -55,6 +55,7 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
 def _each_once(table: pa.Table) -> pa.Table:
     """Deduplicates rows by HAT and statistic, final rows before live ones. Raises InputError."""
     first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
+    # The first row of each key, by its number in `first`.
     keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
     grouped = keys.group_by(list(_KEY)).aggregate([("at", "min")])
     if grouped.num_rows == first.num_rows:
@@ -77,6 +78,7 @@ def _read(path: Path) -> pa.Table:
     try:
         table = READERS[kind](path)
         if "value_of" in table.column_names:  # of a published folder, but for what was not published
+            # There `value` may be that of a larger area, and `own_value` the place's: here each has its column.
             is_beside = pc.not_equal(table["value_of"], "place")
             area = table["area"] if "area" in table.column_names else pa.nulls(table.num_rows, pa.string())
             columns = {name: table[name] for name in table.column_names if name not in ("value_of", "area")}

@@ -83,7 +83,8 @@ class Feeder:
         """Sends each report at its second of the replay, until its end or `_stop`."""
         producer = Producer({**SETTINGS, "bootstrap.servers": self._brokers})
         start_s, encode = time.time(), msgspec.json.Encoder().encode
-        for sent_s, at_s, report in zip(*map(list, self._replay), strict=True):
+        sent, at, reports = self._replay
+        for sent_s, at_s, report in zip(sent.tolist(), at.tolist(), reports, strict=True):
             while time.time() - start_s < sent_s and not self._stop.is_set():
                 producer.poll(0)
                 time.sleep(_STEP_S)
@@ -151,9 +152,8 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
 @contextmanager
 def _started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """Starts a command that prints JSON, and stops it."""
-    process = subprocess.Popen(
-        command_line(*arguments), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )  # a terminal's Ctrl-C is for us: we end it when we are done
+    # In a session of its own: a terminal's Ctrl-C is for us, who end it when we are done.
+    process = subprocess.Popen(command_line(*arguments), stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         yield process
     finally:

@@ -170,14 +170,9 @@ def rough_fleet(day: pa.Table, tables: Mapping[str, Any]) -> dict[str, Any]:
     parents, grandparents = (
         np.array([h3.cell_to_parent(name, h3.get_resolution(name) - up) for name in cell]) for up in (1, 2)
     )
-    columns = {
-        "hats": (cell, slot),
-        "cells": (cell,),
-        "parents": (parents,),
-        "grandparents": (grandparents,),
-        "hours": (hour,),
-        "parts": (hour // BLOCK_H,),
-    }
+    # What tells the groups of each kind apart, (rows,) each.
+    columns: dict[str, tuple[Any, ...]] = {"hats": (cell, slot), "cells": (cell,), "parents": (parents,)}
+    columns |= {"grandparents": (grandparents,), "hours": (hour,), "parts": (hour // BLOCK_H,)}
     visits = {
         name: one_digit(len(set(zip(vehicle.tolist(), *(column.tolist() for column in keys), strict=True))) / vehicles)
         for name, keys in columns.items()

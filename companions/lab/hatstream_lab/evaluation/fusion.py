@@ -108,19 +108,14 @@ def _mean_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ..
     estimates = {service.name: service.mechanism.unbiased(row) for service, row in pairs}
     estimates |= {method: per_user(reports, method) for method in METHODS}
     errors = {column: estimate - values for column, estimate in estimates.items()}
-    return {
-        column: (float(error.mean()), float((error**2).mean()), float((error**4).mean()))
-        for column, error in errors.items()
-    }
+    return {column: tuple(float((error**power).mean()) for power in (1, 2, 4)) for column, error in errors.items()}
 
 
 def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ...]]:
     """Measures how estimated distributions diverge from the true one: by service, and fused."""
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
-    parts = {
-        service.name: Reports([service], reports.values[index : index + 1])
-        for index, service in enumerate(reports.services)
-    } | {"ule": reports}
+    pairs = zip(reports.services, reports.values[:, None], strict=True)
+    parts = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}
     smooth = {column: smoothed(aggregate(part, BUCKETS), _TOLERANCE) for column, part in parts.items()}
     return {column: (divergence(estimate.shares, truth),) for column, estimate in smooth.items()}
 

@@ -80,9 +80,8 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     true = true.take(pa.array(index))
     truth, means, of_hat = (true[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports"))
     vehicles = np.array([totals.counts.size for totals in parts], np.float64)
-    return TrueHats(
-        spec.value.grid, list(zip(parts, reports[index].tolist(), strict=True)), truth, means, of_hat, vehicles
-    )
+    totals = list(zip(parts, reports[index].tolist(), strict=True))
+    return TrueHats(spec.value.grid, totals, truth, means, of_hat, vehicles)
 
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:

@@ -227,6 +227,7 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     if statistic.get("mechanism") != "levels":
         tables = hat_tables(base, statistic)
         return Days(tables, count_days(load(tables), pattern, dates, report=report))
+    # The parts of the day that the service has, as hours, the first and the last one cut to it.
     first, last = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
     starts = [max(start, first) for start in range(0, 24, BLOCK_H) if first < start + BLOCK_H and start < last]
     parts = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]

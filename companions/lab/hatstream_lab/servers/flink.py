@@ -42,7 +42,7 @@ class JobServer(LocalServer):
         """Starts the job server and waits until it answers."""
         jar = str(job_server_jar(self._folder / "job-server.jar"))
         # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
-        master = [f"--flink-master={self.rest}"] if not self._is_embedded else self._embedded()
+        master = self._embedded() if self._is_embedded else [f"--flink-master={self.rest}"]
         # The jobs of an embedded cluster read through this process, for as long as they run.
         quick = [] if self._is_embedded else [SHORT_LIVED]
         command = [*JAVA, *quick, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
@@ -72,6 +72,7 @@ class JobServer(LocalServer):
 def job_server_jar(path: Path) -> Path:
     """Writes the job server's jar, with our classes."""
     others = " ".join(Path(jar).as_uri() for jar in class_path("flink").split(os.pathsep))
+    # The jar's own classes come before those of the class path, and so replace them.
     lines = ("Manifest-Version: 1.0", f"Main-Class: {_MAIN}", "Add-Opens: java.base/java.util", f"Class-Path: {others}")
     ours = job_server_classes()
     with zipfile.ZipFile(path, "w") as jar:
