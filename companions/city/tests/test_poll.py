@@ -245,7 +245,7 @@ def test_a_message_waits_while_this_side_does_not_take_it(monkeypatch, capsys):
             raise faults.pop()
         bodies.append(message)
 
-    command._keep(keep, ONE, threading.Event(), float("inf"))
+    command._store(keep, ONE, threading.Event(), float("inf"))
     assert bodies == [ONE]
     output = capsys.readouterr().err
     assert output.count("the message waits; next attempt") == 4
@@ -260,5 +260,5 @@ def test_a_message_that_cannot_be_kept_until_the_end_is_told_as_lost(capsys):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        command._keep(full, ONE, stop, float("inf"))
+        command._store(full, ONE, stop, float("inf"))
     assert capsys.readouterr().err == ""

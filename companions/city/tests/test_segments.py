@@ -144,7 +144,7 @@ def test_a_stop_that_a_line_passes_twice_is_where_its_neighbours_say():
     out, back = np.linspace(0, 100, 11), np.linspace(100, 0, 11)
     steps = np.column_stack([np.concatenate([out, back]), np.repeat([0.0, 5.0], 11)])
     wanted = np.array([[20.0, 4.0], [90, 4], [100, 4], [20, 1]])  # all but the third nearer to the other way
-    assert segments._passed(steps, wanted).tolist() == [2, 9, 11, 19]
+    assert segments._nearest_steps(steps, wanted).tolist() == [2, 9, 11, 19]
 
 
 def test_segments_that_ask_for_too_much_as_places_are_refused_in_a_sentence(tmp_path, monkeypatch):

@@ -78,11 +78,7 @@ class FusionDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 @dataclass(frozen=True, kw_only=True)
 class FusionSpecification:
-    """Checked specification of a fusion.
-
-    buckets: 0 without distribution. hours: None fuses all times; resolution: None all places. layout: of reports.
-    telemetry: layout of positions for `perturb`, or None.
-    """
+    """Checked specification of a fusion."""
 
     name: str
     spec_id: str
@@ -90,11 +86,11 @@ class FusionSpecification:
     upper_kmh: float
     mean: Method
     distribution: str
-    buckets: int
-    hours: Hours | None
-    resolution: int | None
-    layout: Any
-    telemetry: Any
+    buckets: int  # 0 without distribution
+    hours: Hours | None  # None: all times are fused
+    resolution: int | None  # None: all places are fused
+    layout: Any  # of reports
+    telemetry: Any  # layout of positions for `perturb`, or None
 
     @property
     def step(self) -> Fraction:

@@ -25,7 +25,9 @@ CONNECT_S, READ_S = 10.0, 15.0
 """Most seconds for the connection, and for one piece of an answer."""
 REDIRECTS = 5
 FEED_BYTES = 64 << 20
+"""Largest message, as sent and decompressed."""
 MEMORY_BYTES = 1 << 30
+"""Of the process: what a hostile answer may expand to."""
 
 _TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
 _REASONS = (
@@ -39,7 +41,7 @@ _REASONS = (
     (ValueError, "the address or the answer is not HTTP"),
     (requests.RequestException, "the exchange failed"),
 )
-"""What is said of an exception, by the first class that fits: their own texts show the address, with its key."""
+"""Reason of a failure by the first class that fits: exceptions' own texts show the address, with its key."""
 _PIECE_BYTES = 1 << 16
 _PORTS = {"http": 80, "https": 443}
 
@@ -53,8 +55,8 @@ class FetchError(Exception):
 
 
 def main() -> None:
-    """Answers the question on standard input; SIGALRM ends the process at the deadline."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted ends this process
+    """Answers the question on standard input; SIGALRM ends it at the deadline."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent then ends this process
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
@@ -64,14 +66,14 @@ def main() -> None:
 
 
 def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
-    """Answers a question in this process, without a deadline."""
+    """Requests a message in this process, without a deadline; empty unless it is new."""
     try:
-        with closing(_asked(question)) as answer:
+        with closing(_response(question)) as answer:
             if answer.status_code == requests.codes.not_modified:
                 return ExchangeResult("unchanged"), b""
             if answer.status_code != requests.codes.ok:
                 raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
-            # what requests unpacks may have lost its end
+            # Without this header requests does not decompress: it would accept an answer that lost its end.
             encoding = answer.raw.headers.pop("Content-Encoding", "identity")
             size, pieces = 0, []
             for piece in answer.iter_content(_PIECE_BYTES):
@@ -92,9 +94,10 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
 
 
 class _FinalResponse(HTTPResponse):
-    """HTTP response that skips interim responses 102 and 103."""
+    """HTTP response that skips interim responses such as 102 and 103."""
 
     def begin(self) -> None:
+        """Reads heads until one is final; http.client skips 100 alone, and 101 ends HTTP."""
         super().begin()
         while 101 < self.status < 200:
             self.headers = self.msg = None  # type: ignore[assignment]  # it then reads the next one
@@ -105,7 +108,7 @@ HTTPConnection.response_class = _FinalResponse
 
 
 class _Session(requests.Session):
-    """Session that never parses the target of a redirect."""
+    """Session that leaves redirects to `_response`, which checks where they lead."""
 
     def get_redirect_target(self, _answer: requests.Response) -> None:
         return None
@@ -122,8 +125,8 @@ def _is_feed(message: bytes) -> bool:
         return False
 
 
-def _asked(question: Question) -> requests.Response:
-    """Requests an address, following redirects to the same origin."""
+def _response(question: Question) -> requests.Response:
+    """Requests an address, following redirects to the same origin. Raises FetchError."""
     url, session = question.url, _Session()
     session.headers["Accept-Encoding"] = "gzip"
     for _ in range(REDIRECTS + 1):
@@ -150,13 +153,13 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _unpacked(message: bytes, encoding: str) -> bytes:
-    """Decompresses the message."""
+    """Decompresses a message, `encoding` being its Content-Encoding. Raises FetchError."""
     if encoding == "identity":
         return message
     if encoding not in ("gzip", "x-gzip"):
         raise FetchError("the answer is compressed in another way than gzip")
     try:
-        message = GzipFile(fileobj=BytesIO(message)).read(FEED_BYTES + 1)
+        message = GzipFile(fileobj=BytesIO(message)).read(FEED_BYTES + 1)  # one more shows that it is too large
     except EOFError:
         raise FetchError(_BROKEN_OFF) from None
     except (OSError, zlib.error):
@@ -167,15 +170,16 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
 
 
 def _conditions(answer: requests.Response) -> dict[str, str]:
+    """Turns an answer's headers into conditions of the next request (RFC 9110, 13)."""
     pairs = (("ETag", "If-None-Match"), ("Last-Modified", "If-Modified-Since"))
     return {condition: answer.headers[header] for header, condition in pairs if header in answer.headers}
 
 
 def _retry_after_s(answer: requests.Response) -> float:
-    """Reads the wait that a service demands, in seconds."""
+    """Reads the wait that a service demands, in seconds; 0 for none."""
     text = answer.headers.get("Retry-After", "")
     try:
         wait_s = float(text) if text.isdigit() else (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return 0.0
-    return max(0.0, min(wait_s, 1e6))
+    return max(0.0, min(wait_s, 1e6))  # finite, as JSON needs; the poller waits far less

@@ -14,15 +14,13 @@ import msgspec
 LOOK_EVERY_S = 0.1
 KILLED_S = 0.5
 """So long is waited for a process that was ended to be gone: on a busy machine that takes its time."""
-
 _PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; main()"
-
 
 Outcome = Literal["new", "unchanged", "failed"]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Request to an address, with secret headers."""
+    """Request to an address, with headers that may hold a key."""
 
     url: str
     headers: dict[str, str]
@@ -30,19 +28,16 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class ExchangeResult(msgspec.Struct, frozen=True):
-    """Outcome of an exchange; a new message's bytes follow.
-
-    reason: why it failed, without content of the answer. conditions: headers of the next question.
-    """
+    """Outcome of a request; a new message's bytes follow it."""
 
     outcome: Outcome
-    reason: str = ""
+    reason: str = ""  # of a failure, without content of the answer
     retry_after_s: float = 0.0
-    conditions: dict[str, str] = {}
+    conditions: dict[str, str] = {}  # headers by which the next request gets a new message alone
 
 
 def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[ExchangeResult, bytes]:
-    """Requests the message of an address, until stopped."""
+    """Sends a question by a process of its own, which a stop can end."""
     command = [sys.executable, "-P", "-c", _PROGRAM]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, **pipes)  # type: ignore[call-overload]
@@ -52,7 +47,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
             reply, _ = process.communicate(request, timeout=LOOK_EVERY_S)
             break
         except subprocess.TimeoutExpired:
-            request = None  # it has it
+            request = None  # the process has it
             if is_stopped():
                 process.kill()
                 with suppress(subprocess.TimeoutExpired):
@@ -69,6 +64,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
 WHOLE_S = 60.0
 """Most seconds for a question and its answer, whatever the other side does."""
 LONGEST_WAIT_S = 600.0
+_MOST_DOUBLINGS = 16  # beyond, any wait is the longest one
 
 
 @dataclass
@@ -78,18 +74,18 @@ class Poller:
     url: str
     every_s: float
     headers: dict[str, str] = field(default_factory=dict, repr=False)
-    failures: int = 0
-    reason: str = ""
+    failures: int = 0  # since the last answer
+    reason: str = ""  # of the last failure
     _conditions: dict[str, str] = field(default_factory=dict, repr=False)
-    _last: bytes = b""
+    _last: bytes = b""  # digest of the last message
     _retry_after_s: float = 0.0
 
     def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
-        """Asks once; returns the outcome with any new message."""
+        """Sends one request; returns the outcome with any new message."""
         headers = {**self.headers, **self._conditions}
         head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = head.reason, head.retry_after_s
-        if head.outcome == "unchanged" and not self._last:
+        if head.outcome == "unchanged" and not self._last:  # a server's fault: no condition was sent
             self.reason = "HTTP 304 to who has no message yet"
         if self.reason:
             self.failures += 1
@@ -106,5 +102,5 @@ class Poller:
 
     def wait_s(self) -> float:
         """Computes the seconds to wait, doubled by each failure."""
-        backed_off = self.every_s * 2.0 ** min(self.failures, 16)
+        backed_off = self.every_s * 2.0 ** min(self.failures, _MOST_DOUBLINGS)
         return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))

@@ -1,31 +1,36 @@
 """`hatstream collect`: polls an address and stores new messages."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
-from hatstream.api import InputError, UsageError, asked_to_stop, note, option
-
-if TYPE_CHECKING:
-    from hatstream_city.collect.keep import Keep
+from hatstream.api import InputError, UsageError, asked_to_stop, note, option, write_whole
 
 SAY_EVERY_S = 60.0
 STOP_S = 4.0
 """From a signal to the end, whatever the address, the brokers or the disk do."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0
-"""Between two tries to keep a message."""
+"""Between two tries to store a message."""
 FAILED = 4
 """The exit code where no question was answered."""
+START_S, DELIVERY_S = 20.0, 60.0
+"""Most seconds for a broker's first answer, and until a message is confirmed."""
+MESSAGE_BYTES = 64 << 20
+"""Largest message that Kafka's client sends; a feed's answer has no more."""
+
+Store = Callable[[bytes], None]
+"""Stores a new message completely, or raises InputError or OSError."""
 
 
 def _finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -36,8 +41,9 @@ def _finite(_context: click.Context, _parameter: click.Parameter, value: float |
 
 
 def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Splits texts like "X-Api-Key: secret" into names and values."""
     pairs = [value.partition(":") for value in values]
-    if any(not name.strip() or not equals_sign for name, equals_sign, _ in pairs):
+    if any(not name.strip() or not colon for name, colon, _ in pairs):
         raise click.BadParameter("a header is like 'X-Api-Key: secret'")
     return {name.strip(): text.strip() for name, _, text in pairs}
 
@@ -78,41 +84,88 @@ def collect(
     Example:
       hatstream collect --url https://agency.example/vehicle-positions.pb --every 15 --output feed
     """
-    from hatstream_city.collect.keep import in_folder, in_topic
     from hatstream_city.collect.poll import Poller
 
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"--url must begin with http:// or https://; it is {url[:60]!r}")
     if (output is None) == (topic is None):
         raise UsageError("give either --output or --kafka")
-    keeping = in_topic(topic) if output is None else in_folder(output)
-    with asked_to_stop(STOP_S) as stop, keeping as keep:
+    storage = _in_topic(topic) if output is None else _in_folder(output)
+    with asked_to_stop(STOP_S) as stop, storage as store:
         poller = Poller(url, every_s, headers)
         counts, noted_s = Counter[str](), time.monotonic()
-        until = noted_s + (float("inf") if for_s is None else for_s)
-        while not stop.is_set() and time.monotonic() < until:
+        until_s = noted_s + (float("inf") if for_s is None else for_s)
+        while not stop.is_set() and time.monotonic() < until_s:
             outcome, message = poller.poll(stop.is_set)
             if stop.is_set() and outcome == "failed":
-                break  # it was given up
+                break  # the signal ended the request: no failure of the address
             counts[outcome] += 1
             if outcome == "new":
-                _keep(keep, message, stop, until)
+                _store(store, message, stop, until_s)
             if outcome == "failed":
                 click.echo(f"{poller.reason}; asking again in {poller.wait_s():.0f} s", err=True)
             if time.monotonic() - noted_s >= SAY_EVERY_S:
                 note(_line(counts))
                 noted_s = time.monotonic()
-            stop.wait(min(poller.wait_s(), max(until - time.monotonic(), 0)))
+            stop.wait(min(poller.wait_s(), max(until_s - time.monotonic(), 0)))
     totals = {name: counts[name] for name in ("new", "unchanged", "failed")}
     click.echo(msgspec.json.encode(totals).decode() if as_json else _line(counts))
     code = 0 if counts["new"] or counts["unchanged"] else FAILED
-    if stop.is_set():
+    if stop.is_set():  # Python's clean-up could wait for brokers or the disk
         _end_at_once(code)
     return code
 
 
+@contextmanager
+def _in_folder(folder: Path) -> Iterator[Store]:
+    """Stores each message as a file named by its UTC arrival time."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def store(message: bytes) -> None:
+        write_whole(folder / f"vehicle-positions-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.pb", message)
+
+    yield store
+
+
+@contextmanager
+def _in_topic(topic: Any) -> Iterator[Store]:
+    """Sends each message to a Kafka topic and awaits confirmation."""
+    from confluent_kafka import KafkaException, Producer  # an extra
+
+    settings = {
+        "bootstrap.servers": topic.brokers,
+        "enable.idempotence": True,
+        "message.max.bytes": MESSAGE_BYTES,
+        "delivery.timeout.ms": round(DELIVERY_S * 1_000),
+        "log_level": 2,  # of syslog's levels: the client's own lines would repeat while a broker is away
+    }
+    producer = Producer(settings)
+    try:
+        exists = topic.name in producer.list_topics(timeout=START_S).topics
+    except KafkaException as error:
+        raise InputError(f"{topic}: no answer from a broker ({error.args[0].str()})") from None
+    if not exists:
+        raise InputError(f"{topic} does not exist")
+
+    def store(message: bytes) -> None:
+        errors: list[Any] = []
+
+        def on_delivery(error: Any, _message: Any) -> None:
+            errors.extend([error] if error else [])
+
+        try:
+            producer.produce(topic.name, message, on_delivery=on_delivery)
+            unsent = producer.flush(DELIVERY_S + 5)  # longer than the client itself tries
+        except KafkaException as error:
+            raise InputError(f"topic {topic.name} does not take the message: {error.args[0].str()}") from None
+        if errors or unsent:
+            raise InputError(f"topic {topic.name}: no broker confirmed the message")
+
+    yield store
+
+
 def _end_at_once(code: int) -> None:
-    """Ends the process without Python's clean-up; output is flushed."""
+    """Flushes output and ends the process without Python's clean-up."""
     try:
         sys.stdout.flush()
     except OSError:  # nobody reads it any more
@@ -120,22 +173,20 @@ def _end_at_once(code: int) -> None:
     os._exit(code)
 
 
-def _keep(keep: Keep, message: bytes, stop: threading.Event, until: float) -> None:
-    """Stores a message, with retries until the run ends."""
+def _store(store: Store, message: bytes, stop: threading.Event, until_s: float) -> None:
+    """Stores a message, with retries until `until_s` of the monotonic clock."""
     wait_s = FIRST_WAIT_S
     while True:
         try:
-            return keep(message)
+            return store(message)
         except (InputError, OSError) as error:
-            if stop.is_set() or time.monotonic() >= until:
+            if stop.is_set() or time.monotonic() >= until_s:
                 raise
-            click.echo(f"{_said(error)}; the message waits; next attempt in {wait_s:.0f} s", err=True)
-            stop.wait(min(wait_s, max(until - time.monotonic(), 0)))
+            has_file = isinstance(error, OSError) and error.strerror
+            text = f"{error.filename}: {error.strerror}" if has_file else str(error)
+            click.echo(f"{text}; the message waits; next attempt in {wait_s:.0f} s", err=True)
+            stop.wait(min(wait_s, max(until_s - time.monotonic(), 0)))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
-
-
-def _said(error: Exception) -> str:
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _line(counts: Counter[str]) -> str:

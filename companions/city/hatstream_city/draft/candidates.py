@@ -19,16 +19,18 @@ OPEN = "?"
 MOST_MPS, ANYWAY_M = 45.0, 200.0
 """Of positions of one vehicle: it is never faster, and a position may be wrong by that much."""
 NEAR_SHARE = 0.9
+"""Least share of steps that are near enough to drive; wrong positions are the others."""
 SNAPSHOT_S = 1_800
 """Where all rows are of so short a time, a vehicle may be in one of them alone."""
 CLEARER = 0.05
-
+"""Share of rows by which another column of times must agree better with positions than the first one."""
 _DAY_US = 86_400_000_000
-UNKNOWN, UNLIKELY, LIKELY = 1, 0, 2
+UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2
+"""Marks of a column of vehicles, see `mark`; ascending."""
 
 
 class Track(NamedTuple):
-    """Times and positions of rows; fits marks complete ones."""
+    """Times (since 1970 UTC) and positions of rows, (rows,); fits marks complete ones."""
 
     us: Int64s
     lat: Floats
@@ -43,31 +45,31 @@ def track_of(time: Any, lat: Any, lon: Any) -> Track:
 
 
 def best_vehicle(named: Sequence[str], others: Sequence[str], arrays: Mapping[str, Any], track: Track) -> str | None:
-    """Picks the most plausible column of vehicles.
+    """Picks the most plausible column of vehicles; None if none is.
 
-    Returns None where none is named and none plausible. others: columns that may hold ids.
+    named: columns whose names say vehicles, best first. others: columns that may hold ids. arrays: columns by name.
     """
     marks = {name: mark(arrays[name], track) for name in named}
-    if (best := max(marks.values(), default=UNLIKELY)) == LIKELY:
-        return next(name for name in named if marks[name] == best)
+    best = max(named, key=marks.__getitem__, default=None)
+    if best is not None and marks[best] == LIKELY:
+        return best
     likely = [name for name in others if mark(arrays[name], track) == LIKELY]
-    if likely:
-        return min(likely, key=lambda name: len(arrays[name].unique()))
-    return next((name for name in named if marks[name] == best), None)
+    # Of ids of vehicles and, say, of their trips, the fewest are vehicles'.
+    return min(likely, key=lambda name: len(arrays[name].unique()), default=best)
 
 
 def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
-    """Picks the time that changes with the position.
+    """Picks the column of times that change when, and only when, the position does.
 
-    times: arrays by column; the first wins unless another is clearly better.
+    times: instants by column; the first wins unless another is clearly better. lat, lon, ids: columns of the rows.
     """
     first = next(iter(times))
     track, codes = track_of(times[first], lat, lon), codes_of(ids)
     order = np.lexsort((np.arange(codes.size), track.us, codes))
     order = order[track.fits[order]]
-    repeats = np.diff(codes[order]) == 0
+    repeats = np.diff(codes[order]) == 0  # steps between rows of one vehicle
     moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
-    if not (repeats & ~moved).any():
+    if not (repeats & ~moved).any():  # all times fit equally
         return first
     marks = {name: float(((np.diff(time.us[order]) != 0) == moved)[repeats].mean()) for name, time in times.items()}
     best = max(marks, key=marks.__getitem__)
@@ -75,15 +77,14 @@ def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
 
 
 def codes_of(ids: Any) -> Int64s:
-    """Numbers each row's id as a release reads it."""
+    """Numbers the distinct ids of rows, as a release reads them, (rows,)."""
     return vehicle_ids(ids).code.astype(np.int64)
 
 
 def mark(ids: Any, track: Track) -> int:
     """Judges whether each id's rows look like one vehicle's: UNLIKELY, UNKNOWN or LIKELY.
 
-    They do if most steps are near enough to drive, and ids recur within days; a snapshot shows each id once. Times that
-    are all whole minutes may be 60 s off.
+    They do if most steps are near enough to drive, and ids recur within days; a snapshot shows each id once.
     """
     codes = codes_of(ids)
     chosen = np.flatnonzero(track.fits)
@@ -95,17 +96,18 @@ def mark(ids: Any, track: Track) -> int:
     if not repeats.any():
         return UNKNOWN
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + (60 if not (us % 60_000_000).any() else 0))
-    if repeats.any() and near[repeats].mean() < NEAR_SHARE:
+    rounded_s = 0 if (us % 60_000_000).any() else 60  # times that are all whole minutes may be 60 s off
+    near = metres <= ANYWAY_M + MOST_MPS * (np.diff(us) / 1e6 + rounded_s)
+    if near[repeats].mean() < NEAR_SHARE:
         return UNLIKELY
-    a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]
-    if np.median(a_day) >= 2:
+    rows_a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]
+    if np.median(rows_a_day) >= 2:
         return LIKELY
     return UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else UNLIKELY
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Joins a field's columns; all null for OPEN."""
+    """Returns a field's column; a struct of several, all null for OPEN."""
     if column == OPEN:
         return pa.nulls(len(next(iter(arrays.values()))), pa.string())
     if isinstance(column, str):
@@ -114,12 +116,12 @@ def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
 
 
 def arrays_of(columns: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Makes Arrow arrays of the columns that allow it."""
+    """Converts columns to Arrow arrays; leaves out those that cannot be."""
     return {name: array for name, values in columns.items() if (array := as_array(values)) is not None}
 
 
 def as_array(values: Sequence[Any]) -> Any:
-    """Makes an Arrow array, or None for mixed types."""
+    """Converts values to an Arrow array, if need be of texts; None if impossible."""
     with suppress(pa.ArrowException, TypeError, OverflowError):
         array = pa.array(values)
         if not isinstance(array.type, pa.BaseExtensionType):  # of UUIDs, which a release reads as texts

@@ -68,6 +68,8 @@ _OF_OPERATOR = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot
 _OF_DATE = r".*(date|day|datum|fecha|data|tag|dia)"
 _OF_CLOCK = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
+_MOST_PAIRED = 4
+"""So many columns of dates, and of clocks, are tried with one another."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ LOOKED_FOR = {
     "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
     "lon": "degrees with decimals from -180 to 180 or from 0 to 360, best in a column named lon, lng or longitude",
 }
-"""The fields that a feed must have, and what is taken for them."""
+"""The fields that a feed must have, with the values that are taken for them."""
 
 
 def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns:
@@ -130,51 +132,50 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
         unit, named = time_unit_of(times), dict.fromkeys(LOOKED_FOR, OPEN) | names
         ordered = {field: named[field] for field in _FITS if field in named}
         return DraftedColumns(ordered, unit or "iso", tuple(guessed), () if unit else time_formats(times))
-    drafted = settled(arrays, names, time_unit_of(array_of(arrays, names["time"])) or _serials(arrays, names["time"]))
+    unit = time_unit_of(array_of(arrays, names["time"])) or _serials(arrays, names["time"])
+    drafted = drafted_columns(arrays, names, unit)
     return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
 
 
-def settled(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
-    """Adds doubtful vehicle ids and formats of times."""
+def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
+    """Drafts columns of which all fields were found: judges ids, finds formats of times.
+
+    names: column or columns by field. unit: of times; None for texts with a format.
+    """
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
-    doubtful, once = mark(ids, track) == UNLIKELY, len(set(codes_of(ids).tolist())) == len(ids)
+    is_doubtful, comes_once = mark(ids, track) == UNLIKELY, len(set(codes_of(ids).tolist())) == len(ids)
     named = {field: vehicle if field == "vehicle" else names[field] for field in _FITS if field in names}
-    return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), doubtful, once)
+    return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), is_doubtful, comes_once)
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
-    """Assigns columns to fields, some by values alone."""
-    has_names = not all(name.isdigit() for name in arrays)
+    """Assigns columns to fields; also lists fields that were found by values alone."""
+    has_names = not all(name.isdigit() for name in arrays)  # else they are numbers of columns
     names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}
     guessed: list[str] = []
-    pair: Column | None = None
     for field in ("time", "lat", "lon", "speed"):
         unassigned = [name for name in arrays if name not in names.values()]
         named = [name for name in _by_name(field, unassigned) if _FITS[field](arrays[name])]
         if field == "time":
             named += [name for name in _by_name(field, unassigned) if name not in named and _serials(arrays, name)]
-            pair = None if named else _date_and_clock(arrays, unassigned)
+            if not named and (pair := _date_and_clock(arrays, unassigned)):
+                names[field] = pair
+                continue
         # Another small number is no speed; and without names the last column is left for vehicles.
         by_value = field != "speed" or (not has_names and len(unassigned) > 1)
-        if field == "time" and pair is not None:
-            names[field] = pair
-            continue
         candidates = named or [name for name in unassigned if by_value and _GUESSES[field](arrays[name])]
         if candidates:
             names[field] = candidates[0]
-            if not named:
-                guessed.append(field)
-    if {"lat", "lon"} <= names.keys():
-        degrees = arrays[names["lat"]], arrays[names["lon"]]
-        if _may_be_crossed(names, guessed) and _crossed(*degrees):
-            names["lat"], names["lon"] = names["lon"], names["lat"]
+            guessed += [] if named else [field]
+    has_degrees = {"lat", "lon"} <= names.keys()
+    if has_degrees and _may_be_crossed(names, guessed) and _crossed(arrays[names["lat"]], arrays[names["lon"]]):
+        names["lat"], names["lon"] = names["lon"], names["lat"]
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= LOOKED_FOR.keys():
-        assigned = {name for field, name in names.items() if field != "time"}
-        others = [name for name in arrays if name not in assigned and name != names["time"] and is_time(arrays[name])]
+        others = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
         if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
             times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
             names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
@@ -182,34 +183,35 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
-    """Adds the vehicle's column, if any; names alone may mean ids of rows."""
+    """Adds the vehicle's column to `names`, and to `guessed` if by values alone."""
     assigned = {part for column in names.values() for part in ((column,) if isinstance(column, str) else column)}
     unassigned = [name for name in arrays if name not in assigned]
-    keys = [name for name in unassigned if name == "*"]  # under which records lie
+    keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _vehicles(arrays[name])]
     others = [name for name in unassigned if name not in named and _repeated(arrays[name])]
     column = next(iter([*named, *others]), None)
     if {"time", "lat", "lon"} <= names.keys():
+        # A name is no proof, as it may be of ids of rows: rows must look like vehicles'.
         column = best_vehicle(named, others, arrays, _track(arrays, names)) or column
     if column is not None:
         names["vehicle"] = column
-    if column is not None and column not in named:
-        guessed.append("vehicle")
+        guessed += [] if column in named else ["vehicle"]
 
 
 def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> Track:
+    """Reads the columns of times and positions. unit: of times, None to find it."""
     times = _instants(array_of(arrays, names["time"]), unit or _serials(arrays, names["time"]))
     return track_of(times, arrays[names["lat"]], arrays[names["lon"]])
 
 
 def _instants(times: Any, unit: str | None = None) -> Any:
-    """Reads a column of times in any known format."""
+    """Reads a column of times, by default in the notation that it shows."""
     unit = unit or time_unit_of(times)
     return units(unit or "iso", None if unit else next(iter(time_formats(times)), None), "UTC").instants(times)
 
 
 def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
-    """Recognises days of a spreadsheet: "excel", or None."""
+    """Recognises a spreadsheet's days since 1900 in a time's column: "excel", or None."""
     if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
         return None
     fits = in_century(units("excel", None, "UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
@@ -217,19 +219,19 @@ def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
 
 
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
-    """Finds a date with clock, or seconds after midnight."""
+    """Finds two columns of a time: date, and clock or seconds after midnight."""
     plain = {name: re.sub(r"[^a-z]", "", name.split(".")[-1].lower()) for name in names}
     dates = [name for name in names if re.fullmatch(_OF_DATE, plain[name])]
     clocks = [name for name in names if re.fullmatch(_OF_CLOCK, plain[name])]
-    pairs = [(date, clock) for date in dates[:4] for clock in clocks[:4] if date != clock]
+    pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
     return next((pair for pair in pairs if is_time(array_of(arrays, pair))), None)
 
 
 def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
-    """Prefixes the operator to ids, if that separates vehicles."""
+    """Pairs ids with a column of operators, if ids alone mix vehicles."""
     if isinstance(vehicle, str) and vehicle in arrays and mark(arrays[vehicle], track) == UNLIKELY:
         for name in arrays:
-            if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _spoken(name)):
+            if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _last_parts(name)):
                 pair = (name, vehicle)
                 if _vehicles(array_of(arrays, pair)) and mark(array_of(arrays, pair), track) == LIKELY:
                     return pair
@@ -237,7 +239,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
 
 
 def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the columns of hemispheres to their degrees."""
+    """Pairs unsigned degrees with their column of N and S, or E and W."""
     pairs = {}
     for field, letters in _HEMISPHERES.items():
         degrees = _numbers(arrays[names[field]])
@@ -248,6 +250,7 @@ def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> di
 
 
 def _are_letters(array: Any, letters: Sequence[str]) -> bool:
+    """Checks that a column has no other text than the letters, in any case."""
     if not is_text(array):
         return False
     values = set(map(str, array.slice(0, TRIED).drop_null().unique().to_pylist()))
@@ -255,36 +258,36 @@ def _are_letters(array: Any, letters: Sequence[str]) -> bool:
 
 
 def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
-    """Checks whether latitude and longitude may be swapped."""
+    """Checks whether names leave open which column is latitude: none, or x and y."""
     plain = [re.sub(r"[^a-z]", "", names[field].split(".")[-1].lower()) for field in ("lat", "lon")]
     return ("lat" in guessed and "lon" in guessed) or (set(plain) <= {"x", "y", ""} and len(set(plain)) > 1)
 
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:
-    """Lists columns that match a field's patterns, best first."""
+    """Lists columns that match a field's patterns, the plainest pattern and shortest name first."""
     columns = []
     for name in names:
-        plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _spoken(name)]
+        plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _last_parts(name)]
         ranks = (index for index, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, p) for p in plain))
         if (rank := next(ranks, None)) is not None:
             columns.append((rank, len(name), name))
     return [name for _, _, name in sorted(columns)]
 
 
-def _spoken(name: str) -> tuple[str, ...]:
-    """Lists a column name's last part, with its owner."""
+def _last_parts(name: str) -> tuple[str, ...]:
+    """Lists texts that recognise a path: "speed" of "a.speed", "busid" of "bus.id"."""
     *_, last = parts = name.split(".")
-    owned = "".join(parts[-2:])
-    if last.isdigit():
-        return (owned,)
-    return (last, owned) if last.lower() == "id" else (last,)
+    last_two = "".join(parts[-2:])
+    if last.isdigit():  # an index of an array, such as coordinates.0
+        return (last_two,)
+    return (last, last_two) if last.lower() == "id" else (last,)
 
 
 # --- what values a field may have ---------------------------------------------------------------------------------
 
 
 def _degrees(minimum: float, maximum: float, array: Any) -> bool:
-    """Checks bounds of most values; devices without a fix send 91."""
+    """Checks that most values lie in a range; devices without a fix send 91."""
     degrees = _numbers(array)
     return degrees is not None and bool(((degrees >= minimum) & (degrees <= maximum)).mean() >= 1 - MOST_BAD)
 
@@ -294,10 +297,10 @@ def _fraction_degrees(array: Any) -> bool:
     degrees = _numbers(array)
     if degrees is None or not degrees.size:
         return False
-    decimal = (np.abs(degrees * 1000 - np.rint(degrees * 1000)) > 1e-6).mean() > 0.5
-    low, high = np.quantile(degrees, [0.05, 0.95])
-    on_earth = low >= -180 and high <= 360
-    return bool(decimal and on_earth and high - low < 6 and (degrees == 0).mean() < 0.05)
+    has_decimals = (np.abs(degrees * 1000 - np.rint(degrees * 1000)) > 1e-6).mean() > 0.5  # more than three
+    low, high = np.quantile(degrees, [0.05, 0.95])  # without jumps and codes
+    on_earth, is_region = low >= -180 and high <= 360, high - low < 6  # degrees: some 600 km
+    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < 0.05)
 
 
 def _crossed(lat: Any, lon: Any) -> bool:
@@ -312,35 +315,34 @@ def _crossed(lat: Any, lon: Any) -> bool:
 
 
 def _speeds(array: Any) -> bool:
+    """Checks that numbers may be speeds."""
     speeds = _numbers(array, most_bad=1.0)
     if speeds is None or not speeds.size:
         return False
-    below = speeds[speeds < 0]  # few, or one number again and again: no speed is known
+    below = speeds[speeds < 0]  # few errors, or one code again and again where no speed is known
     return bool(below.size < 0.1 * speeds.size or (np.ptp(below) == 0 and below.size < 0.9 * speeds.size))
 
 
 def _small_numbers(array: Any) -> bool:
-    numbers_read = _numbers(array)
-    return numbers_read is not None and bool(
-        numbers_read.size and numbers_read.min() >= 0 and 1 < numbers_read.max() < 400
-    )
+    """Checks for possible speeds in any unit; 0 and 1 alone are flags."""
+    numbers = _numbers(array)
+    return numbers is not None and bool(numbers.size and numbers.min() >= 0 and 1 < numbers.max() < 400)
 
 
 def _vehicles(array: Any) -> bool:
+    """Checks that most rows have an id that a release can read."""
     ids = vehicle_ids(array)
     usable = int((~(ids.missing | ids.bad)).sum())
     return usable >= (1 - MOST_BAD) * len(array) and usable > 0
 
 
 def _repeated(array: Any) -> bool:
-    """Checks for repeated ids of several vehicles."""
-    if pa.types.is_floating(array.type) or not _vehicles(array):
-        return False
-    return bool(1 < len(array.unique()) < 0.9 * len(array))
+    """Checks for ids of several vehicles, of which at least a tenth comes again."""
+    return not pa.types.is_floating(array.type) and _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
-    """Reads a column as numbers, invalid ones left out; None if too many are."""
+    """Reads a column as numbers without invalid ones; None if more than `most_bad` are."""
     if not is_plain(array):
         return None
     values = units().numbers(array)

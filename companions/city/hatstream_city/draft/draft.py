@@ -31,7 +31,6 @@ SPAN_VEHICLES = 150
 USUAL_PROFILE = {"hats": 70, "cells": 12, "parents": 6, "grandparents": 3, "hours": 14, "parts": 4, "reports": 20}
 """What a vehicle touches on a day where no timetable says it; but for the reports, what `levels` takes by itself."""
 
-
 _TEMPLATES = jinja2.Environment(
     loader=jinja2.PackageLoader("hatstream_city.draft"),
     undefined=jinja2.StrictUndefined,
@@ -48,17 +47,13 @@ _TEMPLATES.filters |= {
 
 @dataclass(frozen=True)
 class Draft:
-    """Drafted specification with its findings, warnings and further files.
-
-    files: contents by name: region, places' names, lines for maps, segments with their vehicles a day. is_open: a
-    person has to name a column first.
-    """
+    """Drafted specification with its findings, warnings and further files."""
 
     toml: str
     findings: tuple[str, ...]
     warnings: tuple[str, ...]
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    is_open: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict)  # content by name
+    is_open: bool = False  # a person has to name a column first
 
 
 def draft(
@@ -95,7 +90,7 @@ def draft(
         )
     origins = [file.name for file in (timetable, path) if file is not None]
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
-    keyed = value == "delay"
+    keyed = value == "delay"  # delays are of ids of the timetable, not of hexagons
     facts: dict[str, Any] = {"name": name, "origins": origins, "stem": stem or name, "resolution": RESOLUTION}
     facts |= {"secret": adds_and_removes, "streets": streets, "keyed": keyed, "feed": feed, "town": town}
     facts |= {} if feed is None else _facts_of(feed, town, headed=streets)
@@ -107,12 +102,12 @@ def draft(
 
 
 def _sentences(template: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Fills in a template that has a sentence on each line."""
+    """Fills in a template, and lists its lines, each a sentence."""
     return tuple(filter(None, _TEMPLATES.get_template(template).render(facts).split("\n")))
 
 
 def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any]) -> str:
-    """Fills in a specification's template."""
+    """Fills in the template of a specification."""
     secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
@@ -130,7 +125,7 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
         profile=profiles["route_id"] if keyed else _inline(town.service.profile if town else USUAL_PROFILE),
         profiles=profiles,
     )
-    if not secret or vehicles >= SPAN_VEHICLES:
+    if not secret or vehicles >= SPAN_VEHICLES:  # else the draft has no monthly limit, and says what one would cost
         return fill(has_month=secret)
     choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
     is_unplanned = streets or keyed or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
@@ -138,9 +133,9 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
-    """Words what a monthly limit costs."""
+    """Words a monthly limit's cost: usable shares and errors without and with it."""
     documents = [tomllib.loads(choice) for choice in choices]
-    for document in documents if region else ():
+    for document in documents if region else ():  # files that the choices name are not written yet
         document["cells"]["region"] = sorted(region or ())
         del document["slot"]["trips"]
     days, limited = (worth_by_day(load(document)) for document in documents)
@@ -151,7 +146,7 @@ def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
 
 
 def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str, Any]:
-    """Collects findings on a feed, as the templates need them."""
+    """Collects findings on a feed under the names that the templates use."""
     drafted, sample = feed.columns, feed.sample
     names = {**drafted.names, **({HEADING: feed.heading} if headed and feed.heading else {})}
     may_be = names["vehicle"] if "vehicle" in drafted.guessed and is_open(feed) else None
@@ -182,7 +177,7 @@ def is_open(feed: DraftedFeed) -> bool:
 
 
 def _inline(table: Mapping[str, Any]) -> str:
-    """Formats an inline TOML table's entries."""
+    """Formats entries of an inline TOML table, without empty ones."""
     return ", ".join(f"{name} = {value}" for name, value in table.items() if value)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
-from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, find_columns, settled
+from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, drafted_columns, find_columns
 from hatstream_city.draft.files import FILE, counted, is_by_file, read_folder, usable_share
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
@@ -35,6 +35,7 @@ from hatstream_city.draft.values import (
 from hatstream_city.timetable.positions import Floats, Int64s
 
 RESOLUTION = 7
+"""Of the H3 cells of a draft, about 2.4 km wide."""
 _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
     "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
@@ -44,11 +45,14 @@ _UNFIT = (
 )
 _NO_POSITIONS = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
 _LEAST_USABLE = 0.5
+"""Share of reports that must be usable, or have a field."""
 _MOST_MISSING = 2
-"""Of the four fields: a table with fewer of them is no feed of positions."""
+"""Of the four fields: a table that lacks more of them is no feed of positions."""
 _UNITS = ("iso", "s", "ms", "us", "ns")
 _LOOKED_AT = 15
+"""Positions of a feed of which land and sea are looked up, which is slow."""
 UPPER_KMH = 65
+"""speed.upper_kmh of a draft."""
 MOST_TOO_FAST = 1.5
 """Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
 MONTH_FIRST = frozenset(
@@ -63,6 +67,8 @@ MONTH_FIRST = frozenset(
 )
 """Where a date begins with its month."""
 _GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
+_MOST_NEGATIVE, _MOST_HIGH = 4, 3
+"""Codes of unknown speeds that are looked for, below 0 and above all speeds."""
 _HEADINGS = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
 LEAST_SHARE, LEAST_DEGREES = 0.5, 10
 """Of the rows that have a heading, and of the largest: a direction_id of 0 or 1 is none."""
@@ -102,9 +108,9 @@ class DraftedFeed:
 
 
 def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> DraftedFeed:
-    """Reads a feed's file or folder. Raises InputError.
+    """Reads a sample of a feed's file or folder. Raises InputError.
 
-    header_time, at_sea: as `draft` has them.
+    header_time: the feed's time where reports have none. at_sea: positions at sea are valid.
     """
     if is_timetable(path):
         raise InputError(f"{path}: this is a timetable, and no feed of positions: give it as --gtfs")
@@ -114,27 +120,27 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         reason = f": {_NO_POSITIONS}" if sample.layout == "gtfs-realtime" else ""
         raise InputError(f"{path}: it holds no row{reason}")
     columns = _columns_of(path, sample, header_time=header_time)
-    held = arrays_of(sample.columns)
-    arrays = {field: array_of(held, column) for field, column in columns.names.items()}
+    by_column = arrays_of(sample.columns)
+    arrays = {field: array_of(by_column, column) for field, column in columns.names.items()}
     fits, placed = _placed(arrays, columns)
     if not placed.us.size and not columns.missing:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
-    if not at_sea and isinstance(columns.names["lat"], str):  # else letters say which side of the equator it is on
-        _check_places(path, placed)
+    if not at_sea and isinstance(columns.names["lat"], str):  # a pair has letters of the hemisphere: no sign can lack
+        _check_on_land(path, placed)
     zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
     usable = 0.0 if columns.missing else _check_usable(files[0], sample, columns)
     no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
-    moving = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
-    columns, unit, why, too_fast = _unit_of(sample, columns, moving)
-    cells = cells_in(placed.lat, placed.lon, RESOLUTION)
-    ids = merged(vehicle_ids(arrays["vehicle"].filter(pa.array(fits))).ids)
+    with_speed = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
+    columns, unit, why, too_fast = _unit_of(sample, columns, with_speed)
+    cells, placed_ids = cells_in(placed.lat, placed.lon, RESOLUTION), arrays["vehicle"].filter(pa.array(fits))
+    ids = merged(vehicle_ids(placed_ids).ids)
     is_cut = fits.size >= ROWS
-    a_day = len(files) if FILE in sample.columns else _most_a_day(arrays["vehicle"].filter(pa.array(fits)), placed.us)
+    a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
     zone = zones[0] if zones else "UTC"
-    looks_further = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
-    if looks_further and (whole := counted(files, sample, columns, RESOLUTION, zone)):
-        ids, a_day, cells, is_cut = whole
+    has_more_rows = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
+    if has_more_rows and (counts := counted(files, sample, columns, RESOLUTION, zone)):
+        ids, a_day, cells, is_cut = counts
     entry = own_layouts().get(sample.layout)
     return DraftedFeed(
         sample=sample,
@@ -147,23 +153,23 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         vehicles=a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,
         ids=ids,
         usable=usable,
-        with_speed=moving.us.size / placed.us.size if placed.us.size else 1.0,
+        with_speed=with_speed.us.size / placed.us.size if placed.us.size else 1.0,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
         heading=None if entry is not None and entry.heading is None else find_heading(sample.columns),
         is_cut=is_cut,
         too_fast=too_fast,
         no_value=no_value,
-        strange=tuple(strange_speeds(moving, UPPER_KMH / KMH[unit])),
+        strange=tuple(strange_speeds(with_speed, UPPER_KMH / KMH[unit])),
     )
 
 
-def _check_places(path: Path, placed: DraftPositions) -> None:
-    """Refuses feeds of which most positions lie at sea or in Antarctica, by InputError."""
-    indices = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64)
-    lost = [is_nowhere(float(placed.lat[row]), float(placed.lon[row])) for row in indices]
-    if sum(lost) > len(lost) / 2:
-        swapped = sum(is_nowhere(float(placed.lon[row]), float(placed.lat[row])) for row in indices)
-        hint = "latitudes and longitudes may be each other's" if swapped < len(lost) / 2 else "a sign may be missing"
+def _check_on_land(path: Path, placed: DraftPositions) -> None:
+    """Raises InputError if most positions lie at sea or in Antarctica."""
+    rows = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64).tolist()
+    if sum(is_nowhere(placed.lat[row], placed.lon[row]) for row in rows) > len(rows) / 2:
+        wrong_if_swapped = sum(is_nowhere(placed.lon[row], placed.lat[row]) for row in rows)
+        is_swapped = wrong_if_swapped < len(rows) / 2
+        hint = "latitudes and longitudes may be each other's" if is_swapped else "a sign may be missing"
         raise InputError(
             f"{path}: most positions lie at sea or in Antarctica, around {_middle(placed.lat):.1f} north and "
             f"{_middle(placed.lon):.1f} east: {hint}; write input.columns by hand, a column of N and S, or of E and W, "
@@ -174,7 +180,10 @@ def _check_places(path: Path, placed: DraftPositions) -> None:
 def _with_zone(
     columns: DraftedColumns, zones: Sequence[str], arrays: Mapping[str, pa.Array], *, is_own: bool
 ) -> DraftedColumns:
-    """Orders day and month, and sets a missing zone."""
+    """Orders formats of dates by place, and sets a missing time zone.
+
+    zones: of the place, likeliest first. arrays: columns by field. is_own: the layout has fixed columns.
+    """
     forms = columns.time_formats
     if zones and zones[0] in MONTH_FIRST:
         forms = tuple(sorted(forms, key=lambda form: not re.match("%m|%b", form)))
@@ -185,26 +194,26 @@ def _with_zone(
 
 
 def _most_a_day(ids: pa.Array, us: Int64s) -> int:
-    """Counts vehicles on their busiest day."""
+    """Counts vehicles on the busiest day in UTC. ids, us: (rows,)."""
     pairs = np.unique(np.stack([us // 86_400_000_000, codes_of(ids)]), axis=1)
     return int(np.unique(pairs[0], return_counts=True)[1].max(initial=0))
 
 
 def _middle(degrees: Floats) -> float:
-    """Picks the median among the values; a midpoint across the antimeridian would be wrong."""
+    """Picks the median among the values; a mean across the antimeridian would be wrong."""
     return float(np.quantile(degrees, 0.5, method="nearest"))
 
 
 def _unit_of(
-    sample: Sample, columns: DraftedColumns, moving: DraftPositions
+    sample: Sample, columns: DraftedColumns, rows: DraftPositions
 ) -> tuple[DraftedColumns, str, str, float | None]:
     """Finds the unit of speeds with the reason, and `DraftedFeed.too_fast`."""
-    ratio, entry = speed_ratio(moving), own_layouts().get(sample.layout)
-    unit, why = speed_unit(str(columns.names.get("speed", "")), moving, ratio)
-    if entry is not None:
-        factor = float(entry.layout.units.value_per_unit)
-        if ratio is None or 1 / MOST_TOO_FAST < ratio * factor / 3.6 < MOST_TOO_FAST:
-            unit, why = next(name for name, kmh in KMH.items() if abs(kmh - factor) < 1e-9), "as the layout has it"
+    ratio, entry = speed_ratio(rows), own_layouts().get(sample.layout)
+    unit, why = speed_unit(str(columns.names.get("speed", "")), rows, ratio)
+    if entry is not None:  # a layout's unit is believed unless distances contradict it
+        unit_kmh = float(entry.layout.units.value_per_unit)
+        if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / 3.6 < MOST_TOO_FAST:
+            unit, why = next(name for name, kmh in KMH.items() if abs(kmh - unit_kmh) < 1e-9), "as the layout has it"
         else:
             columns = replace(columns, options={**columns.options, "speed_unit": unit})
     return columns, unit, why, None if ratio is None else ratio * KMH[unit] / 3.6
@@ -217,22 +226,22 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     (-1.0, 255.0)
     """
     values, times = np.unique(speed, return_counts=True)
-    often = times >= max(3, 0.002 * speed.size)
-    negatives = values[often & (values < 0)].tolist()[:4]
+    is_repeated = times >= max(3, 0.002 * speed.size)
+    negatives = values[is_repeated & (values < 0)].tolist()[:_MOST_NEGATIVE]
     high, speeds = [], speed[speed >= 0]
-    for value in values[often & (values > 0)][::-1][:3].tolist():
+    for value in values[is_repeated & (values > 0)][::-1][:_MOST_HIGH].tolist():
         speeds = speeds[speeds != value]
-        below = float(speeds.max(initial=0))
-        is_mark = float(value + 1).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
-        if below and (value > 3 * below or (is_mark and value > 90 and value > 1.2 * below)):
-            high.append(value)
-            continue
-        break
+        next_lower = float(speeds.max(initial=0))
+        # A power of 2 less 1, such as 255, or only nines: a format's largest number.
+        is_mark = float(value).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
+        if not next_lower or not (value > 3 * next_lower or (is_mark and value > max(90, 1.2 * next_lower))):
+            break
+        high.append(value)
     return tuple(sorted([*negatives, *high]))
 
 
 def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes usable rows' share. Raises InputError below one half."""
+    """Computes the usable share of a file's first rows. Raises InputError below one half."""
     usable = usable_share(file, sample, columns)
     if usable < _LEAST_USABLE:
         raise InputError(
@@ -242,7 +251,7 @@ def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
 
 
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
-    """Marks rows with time and place; reads their positions."""
+    """Marks rows with a time and a place; reads these, speeds NaN where unknown."""
     time = columns.instants(arrays["time"], "UTC")
     read = units()
     lat, lon = read.numbers(arrays["lat"]), read.longitudes(arrays["lon"])
@@ -254,7 +263,7 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
-    """Proposes derived_speed's max_gap_s: the first round one of twice the median step."""
+    """Proposes derived_speed's max_gap_s: the first of _GAPS_S from twice the median step on."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
@@ -268,6 +277,7 @@ def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
 
 
 def _heading_share(values: Sequence[Any]) -> float:
+    """Computes the share of headings but north, 0 if the numbers are no degrees."""
     array = as_array(values)
     degrees = None if array is None or not len(array) else units().numbers(array)
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
@@ -276,26 +286,24 @@ def _heading_share(values: Sequence[Any]) -> float:
 
 
 def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool) -> DraftedColumns:
-    """Finds columns of a fixed layout, and its deviations."""
+    """Finds columns of a layout with fixed columns, and its deviations. Raises InputError."""
     names: dict[str, Column] = dict(zip(FIELDS, entry.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
-    speeds = columns.get(str(names["speed"]), ())
-    if not any(speed not in (None, "") for speed in speeds):
+    if not _share_of(columns.get(str(names["speed"]), ())):
         del names["speed"]
-    if entry.form not in ("csv", "json"):
-        held = {choice: _share_of(columns[choice]) for choice in entry.choices["vehicle"]}
-        named = [choice for choice, share in held.items() if share >= _LEAST_USABLE]
-        if not named:
-            shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in held.items())
+    if entry.form not in ("csv", "json"):  # several fields may name the vehicle: the first that most reports have
+        share_of = {choice: _share_of(columns[choice]) for choice in entry.choices["vehicle"]}
+        names["vehicle"] = next((choice for choice, share in share_of.items() if share >= _LEAST_USABLE), OPEN)
+        if names["vehicle"] == OPEN:
+            shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in share_of.items())
             raise InputError(f"{path}: most reports name no vehicle: {shares}")
-        names["vehicle"] = named[0]
-        _take_time(path, columns, entry, names, header_time=header_time)
+        _use_header_time(path, columns, entry, names, header_time=header_time)
     arrays = arrays_of(columns)
     times = array_of(arrays, names["time"])
     unit = next((unit for unit in (entry.layout.units.time_unit, *_UNITS) if _fits(times, unit)), None)
     if unit is None:
         raise InputError(f"{path}: {_UNFIT.format(0, sample.layout)}")
-    drafted = settled(arrays, names, unit)
+    drafted = drafted_columns(arrays, names, unit)
     if entry.form not in ("csv", "json") and drafted.names["vehicle"] != entry.choices["vehicle"][0]:
         options["vehicle"] = drafted.names["vehicle"]
     if names["time"] in entry.choices.get("time", ())[1:]:
@@ -305,10 +313,10 @@ def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool
     return replace(drafted, options=options)
 
 
-def _take_time(
+def _use_header_time(
     path: Path, columns: Mapping[str, Sequence[Any]], entry: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
-    """Uses the feed's time where too few reports have one, if `header_time`. Raises InputError."""
+    """Replaces the time in `names` if most reports have none. Raises InputError."""
     missing = 1 - _share_of(columns["time"])
     column = entry.choices["time"][1]
     if missing <= _LEAST_USABLE or column not in columns:
@@ -323,10 +331,12 @@ def _take_time(
 
 
 def _share_of(values: Sequence[Any]) -> float:
+    """Computes the share of values that are there."""
     return sum(value not in (None, "") for value in values) / max(len(values), 1)
 
 
 def _fits(times: pa.Array, unit: str) -> bool:
+    """Checks that a unit puts most times in this century."""
     return bool(in_century(units(unit, None, "UTC").instants(times)).mean() >= _LEAST_USABLE)
 
 
@@ -341,7 +351,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
 
 
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:
-    """Explains missing fields, with expected names and existing columns."""
+    """Explains missing fields: the values looked for, and the columns that there are."""
     sentences = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
     by_file = f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
     return (
@@ -360,7 +370,7 @@ def _names(sample: Sample) -> str:
 
 
 def about_repeated(sample: Sample) -> str:
-    """Names repeated columns, which no release can read."""
+    """Names columns whose name is repeated, in a sentence; empty for none."""
     names = ", ".join(map(as_text, sample.repeated))
     return f"Of one name for several columns none is read: {names}. " if names else ""
 

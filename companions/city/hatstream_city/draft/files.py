@@ -1,4 +1,4 @@
-"""Counts complete files, and reads folders of vehicles' files."""
+"""Counts vehicles and cells in complete files, and samples folders of files."""
 
 import os
 import re
@@ -25,7 +25,7 @@ _DAY_US = 86_400_000_000
 
 
 def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes the usable share of first rows. Raises InputError."""
+    """Computes the share of first rows that a release accepts. Raises InputError."""
     source = layout(sample.layout, **layout_options(sample, columns))
     batches = read_batches(source, path)
     batch = next((batch for batch in batches if batch.rows), None)
@@ -37,25 +37,26 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
 def counted(
     paths: Sequence[str], sample: Sample, columns: DraftedColumns, resolution: int, zone: str
 ) -> tuple[MergedIds, int, Int64s, bool] | None:
-    """Counts vehicles and cells in files, up to MOST_ROWS.
+    """Counts vehicles and cells in a complete file, or first rows of several.
 
     Returns vehicles with a position by their spellings, those of the busiest day, sorted cells of positions, and
-    whether rows remain uncounted; None if no file can be read. zone: of days, on each of which a vehicle counts once.
+    whether rows remain uncounted; None if the only file cannot be read. zone: of days, on each of which a vehicle
+    counts once.
     """
-    days, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0
+    ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0
     source = layout(sample.layout, **layout_options(sample, columns))
-    subset = paths[:: -(-len(paths) // MOST_FILES)]
+    subset = paths[:: -(-len(paths) // MOST_FILES)]  # rounded up: at most MOST_FILES
     for path in subset:
         rows_before = rows
-        try:
-            for batch in read_batches(source, path):  # further than the sample it was not read: it may be damaged there
+        try:  # further than the sample no file was read: it may be damaged there
+            for batch in read_batches(source, path):
                 if rows_before < rows and len(paths) > 1:
                     break
                 fits, day, lat, lon = _usable(source, batch.table, zone)
                 read = vehicle_ids(batch.table.column("vehicle"))
-                pairs = np.unique(day[fits] * max(len(read.ids), 1) + read.code[fits])
-                for number, code in zip(*map(np.ndarray.tolist, np.divmod(pairs, max(len(read.ids), 1))), strict=True):
-                    days.setdefault(number, set()).add(read.ids[code])
+                codes = max(len(read.ids), 1)
+                for pair in np.unique(day[fits] * codes + read.code[fits]).tolist():  # of a day and an id
+                    ids_of_day.setdefault(pair // codes, set()).add(read.ids[pair % codes])
                 cells = np.union1d(cells, cells_in(lat[fits], lon[fits], resolution))
                 rows += batch.rows
                 if rows >= MOST_ROWS:
@@ -63,24 +64,24 @@ def counted(
         except (InputError, OSError):
             if len(paths) == 1:
                 return None
-    a_day = max(map(len, days.values()), default=0)
+    a_day = max(map(len, ids_of_day.values()), default=0)
     is_cut = rows >= MOST_ROWS or len(subset) < len(paths)
-    return merged(set[bytes]().union(*days.values())), a_day, cells, is_cut
+    return merged(set[bytes]().union(*ids_of_day.values())), a_day, cells, is_cut
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
-    """Marks accepted rows, with local days and degrees."""
+    """Marks accepted rows; reads local days since 1970, latitudes and longitudes."""
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
-    middle_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0
+    middle_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0  # one offset of the zone for all rows
     offset = datetime.fromtimestamp(middle_s, UTC).astimezone(ZoneInfo(zone)).utcoffset()
     ahead_us = int(offset.total_seconds() * 1e6) if offset else 0
     return fits, (time.us + ahead_us) // _DAY_US, lat.values, lon.values
 
 
 def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]:
-    """Builds a draft's arguments of `layout`; any zone serves for local times."""
+    """Builds the arguments of `layout`; for a draft any zone will do."""
     if sample.layout in own_layouts():
         return {"columns": None, **columns.options}
     form = next(iter(columns.time_formats), None)
@@ -106,44 +107,46 @@ _DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
-    """Reads rows of several files; FILE names their vehicles."""
+    """Samples several files, with column FILE if each is of one vehicle."""
     first = read_sample(paths[0])
     names = [_vehicle_of(path) for path in paths]
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
         return _with_others(first, paths)
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
-        return _with_others(first, paths)
+        return _with_others(first, paths)  # the first file has several vehicles
     every = -(-len(paths) // SAMPLED_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
-    if any(candidate.columns.keys() != first.columns.keys() for candidate in samples):
+    if any(sample.columns.keys() != first.columns.keys() for sample in samples):
         return first
-    parts = [_part(sample, name, ROWS // len(samples)) for sample, name in zip(samples, names[::every], strict=True)]
-    joined = {column: [value for part in parts for value in part[column]] for column in parts[0]}
-    with_name = replace(first, columns=joined)
+    rows, columns_of_all = ROWS // len(samples), dict[str, list[Any]]()
+    for sample, name in zip(samples, names[::every], strict=True):
+        part = {column: list(values[:rows]) for column, values in sample.columns.items()}
+        for column, values in (part | {FILE: [name] * len(next(iter(part.values()), []))}).items():
+            columns_of_all.setdefault(column, []).extend(values)
+    with_name = replace(first, columns=columns_of_all)
     if is_by_file(with_name):
         return with_name
-    by_column = {column: values for column, values in joined.items() if column != FILE}
-    return replace(first, columns=by_column) if _ids_beside(with_name) else first
+    return replace(first, columns=_without_file(with_name)) if _ids_beside(with_name) else first
 
 
 def _vehicle_of(path: str) -> str:
-    """Strips a file's name of its suffixes."""
+    """Strips a path of folders, suffixes, and the archive before a NUL."""
     stem, suffix = os.path.splitext(os.path.basename(path.rpartition("\0")[2]))
     return os.path.splitext(stem)[0] if suffix in (".gz", ".zst", ".zip") else stem
 
 
 def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
-    """Adds rows of further files with the same columns."""
+    """Adds rows of further files with the same columns, up to ROWS."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))
     for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):
         if len(next(iter(columns.values()), [])) >= ROWS:
             break
         with suppress(InputError):
-            candidate = read_sample(path)
-            if (candidate.layout, candidate.columns.keys()) == (first.layout, columns.keys()):
-                columns = {name: values + list(candidate.columns[name]) for name, values in columns.items()}
+            sample = read_sample(path)
+            if (sample.layout, sample.columns.keys()) == (first.layout, columns.keys()):
+                columns = {name: values + list(sample.columns[name]) for name, values in columns.items()}
     return replace(first, columns={name: values[:ROWS] for name, values in columns.items()})
 
 
@@ -151,20 +154,18 @@ def is_by_file(sample: Sample) -> bool:
     """Checks whether only file names distinguish vehicles."""
     if FILE not in sample.columns:
         return False
-    columns = {name: values for name, values in sample.columns.items() if name != FILE}
     by_name = find_columns(sample.columns, FILE)
     if by_name.missing or by_name.is_doubtful or _ids_beside(sample):
         return False
-    return not find_columns(columns).has_ids
+    return not find_columns(_without_file(sample)).has_ids
 
 
-def _part(sample: Sample, name: str, rows: int) -> dict[str, list[Any]]:
-    part = {column: list(values[:rows]) for column, values in sample.columns.items()}
-    return part | {FILE: [name] * len(next(iter(part.values()), []))}
+def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:
+    return {name: values for name, values in sample.columns.items() if name != FILE}
 
 
 def _ids_beside(sample: Sample) -> bool:
-    """Checks for an unused column that distinguishes files."""
+    """Checks for an unused column with one value for each file: ids."""
     by_name, names = find_columns(sample.columns, FILE), sample.columns[FILE]
     excluded = {FILE} if by_name.missing else set(by_name.parts)
     for values in (values for name, values in sample.columns.items() if name not in excluded):

@@ -33,32 +33,34 @@ LINES, WHOLE_ARRAY = None, ""
 
 ROWS = 20_000
 LOOK_BYTES = 16 << 20
+"""Of a file so much is looked at, decompressed."""
 _MOST_NESTED, _MOST_DEEP = 200, 10
+"""Keys of an object, and levels of nesting, that are looked at."""
 _MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
+"""Places of records that are tried, objects of an array that are looked into, keys of an object with data as keys."""
 EACH, ANY = "[]", "*"
+"""Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
 _MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """How a point begins in well-known binary, and how long it is."""
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5
+"""Share of lines that must have one number of fields, or blanks separate them."""
+_LEAST_FIELDS, _LINES_LOOKED_AT = 4, 200
 _OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of a sample as columns, None where missing.
+    """Rows of a sample as columns; None where missing."""
 
-    decimal: decimal mark in the file if not a point; columns have points. records: path of the JSON array of rows.
-    repeated: names of several columns each, which cannot be read.
-    """
-
-    layout: str
+    layout: str  # name
     columns: Mapping[str, Sequence[Any]]
-    delimiter: str | None = None
-    header: bool | None = None
-    decimal: str | None = None
-    records: str | None = None
-    repeated: tuple[str, ...] = ()
+    delimiter: str | None = None  # None: a comma
+    header: bool | None = None  # False: the first line is a row
+    decimal: str | None = None  # mark in the file, if no point; columns have points
+    records: str | None = None  # path of the rows in JSON
+    repeated: tuple[str, ...] = ()  # names of several columns each, which cannot be read
 
 
 def read_sample(path: str) -> Sample:
@@ -90,23 +92,20 @@ def is_timetable(path: Path) -> bool:
 
 
 def _check_letters(path: str, data: bytes) -> None:
-    """Checks that a text is UTF-8, as releases read it, else raises InputError."""
+    """Raises InputError unless a text's first line is UTF-8."""
     if data.startswith(_UTF16):
-        if b"<" in data[:4]:  # XML says its letters itself
+        if b"<" in data[:4]:  # XML names its encoding itself
             return
         raise InputError(f"{path}: the text is UTF-16: save it as UTF-8")
-    first, is_whole, _ = data.partition(b"\n")
-    try:
-        first.decode("utf-8" if is_whole and _is_text(data) else "latin-1")
+    line, line_end, _ = data.partition(b"\n")
+    try:  # Latin-1 takes all bytes: of binary files, and of a line that may be cut within a letter
+        line.decode("utf-8" if line_end and _is_text(data) else "latin-1")
     except UnicodeDecodeError:
         raise InputError(f"{path}: the first line is not UTF-8: save it as UTF-8") from None
 
 
 def _sample(path: str, data: bytes) -> Sample:
-    """Reads a file's first rows as columns, in the format its first bytes show.
-
-    data: the file's first bytes, decompressed. Raises ValueError where they fit no format.
-    """
+    """Reads first rows in the format that `data`, the first bytes, show."""
     if data.startswith((b"PAR1", b"Obj\x01")):
         with _from_any_place(path, data) as file:
             if data.startswith(b"PAR1"):
@@ -122,31 +121,34 @@ def _sample(path: str, data: bytes) -> Sample:
 
 
 def _decoded(form: str, path: str) -> Sample:
-    """Reads a file by the first layout that can."""
-    for name, entry in own_layouts().items():
+    """Reads a file by the first layout of its form that can. Raises InputError.
+
+    form: "xml" or "binary". Columns are all choices of the vehicle, and the feed's time if no report has one.
+    """
+    for layout_name, entry in own_layouts().items():
         if entry.form != form or not entry.has_positions:
             continue
         choices = entry.choices.get("vehicle", ())
         with suppress(InputError):
-            every = layout(name, None, vehicle=choices, headed=entry.heading is not None)
-            rows = [batch.table for batch in read_batches(every, path)]
-            names = rows[0].schema.names if rows else FIELDS
-            columns = {name: [value for row in rows for value in row.column(name).to_pylist()][:ROWS] for name in names}
-            parts = columns.pop("vehicle")
-            ids = {choice: [part[str(number)] for part in parts] for number, choice in enumerate(choices)}
+            every = layout(layout_name, None, vehicle=choices, headed=entry.heading is not None)
+            tables = [batch.table for batch in read_batches(every, path)]
+            names = tables[0].schema.names if tables else FIELDS
+            columns = {name: [value for rows in tables for value in rows[name].to_pylist()][:ROWS] for name in names}
+            structs = columns.pop("vehicle")  # of all choices, named by their numbers
+            ids = {choice: [struct[str(number)] for struct in structs] for number, choice in enumerate(choices)}
             if not any(columns.get(HEADING, ())):
                 columns.pop(HEADING, None)
-            if rows and not any(columns["time"]):
-                clock = entry.choices["time"][1]
-                batches = read_batches(layout(name, None, time=clock), path)
-                columns[clock] = [value for batch in batches for value in batch.table.column("time").to_pylist()][:ROWS]
-            return Sample(name, {**ids, **columns})
+            if tables and not any(columns["time"]):
+                header_time = entry.choices["time"][1]
+                batches = read_batches(layout(layout_name, None, time=header_time), path)
+                columns[header_time] = [time for batch in batches for time in batch.table["time"].to_pylist()][:ROWS]
+            return Sample(layout_name, {**ids, **columns})
     raise InputError(f"{path}: no layout reads it as {form}")
 
 
 @contextmanager
 def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
-    """Opens a file for random access, compressed or not."""
+    """Opens a file for random access, compressed or not. data: its first bytes, decompressed."""
     with open(path.partition("\0")[0], "rb") as plain:
         if plain.read(4) == data[:4]:
             plain.seek(0)
@@ -168,17 +170,18 @@ def _of_columns(file: Any) -> Sample:
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
-    """Names the layout with fixed columns that fits, given offsets in its times."""
+    """Names the layout with fixed columns that fits, if any; most times need offsets."""
     for name, entry in own_layouts().items():
         if entry.form == form and entry.has_positions and entry.fits(columns, records):
-            in_texts = entry.layout.units.time_unit == "iso"
-            texts = [text for text in columns[entry.columns[1]] if isinstance(text, str) and text]
-            if not in_texts or sum(bool(_OFFSET.search(text)) for text in texts) > len(texts) / 2:
+            texts = [text for text in columns[entry.columns[1]] if isinstance(text, str) and text]  # of times
+            offsets = sum(bool(_OFFSET.search(text)) for text in texts)
+            if entry.layout.units.time_unit != "iso" or offsets > len(texts) / 2:
                 return name
     return None
 
 
 def _is_text(data: bytes) -> bool:
+    """Checks that the first bytes have no NUL and hardly any other control character."""
     head = data[:4096]
     return b"\0" not in head and sum(byte < 9 or 13 < byte < 32 for byte in head) < len(head) / 100 + 1
 
@@ -187,7 +190,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _json(data: bytes, *, is_array: bool) -> Sample:
-    """Samples JSON records, where they are nested by recognised columns."""
+    """Samples JSON documents, or objects within them that look like reports."""
     text = data.decode(errors="replace")
     records = _array_start(text) if is_array else _documents(text)
     columns = _columns([_flat(record) for record in records])
@@ -196,15 +199,16 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
         places = _places_of_objects(records)
         samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
-        heads = [{name: values[:LOOKED_AT] for name, values in item.columns.items()} for item in samples]
-        pairs = zip(samples, heads, strict=True)
-        if samples:
-            return next((item for item, head in pairs if not find_columns(with_points(head)[0]).missing), samples[0])
+        for sample in samples:
+            head = {name: values[:LOOKED_AT] for name, values in sample.columns.items()}
+            if not find_columns(with_points(head)[0]).missing:
+                return sample
+        return samples[0] if samples else Sample("json" if is_array else "jsonl", columns)
     return Sample("json" if is_array else "jsonl", columns)
 
 
 def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:
-    """Reads the objects at a place in documents."""
+    """Samples the objects at a place in documents. place: steps of a path."""
     items = list(islice((item for record in records for item in _at(record, place, None)), ROWS))
     columns, path = _columns([_flat(item) for item in items]), path_of(place)
     name = _layout_of("json", columns, path)
@@ -232,7 +236,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
 
 
 def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Lists places of similar objects in documents, nearest first."""
+    """Lists paths of objects in arrays or under keys that are data."""
     counts: Counter[tuple[str, ...]] = Counter()
     for record in records[:LOOKED_AT]:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
@@ -249,22 +253,26 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
             elif isinstance(value, dict):
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _MARKS.search(key)]
                 todo += [((*place, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
+    # Objects that are several come first, then those nearest to the document, then the most.
     repeated = [place for place, count in counts.items() if count]
     steps = {place: sum(step in (EACH, ANY) for step in place) for place in repeated}
     return sorted(repeated, key=lambda place: (counts[place] < 2, steps[place], -counts[place]))
 
 
 def _is_keyed(value: Any) -> bool:
-    """Checks whether keys are data, as most of their values have one shape."""
+    """Checks whether keys are data: most values have one set of keys."""
     if not isinstance(value, dict) or len(value) < _LEAST_KEYS:
         return False
-    kinds = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))
-    commonest = kinds.most_common(1)[0][1] if kinds else 0
+    keys = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))
+    commonest = max(keys.values(), default=0)
     return commonest > min(len(value), _MOST_NESTED) / 2
 
 
 def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
-    """Yields a place's objects, with their keys as ANY."""
+    """Yields the objects at a path's end.
+
+    place: steps to go. key: the nearest key passed that is data, which the objects get as ANY, or None.
+    """
     if not place:
         if isinstance(record, dict):
             yield record if key is None else {ANY: key, **record}
@@ -275,22 +283,22 @@ def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[s
         for item in inner:
             yield from _at(item, steps, key)
     elif isinstance(record, dict) and step == ANY:
-        for own_key, item in record.items():
-            yield from _at(item, steps, own_key)
+        for inner_key, item in record.items():
+            yield from _at(item, steps, inner_key)
     elif isinstance(record, dict):
         yield from _at(record.get(step), steps, key)
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:
-    """Reads an array's objects, up to a cut."""
+    """Reads objects of an array that may be cut. Raises ValueError without any."""
     objects: list[dict[str, Any]] = []
-    decoder, place = json.JSONDecoder(), text.index("[") + 1
+    decoder, index = json.JSONDecoder(), text.index("[") + 1
     while len(objects) < ROWS:
-        while place < len(text) and text[place] in " \t\r\n,":
-            place += 1
+        while index < len(text) and text[index] in " \t\r\n,":
+            index += 1
         try:
-            record, place = decoder.raw_decode(text, place)
-        except json.JSONDecodeError:
+            record, index = decoder.raw_decode(text, index)
+        except json.JSONDecodeError:  # the array's end, or the cut
             break
         if isinstance(record, dict):
             objects.append(record)
@@ -308,7 +316,7 @@ def _record(line: str) -> dict[str, Any] | None:
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Flattens an object to values by dotted path."""
+    """Flattens an object, with its arrays and WKB points, to values by path."""
     flat: dict[str, Any] = {}
     todo: deque[tuple[str, Any]] = deque(islice(record.items(), _MOST_NESTED))
     while todo and len(flat) < _MOST_NESTED:
@@ -316,8 +324,8 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict):
             todo += [(f"{name}.{key}", inner) for key, inner in islice(value.items(), _MOST_NESTED)]
         elif isinstance(value, list):
-            plain = [(index, inner) for index, inner in enumerate(value[:4]) if not isinstance(inner, dict | list)]
-            todo += [(f"{name}.{number}", inner) for number, inner in plain]
+            elements = enumerate(value[:4])  # of coordinates, and a few more
+            todo += [(f"{name}.{index}", inner) for index, inner in elements if not isinstance(inner, dict | list)]
         elif isinstance(value, bytes) and value[:5] in _POINTS and len(value) >= _POINT_BYTES:
             order = "<" if value[0] else ">"
             flat |= {f"{name}.{axis}": x for axis, x in enumerate(struct.unpack(f"{order}2d", value[5:21]))}
@@ -327,6 +335,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
+    """Turns records into columns, None where a record lacks a key."""
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in names}
 
@@ -335,28 +344,24 @@ def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _csv(text: str) -> Sample:
-    """Reads a text as CSV; guesses delimiter and header line. Raises ValueError.
-
-    Only rows of the most frequent width count; a column whose name is repeated is left out.
-    """
+    """Reads a text as CSV; guesses delimiter and header line. Raises ValueError."""
     lines = [line for line in text.splitlines()[: ROWS + 2] if line.strip()]
     if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
         del lines[0]  # a spreadsheet's word on the delimiter
-    delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:200], mark))
-    if _agreement(lines[:200], delimiter)[0] < _MOST_AGREE:  # a text has blanks anyway
+    delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:_LINES_LOOKED_AT], mark))
+    if _agreement(lines[:_LINES_LOOKED_AT], delimiter)[0] < _MOST_AGREE:  # tried last: any text has blanks
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = _fields(lines, delimiter)
     width = Counter(map(len, rows)).most_common(1)[0][0]
-    if width < 4:
+    if width < _LEAST_FIELDS:
         raise ValueError("fewer than four fields")
     rows = [row for row in rows if len(row) == width]
     header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
     repeated = tuple(name for name, count in Counter(names).items() if count > 1)
-    columns = {
-        name: [row[number] or None for row in values] for number, name in enumerate(names) if name not in repeated
-    }
+    indices = {name: index for index, name in enumerate(names) if name not in repeated}
+    columns = {name: [row[index] or None for row in values] for name, index in indices.items()}
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
         return Sample(name, columns)
     mark, first_line = None if delimiter == "," else delimiter, None if header else False
@@ -369,10 +374,10 @@ def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
-    """Counts the commonest number of fields, and its share."""
+    """Computes the commonest number of fields, and the share of lines with it."""
     widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
-    return (times / len(lines) if width >= 4 else 0.0, width)
+    return (times / len(lines) if width >= _LEAST_FIELDS else 0.0, width)
 
 
 def _is_number(cell: str) -> bool:

@@ -28,27 +28,30 @@ _NAMED = (
 _COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
 _POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
 LOOKED_AT = 1_000
+"""Values of a column whose notation is looked at."""
 MIN_PAIRS = 30
+"""Least number of steps that tell a unit."""
 LEAST_MOVE_M = 50.0
-MOST_STEPS_S = 120
+LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
+"""In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
 
 
 @cache
 def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
-    """Builds the release's reader of numbers and instants."""
-    is_iso, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
-    unit, zone = None if time_format else time_unit, zone if is_iso else None
+    """Builds the reader by which a release reads numbers and instants."""
+    has_zone, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
+    unit, zone = None if time_format else time_unit, zone if has_zone else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
 
 
 def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequence[Any]], str | None]:
-    """Replaces decimal commas by points; returns the mark.
+    """Replaces decimal commas by points; returns the columns and the mark, "," or None.
 
     It applies if texts in most rows of a column are numbers with commas, and none anywhere have a point.
     """
-    first = {name: [str(cell) for cell in values[:LOOKED_AT] if cell is not None] for name, values in columns.items()}
-    has_commas = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in first.values())
-    if not has_commas or any(_POINT.match(cell) for cells in first.values() for cell in cells):
+    heads = [[str(cell) for cell in values[:LOOKED_AT] if cell is not None] for values in columns.values()]
+    has_commas = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in heads)
+    if not has_commas or any(_POINT.match(cell) for cells in heads for cell in cells):
         return columns, None
     pointed = {
         name: [_COMMA.sub(r"\1.\2", cell) if isinstance(cell, str) else cell for cell in values]
@@ -58,14 +61,14 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
 
 
 def merged(ids: Iterable[bytes]) -> MergedIds:
-    """Counts ids, and those that other spellings would merge."""
+    """Counts distinct ids, and how many fewer without case or as integers."""
     texts = pa.array(list(filter(None, ids)), pa.binary())
     as_text, cases, numbers = (len(vehicle_ids(texts, form).ids) for form in ("text", "casefold", "integer"))
     return MergedIds(as_text, as_text - cases, as_text - numbers)
 
 
 class DraftPositions(NamedTuple):
-    """Positions in any order; vehicle: codes, us: since 1970 UTC, speed: as written."""
+    """Positions in any order, (rows,); vehicle: codes, us: since 1970 UTC, speed: as written."""
 
     vehicle: Int64s
     us: Int64s
@@ -75,9 +78,7 @@ class DraftPositions(NamedTuple):
 
     def where(self, chosen: NDArray[np.bool_]) -> "DraftPositions":
         """Selects rows by a mask."""
-        return DraftPositions(
-            self.vehicle[chosen], self.us[chosen], self.lat[chosen], self.lon[chosen], self.speed[chosen]
-        )
+        return DraftPositions(*(column[chosen] for column in self))
 
 
 def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
@@ -93,20 +94,20 @@ def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
-    """Finds the unit of speeds, and the reason."""
+    """Finds the unit of speeds by column name or `speed_ratio`, and the reason."""
     for unit, pattern in _NAMED:
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:
-        unit = min(KMH, key=lambda unit_name: abs(np.log(ratio * KMH[unit_name] / 3.6)))
+        unit = min(KMH, key=lambda unit_name: abs(np.log(ratio * KMH[unit_name] / 3.6)))  # km/h to m/s
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
     fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
-    unit = "km/h" if fast > 35 else "m/s"
+    unit = "km/h" if fast > 35 else "m/s"  # no bus drives 35 m/s, 126 km/h
     return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
 
 
 class Moves(NamedTuple):
-    """Short steps between positions, with speeds at both ends."""
+    """Short steps between a vehicle's positions, (steps,), with speeds, as written, at both ends."""
 
     metres: Floats
     step_s: Floats
@@ -115,26 +116,26 @@ class Moves(NamedTuple):
 
 
 def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
-    """Lists the steps of moving vehicles; none where clocks have no seconds."""
+    """Lists vehicles' steps of at least `least_m`; none where clocks have no seconds."""
     order = np.lexsort((rows.us, rows.vehicle))
-    if not (rows.us % 60_000_000).any():
+    if not (rows.us % 60_000_000).any():  # all are whole minutes
         order = order[:0]
     lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
     step_s = np.diff(rows.us[order]) / 1e6
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
-    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= 2) & (step_s <= MOST_STEPS_S) & (metres >= least_m)
-    fits &= metres / np.maximum(step_s, 1e-9) < 50
+    fits = (np.diff(rows.vehicle[order]) == 0) & (step_s >= LEAST_STEP_S) & (step_s <= MOST_STEP_S)
+    fits &= (metres >= least_m) & (metres < MOST_STEP_MPS * step_s)
     return Moves(metres[fits], step_s[fits], speed[:-1][fits], speed[1:][fits])
 
 
 def speed_ratio(rows: DraftPositions) -> float | None:
     """Computes the ratio of distances by speeds to those by positions, or None.
 
-    Steps count if either shows movement, or with a speed alone where many speeds are 0 on the way. The longest
-    twentieth of both is left out, where jumps and codes would be.
+    It is 3.6 for km/h, as speeds are taken for m/s. Steps count if either shows movement, or with a speed alone where
+    many speeds are 0 on the way. The longest twentieth of both is left out, where jumps and codes would be.
     """
     moves = moves_of(rows, least_m=0)
-    by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s
+    by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s  # in metres if speeds are m/s
     moving = (moves.metres >= LEAST_MOVE_M) | (by_speed_m > 0)
     if (by_speed_m[moving] == 0).sum() > MOST_BAD * moving.sum():
         moving &= by_speed_m > 0
@@ -146,15 +147,15 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
-    """Describes strange speeds, for the operator."""
+    """Describes strange speeds to the operator; `upper` is the most that counts."""
     speed, moves = rows.speed, moves_of(rows)
     if not speed.size:
         return []
-    often = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
-    shares = {
+    commonest = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
+    shares = {  # with the share from which on it is said
         "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
         "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
-        "are one and the same number": (often / speed.size, 0.1),
+        "are one and the same number": (commonest / speed.size, 0.1),
     }
     sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
     standing = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
@@ -179,31 +180,34 @@ def is_nowhere(lat: float, lon: float) -> bool:
 
 def follows_hours(zone: str) -> bool:
     """Checks that a zone's clock changes by full hours, as slots of hours need."""
-    days = (datetime.now(UTC) + timedelta(days=number) for number in range(367))
-    offsets = (day.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for day in days)
-    return len({offset % timedelta(hours=1) for offset in offsets}) == 1
+    return len({offset % timedelta(hours=1) for offset in _offsets(zone, range(367))}) == 1
 
 
 def same_clock(zone: str, reference: str) -> bool:
-    """Checks that two clocks agree this year and next."""
-    now = datetime.now(UTC)
-    instants = [now + timedelta(days=30 * month) for month in range(24)]
+    """Checks that two clocks agree this year and next; False for an unknown zone."""
+    days = range(0, 24 * 30, 30)  # one in each month
     try:
-        return all(
-            instant.astimezone(ZoneInfo(zone)).utcoffset() == instant.astimezone(ZoneInfo(reference)).utcoffset()
-            for instant in instants
-        )
+        return _offsets(zone, days) == _offsets(reference, days)
     except (KeyError, ValueError, OSError):
         return False
+
+
+def _offsets(zone: str, days: range) -> list[timedelta]:
+    """Lists a zone's offsets from UTC, so many days from today."""
+    instants = (datetime.now(UTC) + timedelta(days=number) for number in days)
+    return [instant.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for instant in instants]
 
 
 MOST_BAD = 0.2
 """Share of rows that may be unusable in the column of a field."""
 TRIED = 200
+"""Values of a column that formats and letters are tried on before all others."""
+IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000
+"""The years 2000 to 2049, UTC, in which a feed's times must lie."""
 
 
 def time_unit_of(array: Any) -> str | None:
-    """Finds the unit that puts most values in this century; texts without offset count."""
+    """Finds the unit that puts most values in this century, or None."""
     is_struct = pa.types.is_struct(array.type)
     if not (is_struct or is_plain(array)) or not len(array):
         return None
@@ -214,8 +218,8 @@ def time_unit_of(array: Any) -> str | None:
 
 
 def in_century(instants: Any) -> Any:
-    """Marks the instants that a feed may have."""
-    return instants.valid & (instants.us > 946_684_800 * 1_000_000) & (instants.us < 2_524_608_000 * 1_000_000)
+    """Marks the instants that a feed may have, (rows,)."""
+    return instants.valid & (instants.us > IN_CENTURY_US[0]) & (instants.us < IN_CENTURY_US[1])
 
 
 _DATES = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y-%m-%d", "%Y%m%d")
@@ -227,12 +231,15 @@ _CLOCKS = ("%H:%M:%S", "%H:%M", "%H:%M:%S.%f", "%H:%M:%S,%f", "%H:%M:%S:%f", "%H
 _HALF_CLOCKS = tuple(
     f"{clock}{blank}%p" for clock in ("%I:%M:%S", "%I:%M", "%I:%M:%S.%f", "%I:%M:%S:%f") for blank in (" ", "")
 )
-_MOST_DISTINCT = 3
+_MOST_DISTINCT, _MOST_FORMATS = 3, 8
+"""Texts that each form is tried on at first; forms that fit them, and are tried on all."""
+_LEAST_DIGITS, _MOST_LETTERS = 6, 45
+"""A time's text has at least so many digits, such as 9/5/26 7:00, and at most so many letters."""
 
 
 @cache
 def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tuple[str, ...]:
-    """Lists forms of times for a text, likeliest first."""
+    """Lists strptime formats of a text with these parts, likeliest first."""
     dates = _NAMED_DATES if has_month_name else (*_DATES, *_SHORT_DATES)
     clocks = _HALF_CLOCKS if has_half_day else _CLOCKS
     plain = [f"{date}{between}{clock}" for date in dates for clock in clocks for between in (" ", "T", ", ")]
@@ -244,38 +251,36 @@ def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tu
 
 
 def time_formats(array: Any) -> tuple[str, ...]:
-    """Lists formats that fit all texts or structs."""
+    """Lists formats that fit most texts, or structs of date and clock, likeliest first."""
     if pa.types.is_struct(array.type):
-        parts = [
-            [None if value is None else _plain_text(value) for value in part.to_pylist()] for part in array.flatten()
-        ]
-        joined = [" ".join(row) if None not in row else None for row in zip(*parts, strict=True)]
-        array = pa.array(joined, pa.string())
+        rows = zip(*(part.to_pylist() for part in array.flatten()), strict=True)
+        array = pa.array([None if None in row else " ".join(map(_plain_text, row)) for row in rows], pa.string())
     if not is_text(array):
         return ()
     head = array.slice(0, TRIED)
     first = head.drop_null().slice(0, _MOST_DISTINCT)
     texts = [str(text).strip() for text in first.to_pylist()]
-    if not texts or any(len(re.findall("[0-9]", text)) < 6 or len(text) > 45 for text in texts):
+    if not texts or any(len(re.findall("[0-9]", text)) < _LEAST_DIGITS or len(text) > _MOST_LETTERS for text in texts):
         return ()
     forms = _seconds_forms(texts[0]) or _forms(
         has_weekday=bool(re.match("[A-Za-z]{2,9}[, ]", texts[0])),
+        # The T of ISO 8601 and the Z of UTC begin no month.
         has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
         has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
     )
     fitting = [form for form in forms if _shape(form).fullmatch(" ".join(texts[0].split())) and _fits(first, form)]
-    return tuple(form for form in fitting[:8] if _fits(head, form) and _fits(array, form))
+    return tuple(form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form))
 
 
 def _seconds_forms(text: str) -> tuple[str, ...]:
     """Lists formats of a date with seconds after midnight."""
     _, blank, clock = text.rpartition(" ")
-    return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()
+    return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()  # hhmmss
 
 
 @cache
 def _shape(form: str) -> re.Pattern[str]:
-    """Compiles a pattern of a format's texts, so that few formats are tried."""
+    """Compiles a pattern of a format's texts: matching is faster than parsing."""
     shapes = {"%b": "[A-Za-z]{3,9}\\.?", "%a": "[A-Za-z]{2,9}\\.?", "%p": "[AaPp]\\.?[Mm]\\.?", "%Y": "[0-9]{4}"}
     shapes |= {"%z": "(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})", "%f": "[0-9]{1,9}", "%y": "[0-9]{2}", "%s": "[0-9]{1,6}"}
     pieces = re.split("(%.)", form)
@@ -285,6 +290,7 @@ def _shape(form: str) -> re.Pattern[str]:
 
 
 def _plain_text(value: Any) -> str:
+    """Writes a part of a time, whole numbers without a point."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
 

@@ -48,7 +48,9 @@ _NEEDED = {
     "trips": ("trip_id", "route_id", "service_id"),
     "stop_times": ("trip_id", "stop_id"),
 }
-"""Tables, and columns of theirs, that every feed has."""
+"""Columns that every feed has, by table."""
+MOST_SERVICE_S = 4 * 86_400
+"""A frequency ends within so long after midnight."""
 _DAMAGE = (
     *(OSError, EOFError, csv.Error, lzma.LZMAError, pa.ArrowException, StopIteration, UnicodeDecodeError),
     *(zipfile.BadZipFile, zlib.error),
@@ -59,28 +61,21 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class StopTimes:
-    """Stops of trips, in order; trip, stop: rows of these tables.
+    """Stops of trips in order, (stops,)."""
 
-    s: since the service day's midnight (noon less 12 hours), maybe beyond a day; of arrivals, else departures.
-    """
-
-    trip: Int64s
-    stop: Int64s
-    s: Int64s
+    trip: Int64s  # row of its table
+    stop: Int64s  # row of its table
+    s: Int64s  # of arrival, else departure, since noon less 12 hours; may exceed a day
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of shapes, or of a trip's stops.
+    """Lines of shapes, or of a trip's stops."""
 
-    starts: first position of each line, and the end of the last. lon: continues across the antimeridian. of_trip: line
-    of each trip, -1 for none.
-    """
-
-    starts: Int64s
+    starts: Int64s  # first position of each line, and the end of the last one
     lat: Floats
-    lon: Floats
-    of_trip: Int64s
+    lon: Floats  # continues across the antimeridian
+    of_trip: Int64s  # line of each trip, -1 for none
 
 
 @dataclass(frozen=True)
@@ -96,23 +91,23 @@ class Gtfs:
         return self.tables["agency"]["agency_timezone"][0].as_py() or ""
 
     def numbers(self, table: str, column: str) -> Floats:
-        """Reads a column as numbers; NaN where missing."""
+        """Reads a column as numbers, (rows,); NaN where missing or no decimal number."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
         is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
         values: Floats = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
         return values
 
     def seconds(self, table: str, column: str) -> Floats:
-        """Reads times like "25:30:00", NaN where there is none."""
+        """Reads times like "25:30:00" as seconds, (rows,); NaN where missing."""
         parts = pc.extract_regex(self.tables[table][column], r"^\s*(?P<h>\d{1,3}):(?P<m>\d\d):(?P<s>\d\d)\s*$")
         h, m, s = (pc.struct_field(parts, part).cast(pa.float64()).to_numpy() for part in "hms")
         times: Floats = 3_600.0 * h + 60.0 * m + s
         return times
 
     def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
-        """Finds the rows that a column's ids refer to."""
-        places = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
-        rows: Int64s = pc.fill_null(places, -1).to_numpy().astype(np.int64)
+        """Finds each id's row in table `referenced`, (rows,); -1 for none."""
+        found = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
+        rows: Int64s = pc.fill_null(found, -1).to_numpy().astype(np.int64)
         return rows
 
     @cached_property
@@ -131,6 +126,7 @@ class Gtfs:
         return self._positions("shapes", "shape_pt_lat", "shape_pt_lon")
 
     def _positions(self, table: str, *columns: str) -> tuple[Floats, Floats]:
+        """Reads two columns of degrees, NaN where far from the middle of all stops."""
         lat, lon = (self.numbers(table, column) for column in columns)
         fits = self.middle.holds(lat, lon)
         return np.where(fits, lat, np.nan), np.where(fits, lon, np.nan)
@@ -142,22 +138,22 @@ class Gtfs:
         arrival, departure = (self.seconds("stop_times", f"{name}_time") for name in ("arrival", "departure"))
         s = np.where(np.isnan(arrival), departure, arrival)
         order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
-        order = order[(trip[order] >= 0) & (stop[order] >= 0)]
+        order = order[(trip[order] >= 0) & (stop[order] >= 0)]  # without ids that have no row
         trip, stop, s = trip[order], stop[order], _between(trip[order], s[order])
         is_known = ~np.isnan(s)
         return StopTimes(trip[is_known], stop[is_known], s[is_known].astype(np.int64))
 
     @cached_property
     def are_frequencies(self) -> NDArray[np.bool_]:
-        """Mask of valid frequencies of up to four days."""
+        """Mask of usable rows of frequencies.txt, (rows,)."""
         start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
         headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
-        fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= 4 * 86_400)
+        fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= MOST_SERVICE_S)
         return fits
 
     @cached_property
     def lines(self) -> Lines:
-        """Lines of shapes, and of routes without them."""
+        """Lines of shapes; of a trip without one, the line from stop to stop."""
         shapes = self.tables["shapes"]
         ids = pc.unique(shapes["shape_id"]).drop_null()
         of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
@@ -165,19 +161,20 @@ class Gtfs:
         order = np.lexsort((self.numbers("shapes", "shape_pt_sequence"), of_point))
         order = order[(of_point[order] >= 0) & ~np.isnan(lat[order])]
         of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
-        line, lat, lon = of_point[order].astype(np.int64), lat[order], lon[order]
-        bare = np.append(np.bincount(line, minlength=len(ids)), 0)[of_trip] < 2
+        # Lines are numbered: shapes by `ids`, then trips that have no shape of two points.
+        number, lat, lon = of_point[order].astype(np.int64), lat[order], lon[order]
+        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[of_trip] < 2  # the 0 is for -1
         stop_lat, stop_lon = self.stop_positions
         times = self.stop_times
-        rows = np.flatnonzero(bare[times.trip] & ~np.isnan(stop_lat[times.stop]))
-        line = np.concatenate([line, len(ids) + times.trip[rows]])
+        rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))
+        number = np.concatenate([number, len(ids) + times.trip[rows]])
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
-        numbers, starts = np.unique(line, return_index=True)
-        lon = np.concatenate([lon[:0], *(np.unwrap(part, period=360) for part in np.split(lon, starts[1:]))])
-        position = np.full(len(ids) + len(of_trip) + 1, -1)
-        position[numbers] = np.arange(numbers.size)
-        wanted = np.where(bare, len(ids) + np.arange(of_trip.size), of_trip)
-        return Lines(np.append(starts, line.size), lat, lon, position[wanted])
+        numbers, starts = np.unique(number, return_index=True)
+        lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
+        rank = np.full(len(ids) + len(of_trip) + 1, -1)  # of each number among those that have positions
+        rank[numbers] = np.arange(numbers.size)
+        number_of_trip = np.where(has_no_shape, len(ids) + np.arange(of_trip.size), of_trip)
+        return Lines(np.append(starts, number.size), lat, lon, rank[number_of_trip])
 
 
 def read_gtfs(path: Path) -> Gtfs:
@@ -213,7 +210,7 @@ def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
 
 
 class _Utf8(io.RawIOBase):
-    """Bytes of a file; raises UnicodeDecodeError if not UTF-8."""
+    """Bytes of a file; raises UnicodeDecodeError unless all are UTF-8."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
@@ -252,7 +249,7 @@ def _opened(path: Path, name: str) -> IO[bytes]:
 
 
 def _header(file: IO[bytes]) -> list[str]:
-    """Reads the names of a table's columns."""
+    """Reads the names of a table's columns from its first line."""
     return next(csv.reader(io.StringIO(file.readline(1 << 16).decode("utf-8-sig"))))
 
 
@@ -291,13 +288,13 @@ def _between(trip: Int64s, s: Floats) -> Floats:
 
     trip: (stops,), ascending rows of trips. s: (stops,), seconds since midnight, NaN where missing.
     """
-    places = np.flatnonzero(~np.isnan(s))
-    if places.size == s.size or not places.size:
+    known = np.flatnonzero(~np.isnan(s))
+    if known.size == s.size or not known.size:
         return s
     rows = np.arange(s.size)
-    upper = np.searchsorted(places, rows).clip(0, places.size - 1)
-    lower = (upper - (places[upper] > rows)).clip(0)
-    low, high = places[lower], places[upper]
-    inside = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
+    upper = np.searchsorted(known, rows).clip(0, known.size - 1)
+    lower = (upper - (known[upper] > rows)).clip(0)
+    low, high = known[lower], known[upper]  # the nearest known rows
+    is_between = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
     part = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
-    return np.where(inside, s[low] + part * (s[high] - s[low]), s)
+    return np.where(is_between, s[low] + part * (s[high] - s[low]), s)

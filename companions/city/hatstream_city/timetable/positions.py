@@ -21,36 +21,36 @@ FAR_M, FAR_TIMES = 1e6, 20
 def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats:
     """Measures great-circle distances in metres between positions in degrees."""
     a, b, c, d = (np.radians(column) for column in (lat1, lon1, lat2, lon2))
-    half = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
-    metres: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(half, 0, 1)))
+    haversine = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
+    metres: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(haversine, 0, 1)))  # clipped: rounding may exceed 1
     return metres
 
 
 def cells_at(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Finds the H3 cells of positions in degrees, which a release rounds to 1e-7."""
+    """Finds H3 cells of degrees, which a release rounds to 1e-7."""
     rounded = (np.rint(degrees * 1e7) / 1e7 for degrees in (lat, lon))
     cells = map(h3_int.latlng_to_cell, *(degrees.tolist() for degrees in rounded), repeat(resolution))
     return np.fromiter(cells, np.int64, lat.size)
 
 
 class Middle(NamedTuple):
-    """Centre of all stops, in metres from the earth's centre; far_m: the farthest plausible."""
+    """Centre of all stops, (3,) metres from the earth's; far_m: radius of plausible positions."""
 
     xyz: Floats
     far_m: float
 
     def holds(self, lat: Floats, lon: Floats) -> NDArray[np.bool_]:
-        """Marks positions within the radius of the middle."""
+        """Marks positions within far_m of the middle."""
         near: NDArray[np.bool_] = np.linalg.norm(_xyz(lat, lon) - self.xyz, axis=1) <= self.far_m
         return are_somewhere(lat, lon) & near
 
 
 def middle_of(lat: Floats, lon: Floats) -> Middle:
-    """Finds the middle of positions, robust to wrong ones."""
-    there = are_somewhere(lat, lon)
-    if not there.any():
+    """Finds the middle of positions by medians, which a few wrong ones hardly move."""
+    valid = are_somewhere(lat, lon)
+    if not valid.any():
         return Middle(np.zeros(3), np.inf)
-    xyz = _xyz(lat[there], lon[there])
+    xyz = _xyz(lat[valid], lon[valid])
     middle: Floats = np.median(xyz, axis=0)
     half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))
     return Middle(middle, max(FAR_M, FAR_TIMES * half_m))
@@ -65,5 +65,6 @@ def are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:
 
 
 def _xyz(lat: Floats, lon: Floats) -> Floats:
+    """Converts degrees to metres from the earth's centre, (positions, 3)."""
     phi, lam = np.radians(lat), np.radians(lon)
     return EARTH_M * np.column_stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])

@@ -21,19 +21,20 @@ LEAST_M, MOST_M, OFF_M = 50.0, 50_000.0, 150.0
 MOST_WORK = 3 * 10**9
 """Stops times places of a line where each may be, of all lines together: a few ns each."""
 SMOOTH_M, SAMPLE_M = 2.0, 20.0
+"""How far a drawn segment may lie from its line; between positions whose fine cells are looked up."""
 FINE, SECTORS = 12, 16
-"""Resolution of the cells that a street's course is told by, and how many directions."""
+"""Segments share a street where they share H3 cells of this resolution, 20 m wide, and one of so many directions."""
 COVERED = 0.5
 """A segment of which so much lies along shorter ones is left out."""
 NAME_LETTERS = 90
 
 
 class Segment(NamedTuple):
-    """Way between consecutive stops in metres, and its scale."""
+    """Way between consecutive stops."""
 
-    stops: tuple[int, int]
-    xy: Floats
-    scale: Floats
+    stops: tuple[int, int]  # rows of their table
+    xy: Floats  # (points, 2), metres east and north
+    scale: Floats  # (2,), metres per degree of longitude and latitude
 
     @property
     def length_m(self) -> float:
@@ -44,54 +45,53 @@ class Segment(NamedTuple):
 def read_segments(
     feed: Gtfs, region: list[int], runs: Mapping[tuple[int, int], int], *, directed: bool
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Cuts a region's segments: GeoJSON with names, and vehicles a day.
+    """Cuts a region's segments: GeoJSON with names, and vehicles a day by name.
 
-    directed: a segment for each direction. runs: of a day, by stops. Raises InputError for none, or for lines that are
-    too long or too detailed.
+    directed: a segment for each direction. runs: of a day, by pairs of stops. Raises InputError for none, or for lines
+    that are too long or too detailed.
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     ways = [_ways(segment, directed=directed) for segment in segments]
-    numbers, owner = _apart(segments, ways)
-    unique = [segments[number] for number in numbers]
+    indices, owner = _without_overlaps(segments, ways)
+    unique = [segments[index] for index in indices]
     names = _names(feed, unique, directed=directed)
     features = [_feature(segment, name, directed=directed) for segment, name in zip(unique, names, strict=True)]
     if not features:
         raise InputError(f"the timetable has no two stops that are {LEAST_M:g} m apart along a line")
     document = {"type": "FeatureCollection", "features": features}
-    vehicles = dict.fromkeys(numbers, 0.0)
-    for segment, along in zip(segments, ways, strict=True):
+    # A vehicle between stops counts on each segment that it passes, by the part that it drives along.
+    vehicles = dict.fromkeys(indices, 0.0)
+    for segment, segment_ways in zip(segments, ways, strict=True):
         count = runs.get(segment.stops, 0)
-        passed = Counter(_taken_by(way, owner) for way in along) if count else Counter()
-        for number, cells in passed.items():
-            if number is not None:
-                vehicles[number] += count * min(1.0, cells / len(ways[number]))
+        passed = Counter(_owner_near(way, owner) for way in segment_ways) if count else Counter()
+        for index, cells in passed.items():
+            if index is not None:
+                vehicles[index] += count * min(1.0, cells / len(ways[index]))
     try:
         left_out = set(places_outside(document, region))
     except ValueError as error:
         raise InputError(f"the timetable's segments can be no places: {error}; leave --streets out") from None
     numbered = zip(names, vehicles.values(), strict=True)
-    visits = {name: round(number, 1) for name, number in numbered if name not in left_out}
+    visits = {name: round(count, 1) for name, count in numbered if name not in left_out}
     document["features"] = [feature for feature in features if feature["properties"]["name"] in visits]
     return document, visits
 
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
-    """Cuts one segment for each pair of stops."""
-    trips: dict[tuple[int, bytes], int] = {}
-    times = feed.stop_times
+    """Cuts a segment between each pair of stops, on its busiest line."""
+    times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # by line and stops
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
         line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1
         if line >= 0 and rows.size > 1:
-            pattern = line, times.stop[rows].tobytes()
-            trips[pattern] = trips.get(pattern, 0) + 1
+            trips[line, times.stop[rows].tobytes()] += 1
     pairs: set[tuple[int, int]] = set()
     work = 0
-    for line, packed in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
-        stops = np.frombuffer(packed, np.int64)
+    for line, stop_bytes in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
+        stops = np.frombuffer(stop_bytes, np.int64)
         if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
             points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
             lat, lon = feed.lines.lat[points], feed.lines.lon[points]
-            metres = math.radians(1) * EARTH_M
+            metres = math.radians(1) * EARTH_M  # of a degree of latitude; at the poles one of longitude has none
             scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
             xy = np.column_stack([lon, lat]) * scale
             length_m = _along_m(xy)[-1]
@@ -108,23 +108,24 @@ def _along_m(xy: Floats) -> Floats:
 
 
 def _at(xy: Floats, along_m: Floats, m: Floats) -> Floats:
+    """Finds points, (.., 2), at distances `m` along a line."""
     return np.column_stack([np.interp(m, along_m, column) for column in xy.T])
 
 
 def _cut(
     feed: Gtfs, stops: Int64s, xy: Floats, scale: Floats, steps_m: Floats, pairs: set[tuple[int, int]]
 ) -> Iterator[Segment]:
-    """Cuts a line at consecutive stops except known pairs, and adds these.
+    """Cuts a line at consecutive stops, but for known pairs, and adds these.
 
-    xy: the line on a plane. steps_m: distances along it where stops may be.
+    stops: rows of their table. xy, scale: the line, as in `Segment`. steps_m: distances along it where stops may be.
     """
     lat, lon = feed.stop_positions
     along_m = _along_m(xy)
     steps_xy = _at(xy, along_m, steps_m)
     stops = stops[~np.isnan(lat[stops])]
-    rounds = np.rint((xy[0, 0] / scale[0] - lon[stops]) / 360)
-    stop_xy = np.column_stack([lon[stops] + 360 * rounds, lat[stops]]) * scale
-    step = _passed(steps_xy, stop_xy)
+    turns = np.rint((xy[0, 0] / scale[0] - lon[stops]) / 360)  # lines continue across the antimeridian
+    stop_xy = np.column_stack([lon[stops] + 360 * turns, lat[stops]]) * scale
+    step = _nearest_steps(steps_xy, stop_xy)
     off_m = np.hypot(*(steps_xy[step] - stop_xy).T)
     for number in range(stops.size - 1):
         pair = int(stops[number]), int(stops[number + 1])
@@ -139,7 +140,7 @@ def _cut(
 
 
 def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
-    """Cuts a line at the antimeridian."""
+    """Cuts a line that continues beyond the antimeridian there."""
     round_m = 360 * scale[0]
     turn = np.rint(xy[:, 0] / round_m)
     cut = np.flatnonzero(np.diff(turn))
@@ -151,63 +152,64 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
         yield part - np.array([turn[rows[0]] * round_m, 0.0])
 
 
-def _passed(steps: Floats, stops: Floats) -> Int64s:
-    """Matches stops, in order, to points of a line by least squares.
+def _nearest_steps(steps: Floats, stops: Floats) -> Int64s:
+    """Matches stops to points of a line, ascending, by least squares and dynamic programming.
 
-    steps, stops: (points, 2), in metres; a distance counts as FAR_M at most. Returns a point per stop, ascending.
+    steps, stops: (points, 2), in metres; a distance counts as FAR_M at most. Returns each stop's index in `steps`.
     """
-    costs = np.empty((len(stops), len(steps)))
+    costs = np.empty((len(stops), len(steps)))  # least sum of squares of all stops up to one, if it is at a step
     for number, stop in enumerate(stops):
         costs[number] = np.minimum(np.square(steps - stop).sum(axis=1), FAR_M**2)
         if number:
             costs[number] += np.minimum.accumulate(costs[number - 1])
-    passed = np.empty(len(stops), np.int64)
+    nearest = np.empty(len(stops), np.int64)
     end = len(steps)
-    for number in range(len(stops) - 1, -1, -1):
-        passed[number] = int(costs[number, :end].argmin())
-        end = int(passed[number]) + 1
-    return passed
+    for number in range(len(stops) - 1, -1, -1):  # no stop is behind the next one
+        nearest[number] = int(costs[number, :end].argmin())
+        end = int(nearest[number]) + 1
+    return nearest
 
 
 Way = tuple[int, int]
 """A fine cell along a segment, and the sector of its direction there; 0 where segments are of both directions."""
 
 
-def _apart(segments: Sequence[Segment], ways: Sequence[Sequence[Way]]) -> tuple[list[int], dict[Way, int]]:
-    """Picks segments on mostly free ways, and maps ways to them."""
+def _without_overlaps(segments: Sequence[Segment], ways: Sequence[Sequence[Way]]) -> tuple[list[int], dict[Way, int]]:
+    """Picks segments, shortest first, that lie mostly apart; maps ways to them."""
     owner: dict[Way, int] = {}
-    numbers = []
-    for index, cells in enumerate(ways):
+    indices = []
+    for index, segment_ways in enumerate(ways):
         if not LEAST_M <= segments[index].length_m <= MOST_M:
             continue
-        covered = sum(_taken_by(way, owner) is not None for way in cells)
-        if covered <= COVERED * len(cells):
-            numbers.append(index)
-            for way in cells:
+        covered = sum(_owner_near(way, owner) is not None for way in segment_ways)
+        if covered <= COVERED * len(segment_ways):
+            indices.append(index)
+            for way in segment_ways:
                 owner.setdefault(way, index)
-    return numbers, owner
+    return indices, owner
 
 
-def _taken_by(way: Way, owner: Mapping[Way, int]) -> int | None:
+def _owner_near(way: Way, owner: Mapping[Way, int]) -> int | None:
     """Finds the segment in a cell or next to it, within about 45 degrees."""
-    cell, heading = way
-    headings = [(heading + turn) % SECTORS for turn in (0, -1, 1, -2, 2)]
     if way in owner:
         return owner[way]
-    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in headings)
-    return next((owner[place] for place in nearby if place in owner), None)
+    cell, sector = way
+    sectors = [(sector + turn) % SECTORS for turn in (0, -1, 1, -2, 2)]  # two sectors are 45 degrees
+    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in sectors)
+    return next((owner[near] for near in nearby if near in owner), None)
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:
-    """Lists a segment's fine cells, with the direction's sector."""
+    """Lists a segment's fine cells, with the direction's sector, every SAMPLE_M metres."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
-    ahead, behind = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
-    x, y = (behind - ahead).T
-    ways = (np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360 * SECTORS + 180) // 360 % SECTORS
+    behind, ahead = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
+    x, y = (ahead - behind).T
+    heading = np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360  # from north, clockwise
+    sectors = (heading * SECTORS + 180) // 360 % SECTORS  # rounded to the nearest
     degrees = _at(segment.xy, along_m, m) / segment.scale
     cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
-    return [(cell, way if directed else 0) for cell, way in zip(cells, ways.tolist(), strict=True)]
+    return [(cell, sector if directed else 0) for cell, sector in zip(cells, sectors.tolist(), strict=True)]
 
 
 def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
@@ -217,10 +219,10 @@ def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
     copies: dict[str, int] = {}
     names: dict[str, None] = {}
     for segment in segments:
-        first = name = (" to " if directed else " - ").join(texts[stop] or f"stop {stop + 1}" for stop in segment.stops)
-        while name in names:
-            copies[first] = copies.get(first, 1) + 1
-            name = f"{first} ({copies[first]})"
+        plain = name = (" to " if directed else " - ").join(texts[stop] or f"stop {stop + 1}" for stop in segment.stops)
+        while name in names:  # also a number may be part of a stop's name
+            copies[plain] = copies.get(plain, 1) + 1
+            name = f"{plain} ({copies[plain]})"
         names[name] = None
     return list(names)
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import shapely
 
 from hatstream_city.timetable.gtfs import Gtfs
-from hatstream_city.timetable.positions import EARTH_M, Floats, Int64s, cells_at, distance_m
+from hatstream_city.timetable.positions import EARTH_M, FAR_M, Floats, Int64s, cells_at, distance_m
 
 SAMPLE_M = 150.0
 """Between two positions of a line that cells are looked up for."""
@@ -32,11 +32,11 @@ def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 
 class Passages(NamedTuple):
-    """Stretches of lines within a cell, by parts of length."""
+    """Stretches of lines within a cell, (stretches,), ascending by line and start."""
 
     line: Int64s
     cell: Int64s
-    start: Floats
+    start: Floats  # part of the line's length, 0 to 1
     end: Floats
 
 
@@ -44,21 +44,21 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     """Finds the cells that lines pass, in order, sampled every SAMPLE_M metres."""
     lines = feed.lines
     line = np.repeat(np.arange(lines.starts.size - 1), np.diff(lines.starts))
-    is_inside = np.append(line[1:] == line[:-1], False)
+    has_next = np.append(line[1:] == line[:-1], False)
     following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
-    step_m = np.where(is_inside, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
-    steps = np.maximum(1, np.ceil(np.minimum(step_m, 1e6) / SAMPLE_M)).astype(np.int64)
+    step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
+    steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)  # samples after each point
     row = np.repeat(np.arange(line.size), steps)
     part = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
     lat, lon = (column[row] + part * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
-    cell, of_row = cells_or_none(lat, lon, resolution), line[row]
+    cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m
-    along_m = (before_m[row] + part * step_m[row]) - before_m[lines.starts[of_row]]
+    along_m = (before_m[row] + part * step_m[row]) - before_m[lines.starts[sample_line]]
     length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)
-    starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(of_row) != 0))[: row.size])
-    of_passage, start = of_row[starts], along_m[starts] / length_m[of_row[starts]]
-    is_last = np.append(np.diff(of_passage) != 0, True)[: starts.size]
-    return Passages(of_passage, cell[starts], start, np.where(is_last, 1.0, np.roll(start, -1)))
+    starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(sample_line) != 0))[: row.size])
+    passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]
+    is_last = np.append(np.diff(passage_line) != 0, True)[: starts.size]  # of a line
+    return Passages(passage_line, cell[starts], start, np.where(is_last, 1.0, np.roll(start, -1)))
 
 
 def region_document(cells: Int64s) -> dict[str, Any]:
@@ -68,27 +68,24 @@ def region_document(cells: Int64s) -> dict[str, Any]:
 
 
 def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: int) -> dict[str, Any]:
-    """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures.
-
-    cells: (cells,), H3, to name. of_line: cells that each line passes.
-    """
+    """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures."""
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
-    served = np.bincount(feed.stop_times.stop, minlength=lat.size)
+    served = np.bincount(feed.stop_times.stop, minlength=lat.size)  # stop times of each stop
     names = feed.tables["stops"]["stop_name"].to_pylist()
-    best = {
+    busiest = {  # stop by cell: the last one stays
         int(stop_cell[stop]): int(stop) for stop in np.argsort(served, kind="stable") if stop_cell[stop] and names[stop]
     }
     routes = _routes_by_cell(feed, of_line)
     departures = Counter(stop_cell[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
-        stop = best.get(cell, _nearest(cell, lat, lon, served))
+        stop = busiest.get(cell, _nearest(cell, lat, lon, served))
         name = "" if stop is None else " ".join((names[stop] or "").split())
         note = _routes_text(routes.get(cell, ()))
         properties = {
             "place": h3.int_to_str(cell),
-            "name": name if cell in best else name and f"near {name}",
+            "name": name if cell in busiest else name and f"near {name}",
             "note": note,
             "departures": departures[cell],
         }
@@ -97,31 +94,29 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: in
 
 
 def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
+    """Finds the nearest stop, served ones first; None without any position."""
     if not (~np.isnan(lat)).any():
         return None
-    here = h3_int.cell_to_latlng(cell)
-    far_m = distance_m(np.full(lat.size, here[0]), np.full(lat.size, here[1]), lat, lon)
-    return int(np.nanargmin(np.where(served > 0, far_m, far_m + 1e6)))
+    centre = h3_int.cell_to_latlng(cell)
+    far_m = distance_m(np.full(lat.size, centre[0]), np.full(lat.size, centre[1]), lat, lon)
+    return int(np.nanargmin(np.where(served > 0, far_m, far_m + FAR_M)))
 
 
 def _routes_by_cell(feed: Gtfs, of_line: Passages) -> dict[int, set[str]]:
-    """Lists the names of the routes through each cell.
-
-    of_line: the cells that each line of the feed passes.
-    """
+    """Lists the names of routes through each cell."""
     route = feed.rows_of("trips", "route_id", "routes")
     names = route_names(feed)
-    of_lines: dict[int, set[str]] = {}
+    by_line, by_cell = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for line, number in set(zip(feed.lines.of_trip.tolist(), route.tolist(), strict=True)):
         if line >= 0 and number >= 0:
-            of_lines.setdefault(line, set()).add(names[number])
-    cells: dict[int, set[str]] = {}
+            by_line[line].add(names[number])
     for line, cell in set(zip(of_line.line.tolist(), of_line.cell.tolist(), strict=True)):
-        cells.setdefault(cell, set()).update(of_lines.get(line, ()))
-    return cells
+        by_cell[cell].update(by_line.get(line, ()))
+    return by_cell
 
 
 def _routes_text(routes: Sequence[str] | set[str]) -> str:
+    """Lists routes in words, MOST_ROUTES_NAMED of them."""
     shown = sorted(filter(None, routes), key=_natural)
     suffix = f" and {len(shown) - MOST_ROUTES_NAMED} more" if len(shown) > MOST_ROUTES_NAMED else ""
     word = "route" if len(shown) == 1 else "routes"
@@ -129,7 +124,7 @@ def _routes_text(routes: Sequence[str] | set[str]) -> str:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Sorts route 9 before route 10."""
+    """Splits a text so that route 9 sorts before route 10."""
     return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
 
 
@@ -143,17 +138,16 @@ def route_names(feed: Gtfs) -> list[str]:
 
 
 def ground_document(feed: Gtfs) -> dict[str, Any]:
-    """Draws each route's line, by direction and simplified."""
+    """Draws the line with most trips of each route and direction, simplified, as GeoJSON."""
     trips, route = feed.tables["trips"], feed.rows_of("trips", "route_id", "routes")
     names, colours = route_names(feed), feed.tables["routes"]["route_color"].to_pylist()
     ways = zip(route.tolist(), trips["direction_id"].to_pylist(), feed.lines.of_trip.tolist(), strict=True)
-    ways_count = Counter(way for way in ways if way[0] >= 0 and way[2] >= 0)
-    chosen: dict[tuple[int, str | None], int] = {}
-    for (number, direction, line), _ in ways_count.most_common():
-        chosen.setdefault((number, direction), line)
-    features = [
-        _line(feed, line, names[number], colours[number]) for (number, _), line in sorted(chosen.items(), key=str)
-    ]
+    trips_of_way = Counter((number, direction, line) for number, direction, line in ways if number >= 0 and line >= 0)
+    line_of: dict[tuple[int, str | None], int] = {}
+    for (number, direction, line), _ in trips_of_way.most_common():
+        line_of.setdefault((number, direction), line)
+    drawn = sorted(line_of.items(), key=str)
+    features = [_line(feed, line, names[number], colours[number]) for (number, _), line in drawn]
     return {"type": "FeatureCollection", "features": [feature for feature in features if feature]}
 
 

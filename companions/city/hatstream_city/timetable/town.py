@@ -31,7 +31,7 @@ _IMPOSSIBLE = "with one that cannot be, as near (0, 0) or a world away from all 
 
 
 def left_out(feed: Gtfs) -> list[str]:
-    """Lists omitted parts of the feed with reasons."""
+    """Lists parts of the feed that are left out, in sentences."""
     rows = "1 row of the timetable has more or fewer columns than its header, and is left out."
     if feed.skipped != 1:
         rows = f"{feed.skipped:,} rows of the timetable have more or fewer columns than their header, and are left out."
@@ -61,23 +61,18 @@ vehicles come to each; hours of each cell with a trip."""
 
 @dataclass(frozen=True)
 class Town:
-    """Town of a timetable; `cells` is its region.
+    """Town of a timetable."""
 
-    documents: GeoJSON by REGION, PLACES, GROUND and, if requested, SEGMENTS. visits: vehicles a day by segment.
-    left_out: sentences on invalid parts of the feed. keys: ids of what runs, by column of a feed. hours: list of HOURS,
-    with so many served_hours a week.
-    """
-
-    origin: str
+    origin: str  # name of its file
     zone: str
     service: ServiceDay
-    cells: frozenset[str]
-    documents: Mapping[str, Mapping[str, Any]]
-    visits: Mapping[str, float]
-    left_out: list[str]
-    keys: Mapping[str, list[str]]
-    hours: bytes
-    served_hours: int
+    cells: frozenset[str]  # its region
+    documents: Mapping[str, Mapping[str, Any]]  # GeoJSON by REGION, PLACES, GROUND and, if requested, SEGMENTS
+    visits: Mapping[str, float]  # vehicles a day by segment
+    left_out: list[str]  # sentences on invalid parts of the feed
+    keys: Mapping[str, list[str]]  # ids of what runs, by column of a feed
+    hours: bytes  # content of HOURS
+    served_hours: int  # of HOURS, in a week
 
     def lists(self, stem: str) -> dict[str, bytes]:
         """Encodes the ids of each column, one a line."""
@@ -94,10 +89,7 @@ class Town:
 
 
 def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> Town:
-    """Reads a town from GTFS data. Raises InputError.
-
-    directed: segments have a direction; None for no segments.
-    """
+    """Reads a town from GTFS data, without segments unless `directed`. Raises InputError."""
     feed = read_gtfs(path)
     if feed.zone in ("localtime", "posixrules") or feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
@@ -118,24 +110,23 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     if directed is not None:
         documents[SEGMENTS], visits = read_segments(feed, cells.tolist(), service.runs, directed=directed)
         visits = visits if any(visits.values()) else {}
-    texts = frozenset(map(h3.int_to_str, cells.tolist()))
     trips, times = np.unique(feed.stop_times.trip), feed.stop_times
-    goes_on = times.trip[1:] == times.trip[:-1]
-    pairs = np.unique(np.stack([times.stop[:-1][goes_on], times.stop[1:][goes_on]]), axis=1)
+    is_same_trip = times.trip[1:] == times.trip[:-1]
+    pairs = np.unique(np.stack([times.stop[:-1][is_same_trip], times.stop[1:][is_same_trip]]), axis=1)
     stop_ids = [(name or "").strip() for name in feed.tables["stops"]["stop_id"].to_pylist()]
     names = [PAIR.join((stop_ids[first], stop_ids[second])) for first, second in pairs.T.tolist()]
     keys = {
         "route_id": _ids(feed, "routes", feed.rows_of("trips", "route_id", "routes")[trips]),
         "stop_id": _ids(feed, "stops", served),
         "trip_id": _ids(feed, "trips", trips),
-        "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],
+        "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],  # no id has the mark
     }
     hours, served_hours = hours_table(feed, calendar, cells, of_line, stop_cells)
     return Town(
         origin=path.name,
         zone=feed.zone,
         service=service,
-        cells=texts,
+        cells=frozenset(map(h3.int_to_str, cells.tolist())),
         documents=documents,
         visits=visits,
         left_out=left_out(feed),

@@ -64,18 +64,14 @@ class Hours:
 
 
 class Reported(NamedTuple):
-    """Columns of accepted reports, (reports,) each.
+    """Columns of accepted reports, (reports,) each."""
 
-    user: hash. slot_s: start, since 1970 UTC; as event_us, 0 without slots. cell: H3, 0 without cells. service: index
-    in the rules. report: raw, in its mechanism's range.
-    """
-
-    user: Int64s
-    slot_s: Int64s
-    cell: Int64s
-    service: Int64s
-    event_us: Int64s
-    report: Float64s
+    user: Int64s  # hash
+    slot_s: Int64s  # start, since 1970 UTC; 0 without slots
+    cell: Int64s  # H3; 0 without cells
+    service: Int64s  # index in the rules
+    event_us: Int64s  # since 1970 UTC; 0 without slots
+    report: Float64s  # raw, in its mechanism's range
 
     def take(self, chosen: Bools | Int64s) -> Reported:
         """Selects reports by mask or index."""
@@ -83,10 +79,7 @@ class Reported(NamedTuple):
 
 
 def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Reported, dict[str, int]]:
-    """Returns accepted rows, and the number of refused ones by reason.
-
-    table: the columns NEEDED, report, and time and cell where the rules have slots and cells. Each row is counted once.
-    """
+    """Returns accepted rows, and the number of refused ones by reason."""
     code = np.zeros(table.num_rows, np.uint8)  # of each row's first reason: 1 + its index in REASONS, 0 if accepted
 
     def refuse(reason: str, failed: Bools) -> None:
@@ -120,10 +113,7 @@ def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Re
 
 
 def _check_declared(table: pa.RecordBatch, rules: FusionSpecification, service: Int64s, refuse: Refuse) -> None:
-    """Refuses rows whose mechanism or epsilon is not their service's.
-
-    service: (rows,), index of each row's service in the rules.
-    """
+    """Refuses rows whose mechanism or epsilon is not their service's."""
     names = sorted({receiver.mechanism.name for receiver in rules.services})
     declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
     indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
@@ -134,10 +124,7 @@ def _check_declared(table: pa.RecordBatch, rules: FusionSpecification, service: 
 
 
 def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> tuple[Float64s, Bools]:
-    """Clips reports, (rows,), to their service's range; marks those beyond rounding errors.
-
-    service: (rows,), index of each report's service.
-    """
+    """Clips reports, (rows,), to their service's range; marks those beyond rounding errors."""
     report = values.copy()
     outside = np.zeros(report.size, np.bool_)
     for index, receiver in enumerate(rules.services):

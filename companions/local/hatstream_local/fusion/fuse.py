@@ -68,17 +68,13 @@ class GroupReports(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Reports by group, one for each user and service.
-
-    repeated: number of exact copies. second: further reports of a user, group and service. leakage: largest epsilon
-    that a user spent over all reports.
-    """
+    """Reports by group, one for each user and service."""
 
     groups: list[tuple[Group, GroupReports]]
-    repeated: int
-    second: int
+    repeated: int  # exact copies
+    second: int  # further reports of a user, group and service
     users: int
-    leakage: float
+    leakage: float  # largest epsilon that a user spent over all reports
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
@@ -116,10 +112,8 @@ def _by_group(reported: Reported, services: int) -> Iterator[tuple[Group, GroupR
 
 
 def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]:
-    """Fuses one group's reports into rows: means, fused and by service, and shares.
-
-    parts: of different users. They are sorted, so that sums have the same bits whatever the order of the input.
-    """
+    """Fuses reports of one group's users into rows: means and shares."""
+    # Sorted by user, sums have the same bits whatever the order of the input.
     order = np.argsort(np.concatenate([part.user for part in parts]), kind="stable")
     reports = Reports(rules.services, np.concatenate([part.reports for part in parts], axis=1)[:, order])
     leakage = reports.leakage()
@@ -142,10 +136,7 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: 
 
 
 def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
-    """Estimates shares of users by bucket of values; none for Laplace reports alone.
-
-    leakage: the group's, shown in each row.
-    """
+    """Estimates shares of users by bucket of values; none for Laplace reports alone."""
     is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
     values = reports.values[is_used]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0

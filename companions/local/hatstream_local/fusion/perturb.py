@@ -43,10 +43,7 @@ def perturb(
 
 
 def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Averages values, (positions,), by their column of `key`, (3, positions): slot, cell, vehicle.
-
-    Returns the distinct columns, (3, means), sorted, and the means.
-    """
+    """Averages values by column of `key`, (3, values); returns distinct columns, sorted, and means."""
     order = np.lexsort(key[::-1])
     key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
@@ -72,10 +69,7 @@ class Perturbed:
 
 
 def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, progress: Progress) -> Perturbed:
-    """Writes the reports of telemetry to `output`. Raises UsageError or InputError.
-
-    key: file of the secret that vehicles' ids are hashed with.
-    """
+    """Writes the reports of telemetry to `output`. Raises UsageError or InputError."""
     if output.suffix.removeprefix(".") not in READABLE:
         raise UsageError(f"--output must end in one of {', '.join(READABLE)}; it is {output.name!r}")
     observed, values, refused = read_telemetry(spec, pattern, key, progress)

@@ -210,10 +210,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """Counts the keys that occur; replaces keys in `index` by their rank, in place.
-
-    bound: number of possible keys. Returns the sorted keys, and users of each.
-    """
+    """Counts `index`'s distinct keys; replaces them by rank, in place."""
     if bound > max(_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse
@@ -227,10 +224,7 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
-    """Computes `ReportRows.curves` and `ends`.
-
-    table: classes of SR reports, (services, rows), sorted. values: middles of the buckets.
-    """
+    """Computes `ReportRows.curves` and `ends` by `table`, (services, rows), of SR reports' classes."""
     new = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1
     starts = np.concatenate([[0], new])
     curves = np.ones((starts.size, values.size))

@@ -19,14 +19,11 @@ _SMALLEST = 1e-15
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Estimated distribution; shares: (buckets,), >= 0 with sum 1.
+    """Estimated distribution."""
 
-    log_likelihood: per user, up to a constant. gap: the method's convergence gap, which decides `converged`.
-    """
-
-    shares: Float64s
-    log_likelihood: float
-    gap: float
+    shares: Float64s  # (buckets,), >= 0 with sum 1
+    log_likelihood: float  # per user, up to a constant
+    gap: float  # distance from the method's solution, which decides `converged`
     steps: int
     converged: bool
 
@@ -95,10 +92,7 @@ def smooth(columns: Float64s) -> Float64s:
 
 
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """Halves the step towards `target` until the likelihood rises enough; returns `here` if never.
-
-    here: the evaluation at `shares`. Returns the new shares with theirs.
-    """
+    """Halves the step from `shares` to `target` until the likelihood rises enough."""
     slope = float((here.gradient - 1) @ (target - shares))  # 1 is the gradient of sum(y), which holds the sum at 1
     part = 1.0
     while part > _SHORTEST_STEP:
@@ -108,7 +102,7 @@ def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Eva
         if values.log_likelihood >= here.log_likelihood + _ARMIJO * part * slope - _ROUNDING:
             return trial, values
         part /= 2
-    return shares, here
+    return shares, here  # it never does
 
 
 def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Float64s:

@@ -28,14 +28,11 @@ _FEW = 30
 
 @dataclass(frozen=True, slots=True)
 class FusedMean:
-    """Estimated mean over users, in the common domain.
-
-    standard_error: upper bound around these users' true mean, without UWA's bias. users: those with a report.
-    """
+    """Estimated mean over users, in the common domain."""
 
     value: float
-    standard_error: float
-    users: int
+    standard_error: float  # upper bound around these users' true mean, without UWA's bias
+    users: int  # with a report
 
 
 def fused_mean(reports: Reports, method: Method) -> FusedMean:
@@ -113,10 +110,7 @@ def second_moments(reports: Reports) -> Float64s:
 
 
 def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
-    """Averages each user's unbiased reports over services that they answered, (users,).
-
-    weights_of: weights of a chunk's reports, (services, users).
-    """
+    """Averages users' unbiased reports, (users,), by weights of chunks, (services, users)."""
     starts = range(0, reports.users, _USERS)
 
     def estimate(start: int) -> Float64s:
