@@ -1,7 +1,10 @@
-"""A small feed of buses on circles, for drafts."""
+"""A small feed of buses on circles, and drafts of it."""
 
 import math
 import re
+
+from hatstream_city.draft.draft import draft
+from pipelines.specification import load
 
 
 def rows(speed_per_mps=3.6, step_s=20):
@@ -22,3 +25,15 @@ def completed(toml):
     """The draft as a person completes it: the vehicle is the column that was guessed."""
     guess = re.search(r'by its values it may be ("[^"]*")', toml)
     return toml.replace('vehicle = "?"', f"vehicle = {guess[1]}") if guess else toml
+
+
+def drafted(path, folder, **options):
+    """The draft of a sample, and the specification that it is."""
+    result = draft(path, **{"adds_and_removes": True} | options)
+    (folder / "drafted.toml").write_text(completed(result.toml))
+    return result, load(folder / "drafted.toml")
+
+
+def as_csv(path, names, lines):
+    path.write_text("\n".join([",".join(names), *(",".join(map(str, line)) for line in lines)]) + "\n")
+    return path

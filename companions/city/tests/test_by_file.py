@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from companions.city.tests.circles import completed, rows
+from companions.city.tests.circles import as_csv, drafted, rows
 from hatstream_city.draft.draft import draft
 from hatstream_city.draft.files import NEIGHBOURS
 from pipelines.account.guarantee import Loss, sentence
@@ -17,8 +17,7 @@ def folder_of(path, files, names):
     """files: the rows of each file by its name; names: of the columns."""
     path.mkdir()
     for name, lines in files.items():
-        text = "\n".join([",".join(names), *(",".join(map(str, line)) for line in lines)])
-        (path / f"{name}.csv").write_text(text + "\n")
+        as_csv(path / f"{name}.csv", names, lines)
     return path
 
 
@@ -29,17 +28,16 @@ def by_bus():
 
 
 def columns_of(path, tmp_path):
-    drafted = draft(path, adds_and_removes=True)
-    (tmp_path / "drafted.toml").write_text(completed(drafted.toml))
-    return dict(load(tmp_path / "drafted.toml").input.columns), drafted
+    result, spec = drafted(path, tmp_path)
+    return dict(spec.input.columns), result
 
 
 def test_the_names_of_files_are_the_vehicles_where_each_is_of_one(tmp_path):
-    columns, drafted = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
+    columns, result = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
     assert columns["vehicle"] == "{file}"
-    assert "each file is of one vehicle and named by it: check" in drafted.toml
-    assert "vehicles = 6 " in drafted.toml
-    assert any("Which files there are is public" in warning for warning in drafted.warnings)
+    assert "each file is of one vehicle and named by it: check" in result.toml
+    assert "vehicles = 6 " in result.toml
+    assert any("Which files there are is public" in warning for warning in result.warnings)
 
 
 @pytest.mark.parametrize("name", ["bus", "zone"])
@@ -72,17 +70,17 @@ def test_a_folder_of_snapshots_is_read_beyond_the_first(tmp_path):
     files = {f"snapshot {index:02d}": [row for row in rows() if row[1] == time] for index, time in enumerate(times)}
     folder = folder_of(tmp_path / "feed", files, ("bus", "ts", "lat", "lon", "v"))
     (folder / "snapshot 02.csv").write_bytes(b"\x00\x01")
-    columns, drafted = columns_of(folder, tmp_path)
+    columns, result = columns_of(folder, tmp_path)
     assert columns["vehicle"] == "bus"
-    assert f"{6 * (NEIGHBOURS - 1 + 5):,} rows looked at" in drafted.findings[0]
-    assert not any("comes twice" in warning for warning in drafted.warnings)
+    assert f"{6 * (NEIGHBOURS - 1 + 5):,} rows looked at" in result.findings[0]
+    assert not any("comes twice" in warning for warning in result.warnings)
 
 
 def test_files_of_one_vehicle_each_are_confirmed_where_driving_is_hidden(tmp_path, hatstream):
     """Which files there are is public, so presence is not hidden: init, sentence and report say so."""
-    columns, drafted = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
+    columns, result = columns_of(folder_of(tmp_path / "feed", by_bus(), ("ts", "lat", "lon", "v")), tmp_path)
     spec, place = tmp_path / "spec.toml", ["--ledger", tmp_path / "ledger.sqlite", "--json"]
-    spec.write_text(drafted.toml)
+    spec.write_text(result.toml)
     opening = ["init", "--spec", spec, *place, "--region-is-public"]
     code, _, err = hatstream(*opening)
     assert (columns["vehicle"], code, (tmp_path / "ledger.sqlite").exists()) == ("{file}", 2, False)

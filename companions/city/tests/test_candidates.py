@@ -4,14 +4,7 @@ import json
 
 import pytest
 
-from companions.city.tests.circles import completed, rows
-from hatstream_city.draft.draft import draft
-from pipelines.specification import load
-
-
-def write(path, names, lines):
-    path.write_text("\n".join([",".join(names), *(",".join(map(str, line)) for line in lines)]) + "\n")
-    return path
+from companions.city.tests.circles import as_csv, drafted, rows
 
 
 def by_time():
@@ -20,9 +13,8 @@ def by_time():
 
 
 def column_of(field, path, folder):
-    drafted = draft(path, adds_and_removes=True)
-    (folder / "drafted.toml").write_text(completed(drafted.toml))
-    return dict(load(folder / "drafted.toml").input.columns)[field], drafted
+    result, spec = drafted(path, folder)
+    return dict(spec.input.columns)[field], result
 
 
 NOT_VEHICLES = {
@@ -37,20 +29,20 @@ NOT_VEHICLES = {
 def test_a_column_of_a_vehicle_s_name_that_its_rows_do_not_bear_out_is_not_taken(kind, tmp_path):
     name, value = NOT_VEHICLES[kind]
     lines = [(value(number, row), *row) for number, row in enumerate(by_time())]
-    path = write(tmp_path / "f.csv", (name, "wagen", "t", "lat", "lon", "speed"), lines)
-    column, drafted = column_of("vehicle", path, tmp_path)
+    path = as_csv(tmp_path / "f.csv", (name, "wagen", "t", "lat", "lon", "speed"), lines)
+    column, result = column_of("vehicle", path, tmp_path)
     assert column == "wagen"
-    assert any("by values alone" in line and "vehicle" in line for line in drafted.warnings)
+    assert any("by values alone" in line and "vehicle" in line for line in result.warnings)
 
 
 def test_a_column_that_is_the_only_one_and_doubtful_is_said_to_be_so(tmp_path):
     lines = [(number % 2, *row[1:]) for number, row in enumerate(by_time())]
-    path = write(tmp_path / "f.csv", ("vehicle", "t", "lat", "lon", "speed"), lines)
-    column, drafted = column_of("vehicle", path, tmp_path)
+    path = as_csv(tmp_path / "f.csv", ("vehicle", "t", "lat", "lon", "speed"), lines)
+    column, result = column_of("vehicle", path, tmp_path)
     assert column == "vehicle"
-    assert any("Column vehicle looks like no vehicle" in line for line in drafted.warnings)
-    assert not any("looks like no" in line for line in column_of("vehicle", write(
-        tmp_path / "g.csv", ("vehicle", "t", "lat", "lon", "speed"), by_time()), tmp_path)[1].warnings)  # fmt: skip
+    assert any("Column vehicle looks like no vehicle" in line for line in result.warnings)
+    plain = as_csv(tmp_path / "g.csv", ("vehicle", "t", "lat", "lon", "speed"), by_time())
+    assert not any("looks like no" in line for line in drafted(plain, tmp_path)[0].warnings)
 
 
 def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
@@ -60,13 +52,13 @@ def test_of_two_times_the_one_that_changes_with_the_position_is_taken(tmp_path):
             fix[bus] = (time, *columns)
         lines.append((bus, time, *fix[bus]))
     names = ("bus", "timestamp", "position_from", "lat", "lon", "speed")
-    assert column_of("time", write(tmp_path / "f.csv", names, lines), tmp_path)[0] == "position_from"
+    assert column_of("time", as_csv(tmp_path / "f.csv", names, lines), tmp_path)[0] == "position_from"
     honest = [(bus, time, "2026-03-02T00:00:00-06:00", *columns) for bus, time, *columns in by_time()]
-    assert column_of("time", write(tmp_path / "g.csv", names, honest), tmp_path)[0] == "timestamp"
+    assert column_of("time", as_csv(tmp_path / "g.csv", names, honest), tmp_path)[0] == "timestamp"
 
 
 def test_the_profile_is_drafted_as_a_line_to_fill_in(tmp_path):
-    path = write(tmp_path / "f.csv", ("bus", "t", "lat", "lon", "speed"), by_time())
+    path = as_csv(tmp_path / "f.csv", ("bus", "t", "lat", "lon", "speed"), by_time())
     assert "\n# profile = { hats = 70, cells = 12, " in column_of("time", path, tmp_path)[1].toml
 
 
@@ -80,6 +72,6 @@ def test_a_snapshot_s_vehicle_is_the_vehicle_s_id_and_not_the_message_s(tmp_path
     for name, part in (("poll", entities[:buses]), ("polls", entities)):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps({"header": {"timestamp": 1_772_459_000}, "entity": part}))
-        column, drafted = column_of("vehicle", path, tmp_path)
+        column, result = column_of("vehicle", path, tmp_path)
         assert column == "vehicle.vehicle.id"
-        assert any("No id of column" in line for line in drafted.warnings) == (part is not entities)
+        assert any("No id of column" in line for line in result.warnings) == (part is not entities)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from companions.city.tests.circles import completed, rows
+from companions.city.tests.circles import drafted, rows
 from hatstream_city.draft import files
 from hatstream_city.draft.draft import draft
 from hatstream_city.draft.values import zones_at
@@ -31,13 +31,6 @@ def as_csv(path, lines, delimiter=",", header=True):
     texts = [delimiter.join(map(str, row)) for row in ([NAMES] if header else []) + lines]
     path.write_text("\n".join(texts) + "\n")
     return path
-
-
-def drafted(path, tmp_path, *, secret=True):
-    """The draft, and the specification that it is."""
-    result = draft(path, adds_and_removes=secret)
-    (tmp_path / "drafted.toml").write_text(completed(result.toml))
-    return result, load(tmp_path / "drafted.toml")
 
 
 def in_form(form, folder, speed="speed"):
@@ -128,9 +121,8 @@ def snapshot(form):
 def test_of_a_snapshot_in_json_every_vehicle_is_read(form, in_lines, tmp_path):
     document, place = snapshot(form)
     path = tmp_path / "poll.json"
-    path.write_text(
-        json.dumps(document) + "\n" + (json.dumps(document | {place.split(".")[0]: None}) if in_lines else "")
-    )
+    other = json.dumps(document | {place.split(".")[0]: None}) if in_lines else ""
+    path.write_text(f"{json.dumps(document)}\n{other}")
     draft_, spec = drafted(path, tmp_path)
     assert f'records = "{place}"' in draft_.toml
     assert spec.input.layout.records == place
@@ -180,9 +172,8 @@ def test_a_field_that_cannot_be_made_out_is_named_with_what_was_looked_for(tmp_p
     texts = [(bus, "yesterday", *others) for bus, _, *others in rows()]
     path = as_csv(tmp_path / "f.csv", texts)
     result = draft(path, adds_and_removes=True)
-    (warning,) = (
-        line for line in result.warnings if "No column of time was made out. time: looked for ISO 8601" in line
-    )
+    sentence = "No column of time was made out. time: looked for ISO 8601"
+    (warning,) = (line for line in result.warnings if sentence in line)
     assert "lat:" not in warning
     assert "yesterday" not in result.toml + warning
     (tmp_path / "drafted.toml").write_text(result.toml)
@@ -205,11 +196,8 @@ def test_a_table_with_one_field_alone_is_no_feed(tmp_path):
 
 
 def test_a_ferry_is_at_sea_where_its_operator_says_so(tmp_path):
-    texts = [
-        (bus, time, 60.0 + 0.1 * float(lat), -20.0 - 0.1 * float(lon), *others)
-        for bus, time, lat, lon, *others in rows()
-    ]
-    path = as_csv(tmp_path / "f.csv", texts)
+    lines = [(bus, time, 60 + 0.1 * lat, -20 - 0.1 * lon, speed) for bus, time, lat, lon, speed in rows()]
+    path = as_csv(tmp_path / "f.csv", lines)
     with pytest.raises(InputError, match=r"most positions lie at sea .* of ferries say --at-sea"):
         draft(path, adds_and_removes=True)
     assert 'lat = "' in draft(path, adds_and_removes=True, at_sea=True).toml
@@ -256,10 +244,9 @@ def test_a_tides_table_is_known_by_its_header_and_by_offsets_of_its_times(tmp_pa
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_another_delimiter_and_no_header_are_found(delimiter, tmp_path):
     draft_, spec = drafted(as_csv(tmp_path / "f.csv", rows(), delimiter, header=False), tmp_path)
-    assert json.loads(spec.text)["input"]["delimiter"] == delimiter
-    assert json.loads(spec.text)["input"]["columns"] == {
-        "vehicle": "1", "time": "2", "lat": "3", "lon": "4", "speed": "5",
-    }  # fmt: skip
+    table = json.loads(spec.text)["input"]
+    assert table["delimiter"] == delimiter
+    assert table["columns"] == {"vehicle": "1", "time": "2", "lat": "3", "lon": "4", "speed": "5"}
     assert any("by values alone" in line for line in draft_.warnings)
 
 
@@ -282,9 +269,8 @@ def test_names_of_columns_may_be_of_another_language(tmp_path):
     header = "Fahrzeug;Zeit;Breite;Länge;v_kmh"
     (tmp_path / "feed.csv").write_text("\n".join([header, *(";".join(map(str, row)) for row in rows())]))
     draft_, spec = drafted(tmp_path / "feed.csv", tmp_path)
-    assert dict(spec.input.columns) == {
-        "vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"
-    }  # fmt: skip
+    names = {"vehicle": "Fahrzeug", "time": "Zeit", "lat": "Breite", "lon": "Länge", "speed": "v_kmh"}
+    assert dict(spec.input.columns) == names
     assert not any("by values alone" in line for line in draft_.warnings)
     assert any("speeds in km/h" in line for line in draft_.findings)
 
@@ -354,7 +340,7 @@ def test_where_a_region_comes_from_decides_no_release_and_is_no_matter_where_dri
     copy.write_text(draft_.toml.replace('region_source = "sample"', 'region_source = "timetable"'))
     assert (load(copy).spec_id, spec.region_tells, load(copy).region_tells) == (spec.spec_id, True, False)
     assert hatstream("init", "--spec", copy, "--ledger", tmp_path / "a.sqlite")[0] == 0
-    public, _ = drafted(tmp_path / "f.csv", tmp_path, secret=False)
+    public, _ = drafted(tmp_path / "f.csv", tmp_path, adds_and_removes=False)
     copy.write_text(public.toml.replace('region = "occupied"', 'region = "occupied"\nregion_source = "sample"'))
     assert hatstream("init", "--spec", copy, "--ledger", tmp_path / "b.sqlite")[0] == 0
 

@@ -1,4 +1,4 @@
-"""`hatstream spec new` of feeds that are written in another way: what it drafts a release reads, or it says why not."""
+"""`spec new` of MDS and of feeds that are written in another way: a release reads its draft, or it says why not."""
 
 import csv
 import json
@@ -103,3 +103,48 @@ def parquet(lines, folder):
     path = folder / "feed.parquet"
     pq.write_table(pa.table(dict(zip(NAMES, map(list, zip(*lines, strict=True)), strict=True))), path)
     return path
+
+
+PROVIDER = "2411d395-04f2-47c9-ab66-d09e9e3c3251"
+BODIES = {
+    "an agency's array": lambda rows: rows,
+    "a provider's document": lambda rows: {"version": "2.0.0", "last_updated": 1, "ttl": 60, "telemetry": rows},
+    "a document around data": lambda rows: {"version": "2.0.0", "data": {"telemetry": rows}, "links": {"next": None}},
+}
+
+
+def drafted_mds(document, folder):
+    """The draft of a file with this JSON, its specification, and how many rows a release would take."""
+    path = folder / "sample.json"
+    path.write_text(json.dumps(document))
+    result = draft(path, adds_and_removes=True)
+    (folder / "drafted.toml").write_text(result.toml)
+    spec = load(folder / "drafted.toml")
+    return result, spec, fullest_period(spec, str(path), lambda *_: None).observations.event_us.size
+
+
+def telemetry(speeds=True):
+    """The circles of buses as telemetry."""
+    for bus, time, lat, lon, kmh in rows():
+        place = {"lat": lat, "lng": lon} | ({"speed": kmh / 3.6} if speeds else {})
+        time_ms = round(datetime.fromisoformat(time).timestamp() * 1000)
+        ids = {"provider_id": PROVIDER, "device_id": bus, "telemetry_id": f"{bus}{time_ms}"}
+        yield ids | {"timestamp": time_ms, "location": place}
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("speeds", [True, False])
+def test_a_draft_knows_mds_and_reads_the_sample(body, speeds, tmp_path):
+    result, _, taken = drafted_mds(BODIES[body](list(telemetry(speeds))), tmp_path)
+    assert 'layout = "mds"\n' in result.toml
+    assert "columns" not in result.toml
+    assert ("derived_speed" in result.toml) is not speeds
+    assert taken == len(rows())
+
+
+def test_an_agency_of_mds_1_is_drafted_with_its_own_columns(tmp_path):
+    body = [{"gps" if name == "location" else name: value for name, value in row.items()} for row in telemetry()]
+    result, spec, taken = drafted_mds({"provider_id": PROVIDER, "data": body}, tmp_path)
+    assert 'records = "data"' in result.toml
+    assert (spec.input.columns["lat"], taken) == ("gps.lat", len(rows()))

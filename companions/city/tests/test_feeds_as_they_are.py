@@ -32,12 +32,10 @@ def taken(drafted: Draft, path: Path, folder: Path):
     spec_path.write_text(drafted.toml)
     spec = load(spec_path)
     rules = spec.rules(AnyTime(), b"key")
-    parts = [
-        parse(batch.table, rules)[0] for file in input_paths(str(path)) for batch in read_apart(spec.input.layout, file)
-    ]
-    vehicle, time, value = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("vehicle", "event_us", "value")
-    )
+    batches = (batch for file in input_paths(str(path)) for batch in read_apart(spec.input.layout, file))
+    parts = [parse(batch.table, rules)[0] for batch in batches]
+    names = ("vehicle", "event_us", "value")
+    vehicle, time, value = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
     rows = np.unique(np.stack([vehicle, time]), axis=1).shape[1]
     mean = float(value.mean() * float(spec.value.grid.step)) if value.size else 0.0
     return np.unique(vehicle).size, rows, mean

@@ -97,8 +97,7 @@ def test_an_exchange_apart_gives_what_one_here_does(service):
 def test_an_exchange_that_has_no_end_is_given_up_at_its_deadline(service, monkeypatch, name):
     monkeypatch.setattr(module, "WHOLE_S", 0.8)
     poller, results = outcomes(service, ENDLESS[name])
-    assert results == [("failed", b"")]
-    assert poller.reason == "not complete after 0.8 s"
+    assert (results, poller.reason) == ([("failed", b"")], "not complete after 0.8 s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -136,8 +135,7 @@ def test_a_compressed_answer_without_its_end_is_not_kept(service, body, encoding
 
 def test_an_answer_larger_than_any_feed_is_given_up(service):
     poller, results = outcomes(service, answer(body=bytes((64 << 20) + 1)))
-    assert results == [("failed", b"")]
-    assert poller.reason == "more than 64 MiB"
+    assert (results, poller.reason) == ([("failed", b"")], "more than 64 MiB")
 
 
 @pytest.mark.parametrize("every", ["inf", "1e10"])
@@ -198,19 +196,8 @@ def test_waits_double_with_each_failure_in_a_row_and_end_with_a_success(service)
 
 def test_a_service_s_key_is_sent_and_never_shown(service, hatstream, tmp_path):
     service.answers = [answer(403)]
-    code, out, err = hatstream(
-        "collect",
-        "--url",
-        service.url,
-        "--output",
-        tmp_path,
-        "--header",
-        "X-Api-Key: s3cret",
-        "--for",
-        "0.1",
-        "--every",
-        "1",
-    )
+    options = ["--header", "X-Api-Key: s3cret", "--for", "0.1", "--every", "1"]
+    code, out, err = hatstream("collect", "--url", service.url, "--output", tmp_path, *options)
     assert code == 4
     assert service.asked[0]["X-Api-Key"] == "s3cret"
     assert "s3cret" not in out + err

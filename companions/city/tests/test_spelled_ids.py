@@ -14,13 +14,7 @@ DAY = "2026-03-10"
 def rows(spell):
     """Ten reports of each of twelve buses. spell: writes the id of a bus in the first and in the second half."""
     return [
-        (
-            spell(bus, step >= 5),
-            f"{DAY}T10:{step:02d}:{bus:02d}+01:00",
-            53.55 + 0.002 * bus,
-            10 + 0.003 * step,
-            20.0 + bus,
-        )
+        (spell(bus, step >= 5), f"{DAY}T10:{step:02d}:{bus:02d}+01:00", 53.55 + bus / 500, 10 + step * 0.003, 20 + bus)
         for step in range(10)
         for bus in range(12)
     ]
@@ -37,18 +31,8 @@ SPELLINGS = {
 
 def checked(folder, hatstream, toml, path):
     (folder / "spec.toml").write_text(toml)
-    options = [
-        "--spec",
-        folder / "spec.toml",
-        "--input",
-        path,
-        "--from",
-        DAY,
-        "--to",
-        DAY,
-        "--ledger",
-        folder / "l.sqlite",
-    ]
+    options = ["--spec", folder / "spec.toml", "--input", path, "--from", DAY, "--to", DAY]
+    options += ["--ledger", folder / "l.sqlite"]
     code, out, err = hatstream("release", *options, "--check-input", "--json")
     assert code == 0, err
     shown = hatstream("release", *options, "--check-input")[1]

@@ -1,16 +1,13 @@
-"""Maps of places: a day against what is usual there, and words that fit a map of what is usual."""
+"""Maps of places: a day against the usual, and the files of places and lines that people write under a map."""
 
-import gzip
 import json
 
-import h3
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hatstream_publish.pages.pack import packed
-from hatstream_publish.pages.places import NamedPlaces
+from hatstream_publish.pages.places import read_ground, read_places
+from pipelines.errors import InputError
 from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, known_of, row
 from transforms.sinks.rows import NOTES, SCHEMA
@@ -46,20 +43,6 @@ def _of_area(*values, day):
     return [known_of(row(cell, 6, 1.0, day=day), PARENT, value) for cell, value in zip(CELLS[2:], values, strict=False)]
 
 
-def test_places_on_both_sides_of_the_antimeridian_lie_beside_each_other() -> None:
-    cells = [h3.latlng_to_cell(-16.8, lon, 7) for lon in (179.95, -179.95)]
-    rows = pa.Table.from_pylist([row(cell, 6, 20.0) for cell in cells])
-    head, _, body = gzip.decompress(packed(rows, NamedPlaces())).partition(b"\n")
-    start = 0
-    for name, kind, size in json.loads(head)["arrays"]:
-        width = int(kind[1:])
-        if name == "places.x":
-            by_byte = np.frombuffer(body[start : start + width * size], np.uint8).reshape(width, size)
-            degrees = np.cumsum(by_byte.T.copy().view("<i4").ravel()) / json.loads(head)["degree"]
-        start += width * size
-    assert np.ptp(degrees) < 0.2
-
-
 def shown(page, hatstream, folder, files, link=""):
     code, out, err = hatstream("map", "--input", folder / files, "--output", folder / "map.html")
     assert (code, err) == (0, ""), out
@@ -88,10 +71,8 @@ def test_a_place_is_said_to_have_had_four_vehicles_where_rows_say_so(page, hatst
 def test_a_day_beyond_its_interval_around_the_usual_is_said_to_be(page, hatstream, folder):
     shown(page, hatstream, folder, "place-*.parquet")
     texts = asked(page, "DATA.places.id.map((_, place) => differenceText(1, place))")
-    assert [text.partition(": ")[2] for text in texts[:2]] == [
-        "no more than noise explains",
-        "beyond what noise explains",
-    ]
+    said = [text.partition(": ")[2] for text in texts[:2]]
+    assert said == ["no more than noise explains", "beyond what noise explains"]
 
 
 def test_a_standing_map_is_the_usual_and_is_compared_with_nothing(page, hatstream, folder):
@@ -102,3 +83,47 @@ def test_a_standing_map_is_the_usual_and_is_compared_with_nothing(page, hatstrea
     assert len(asked(page, "DATA.slots")) == 4
     assert page.one("#p-difference").text == ""
     assert set(asked(page, "DATA.places.id.map((_, place) => differenceText(3, place))")) == {""}
+
+
+LINE = {"type": "LineString", "coordinates": [[14.5, 46.0], [14.6, 46.0]]}
+READERS = pytest.mark.parametrize("reader", [read_places, read_ground])
+
+
+def line(*positions):
+    return {"type": "LineString", "coordinates": list(positions)}
+
+
+def written(folder, geometry=LINE, properties=None):
+    feature = {"type": "Feature", "properties": {"name": "a"} if properties is None else properties}
+    path = folder / "places.geojson"
+    path.write_text(json.dumps({"type": "FeatureCollection", "features": [feature | {"geometry": geometry}]}))
+    return path
+
+
+@READERS
+def test_lines_are_read_with_heights_and_beyond_the_antimeridian(reader, tmp_path):
+    assert reader(written(tmp_path, line([179.9, 0, 7], [180.1, -90, 7])))
+
+
+@READERS
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        line([1e300, 46], [14.6, 46]), line([14.5, 91], [14.6, 46]), line(["nan", 46], [14.6, 46]),
+        line(["14.5", "46"], ["14.6", "46"]), line([None, 46], [14.6, 46]), line([14.5], [14.6]), line({}, {}),
+        line([14.5, 46]), {"type": "LineString", "coordinates": {"a": 1}}, {"type": "LineString"}, [1], "a", 7,
+        {"type": "GeometryCollection", "geometries": [LINE]}, {"type": "Point", "coordinates": [14.5, 46]},
+        {"type": "MultiLineString", "coordinates": [[[0, 0], [0, 1]]] * 65_536},
+    ],
+    ids=range(16),
+)  # fmt: skip
+def test_a_shape_that_is_none_is_refused(geometry, reader, tmp_path):
+    with pytest.raises(InputError, match=r"a shape must be|positions|more than 65,535 parts"):
+        reader(written(tmp_path, geometry))
+
+
+@READERS
+@pytest.mark.parametrize("properties", [[1], "abc", 7])
+def test_properties_that_are_none_are_refused(properties, reader, tmp_path):
+    with pytest.raises(InputError, match="must be an object, of names with values"):
+        reader(written(tmp_path, properties=properties))

@@ -116,15 +116,11 @@ def test_every_record_agrees_with_the_files(portal):
     for resource in package["resources"]:
         content = (folder / resource["path"]).read_bytes()
         if "hash" in resource:
-            assert (resource["bytes"], resource["hash"]) == (
-                len(content),
-                f"sha256:{hashlib.sha256(content).hexdigest()}",
-            )
+            digest = hashlib.sha256(content).hexdigest()
+            assert (resource["bytes"], resource["hash"]) == (len(content), f"sha256:{digest}")
         if "schema" in resource:
-            is_csv = resource["format"] == "csv"
-            names = (
-                next(csv.reader(io.StringIO(content.decode()))) if is_csv else pq.read_schema(io.BytesIO(content)).names
-            )
+            file, is_csv = io.BytesIO(content), resource["format"] == "csv"
+            names = next(csv.reader([file.readline().decode()])) if is_csv else pq.read_schema(file).names
             assert names == [field["name"] for field in resource["schema"]["fields"]]
     assert {resource["format"] for resource in package["resources"] if "schema" in resource} == {"csv", "parquet"}
     assert package["licenses"][0]["name"] == "CC-BY-4.0"
@@ -138,9 +134,7 @@ def test_every_record_agrees_with_the_files(portal):
     formats = {part["dcat:downloadURL"]["@id"].rpartition(".")[2]: part for part in dcat["dcat:distribution"]}
     assert formats["csv"]["dct:format"] == {"@id": f"{eu}/file-type/CSV"}
     sums = dict(reversed(line.split("  ")) for line in (folder / "SHA256SUMS").read_text().splitlines())
-    assert sums.keys() == {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {
-        "SHA256SUMS"
-    }
+    assert {*sums, "SHA256SUMS"} == {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
 
 

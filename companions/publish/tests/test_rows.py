@@ -80,9 +80,8 @@ def test_what_no_page_can_hold_is_refused_in_a_sentence(tmp_path, hatstream):
     index_of = SCHEMA.get_field_index
     starts = [f"2026-05-13T06:00:00.{slot:06}-06:00" for slot in range(20_000)]
     cells = [f"{number:x}" for number in range(20_000)]
-    wide = repeated.set_column(index_of("slot_start"), "slot_start", pa.array(starts)).set_column(
-        index_of("cell"), "cell", pa.array(cells)
-    )
+    wide = repeated.set_column(index_of("slot_start"), "slot_start", pa.array(starts))
+    wide = wide.set_column(index_of("cell"), "cell", pa.array(cells))
     assert "20,000 slots of 20,000 places" in refusal(wide)
     assert "is no H3 cell" in refusal(plain.set_column(index_of("cell"), "cell", pa.array(["x" * 5_000])))
     no_offset = plain.set_column(index_of("slot_start"), "slot_start", pa.array(["2026-05-13T06:00:00"]))

@@ -50,13 +50,11 @@ def test_numbers_of_a_sentence_are_its_values_and_no_sentence_is_half_translated
     said += "vehicle as without it, plus 1e-06, and vice versa."
     assert asked(page, "plainly(arguments[0])", said).startswith("Por definición (épsilon 2.64, delta 1e-06), ")
     assert asked(page, "plainly(arguments[0])", f"{said} Not in the table.") == f"{said} Not in the table."
-    of_days = (
-        "Everything that the account releases about any 28 consecutive days of one vehicle raises the odds of a true "
-    )
+    of_days = "Everything that the account releases about any 28 consecutive days of one vehicle raises the odds of a "
     of_days += (
-        "guess about them by at most a factor of 22,100 (epsilon 10), but for a chance of 6.3e-06 under the noise that "
+        "true guess about them by at most a factor of 22,100 (epsilon 10), but for a chance of 6.3e-06 under the "
     )
-    of_days += "is drawn, on however many of them it drove."
+    of_days += "noise that is drawn, on however many of them it drove."
     both = asked(page, "plainly(arguments[0])", f"{said} {of_days}")
     assert both.startswith("Por definición (épsilon 2.64, ")
     assert "un factor de 22\u202f100 como máximo" in both
