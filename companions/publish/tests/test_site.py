@@ -162,7 +162,7 @@ def spoil(town, slots):
 def test_files_that_cannot_be_used_are_named_once_and_never_stop_it(grown, site, monkeypatch):
     town, slots = grown
     monkeypatch.setattr(following, "LOOK_EVERY_S", 0.1)
-    monkeypatch.setattr(following, "SHARE", 0.0)
+    monkeypatch.setattr(following, "PAUSE_FACTOR", 0.0)
     sentences, stop = [], threading.Event()
     thread = threading.Thread(target=following.follow, args=(site, stop, sentences.append))
     thread.start()

@@ -182,8 +182,9 @@ def _store(store: Store, message: bytes, stop: threading.Event, until_s: float) 
         except (InputError, OSError) as error:
             if stop.is_set() or time.monotonic() >= until_s:
                 raise
-            has_file = isinstance(error, OSError) and error.strerror
-            text = f"{error.filename}: {error.strerror}" if has_file else str(error)
+            text = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                text = f"{error.filename}: {error.strerror}"
             click.echo(f"{text}; the message waits; next attempt in {wait_s:.0f} s", err=True)
             stop.wait(min(wait_s, max(until_s - time.monotonic(), 0)))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)

@@ -319,7 +319,7 @@ def _speeds(array: Any) -> bool:
     speeds = _numbers(array, most_bad=1.0)
     if speeds is None or not speeds.size:
         return False
-    below = speeds[speeds < 0]  # few errors, or one code again and again where no speed is known
+    below = speeds[speeds < 0]  # a tenth may be errors; up to nine tenths one code where no speed is known
     return bool(below.size < 0.1 * speeds.size or (np.ptp(below) == 0 and below.size < 0.9 * speeds.size))
 
 

@@ -356,6 +356,7 @@ def _csv(text: str) -> Sample:
     if width < _LEAST_FIELDS:
         raise ValueError("fewer than four fields")
     rows = [row for row in rows if len(row) == width]
+    # Names are no numbers; one may lack, but then no other is repeated. An empty cell of a row is missing.
     header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows

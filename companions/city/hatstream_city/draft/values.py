@@ -78,7 +78,7 @@ class DraftPositions(NamedTuple):
 
     def where(self, chosen: NDArray[np.bool_]) -> "DraftPositions":
         """Selects rows by a mask."""
-        return DraftPositions(*(column[chosen] for column in self))
+        return DraftPositions._make(column[chosen] for column in self)
 
 
 def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:

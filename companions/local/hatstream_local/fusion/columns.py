@@ -75,7 +75,7 @@ class Reported(NamedTuple):
 
     def take(self, chosen: Bools | Int64s) -> Reported:
         """Selects reports by mask or index."""
-        return Reported(*(column[chosen] for column in self))
+        return Reported._make(column[chosen] for column in self)
 
 
 def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Reported, dict[str, int]]:

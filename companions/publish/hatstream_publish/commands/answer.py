@@ -33,7 +33,7 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 def read_surroundings(
     places_path: Path | None, ground_path: Path | None, spec: Specification | None, spec_path: Path | None
 ) -> Surroundings:
-    """Reads the options' files, and adds shapes of a specification's places."""
+    """Reads the files of --places and --ground, and adds shapes of a specification's places."""
     from hatstream_publish.pages.page import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 

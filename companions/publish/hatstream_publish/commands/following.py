@@ -18,30 +18,29 @@ if TYPE_CHECKING:
     from hatstream_publish.edition.site import Site
 
 LOOK_EVERY_S = 2.0
-SHARE = 5.0
-"""So many times what an update took passes before the next one."""
+PAUSE_FACTOR = 5.0
+"""So many times what an update took passes before the next one, which leaves the machine to others."""
 
 Say = Callable[[str], None]
 
 
 def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
-    """Updates a site on changes, and at the stop.
+    """Updates a site whenever its files change, and once more at the stop.
 
     A fault of an update is reported once until it changes: the folder stays unchanged, and the next look tries again.
     An unusable file is named once, when two looks find the same.
     """
     fault, is_last = "", False
-    skipped, named = dict[str, str](), set[str]()
+    skipped, named = dict[str, str](), set[str]()  # reasons at the look before; files that were named
     while not is_last:
         is_last = stop.is_set()
-        begun_s = time.monotonic()
+        start_s = time.monotonic()
         try:
             if site.files.look() or fault:
                 changes = site.update()
                 if changes and changes.changed:
-                    rows = ", ".join(
-                        f"{name} {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()
-                    )
+                    pairs = changes.rows.items()
+                    rows = ", ".join(f"{name} {shown:,} of {total:,} rows" for name, (shown, total) in pairs)
                     say(f"{site.folder}: {len(changes.changed)} of {len(changes.files)} files changed; {rows}")
             for path, why in site.files.skipped.items():
                 if path not in named and (is_last or skipped.get(path) == why):  # at two looks: it may be half-written
@@ -55,14 +54,14 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
             if text != fault:
                 say(f"{site.folder} stays as it is, and is tried again: {text}")
             fault = text
-        stop.wait(max(LOOK_EVERY_S, SHARE * (time.monotonic() - begun_s)))
+        stop.wait(max(LOOK_EVERY_S, PAUSE_FACTOR * (time.monotonic() - start_s)))
 
 
 @contextmanager
 def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, folder: Path) -> Iterator[None]:
-    """Updates a published folder while a run writes results.
+    """Updates a published folder while a run, of the first three arguments, writes results.
 
-    Raises UsageError where `publish` has not made the folder. spec, spec_path, place: of the run.
+    Raises UsageError where `publish` has not made the folder.
     """
     from hatstream_publish.commands.publish import asked_site
 

@@ -61,7 +61,7 @@ def map_(
 
 
 def claim_of(spec: Specification | None) -> str:
-    """Words the guarantee; with epsilon for a specification."""
+    """Words what the figures protect; without a specification only that they are noisy."""
     if spec is None:
         return NOISY
     account = spec.account

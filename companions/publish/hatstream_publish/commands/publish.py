@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 
 
 def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
-    """Fills in what options leave out from the specification. Raises UsageError.
-
-    texts: values of the options, by name.
-    """
+    """Fills in `texts`, options by name, from the specification. Raises UsageError."""
     from hatstream_publish.edition.edition import Wishes
 
     minutes = spec.timetable.slot_minutes
@@ -61,7 +58,10 @@ def asked_site(
     *,
     follows: bool,
 ) -> Site:
-    """Makes the site. Raises UsageError and InputError."""
+    """Makes the site. Raises UsageError and InputError.
+
+    place: of the ledger. pattern: of result files. texts: options of `publish`, by name.
+    """
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import TRIPS, Site
 

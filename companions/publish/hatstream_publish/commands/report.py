@@ -11,7 +11,7 @@ from hatstream.api import UsageError, option
 from hatstream_publish.commands.answer import answer, loaded
 
 HABIT_DAYS = (1, 5, 7, 30)
-
+"""Numbers of equal days of which the report shows a vehicle's spending."""
 
 _HELP = """Write promise, spending, quality and missing slots into one HTML page that needs no network.
 

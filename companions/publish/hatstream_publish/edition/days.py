@@ -17,16 +17,16 @@ DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/opena
 
 
 class PublishedDay(NamedTuple):
-    """Files of a day by name, with its columns."""
+    """Files of a local day."""
 
     date: str
     rows: int
-    columns: pa.Schema | None
-    content: Mapping[str, bytes]
+    columns: pa.Schema | None  # None without rows
+    content: Mapping[str, bytes]  # of each file, by name; empty once it is written
 
 
 class NewestSlot(NamedTuple):
-    """Newest slot; kind `live` (preliminary), `forecast`, or empty."""
+    """Newest slot with its published rows; kind `live` (preliminary), `forecast`, or empty."""
 
     start: str
     end: str
@@ -35,14 +35,14 @@ class NewestSlot(NamedTuple):
 
 
 def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
-    """Writes a day's files: GeoParquet of slots, and JSON.
+    """Writes a day's files, GeoParquet and JSON.
 
-    rows: of the day's slots. day: of the day's places.
+    rows: one for each slot and place. day: one for each place.
     """
     everything = edition.wishes.everything
-    table, whole = (published(part, places, everything=everything) for part in (rows, day))
+    table, day_table = (published(part, places, everything=everything) for part in (rows, day))
     about = {"date": date, "licence": edition.wishes.licence.name, "spec_id": edition.spec.spec_id}
-    values = {"values": table.to_pylist(), "of_the_day": whole.to_pylist()}
+    values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}
     content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
     if not table.num_rows:
         return PublishedDay(date, 0, None, content)
@@ -51,19 +51,18 @@ def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places
 
 
 def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> NewestSlot:
-    """Picks the newest slot, preferably without forecasts. everything: unusable values too."""
-    forecasts = pc.equal(rows["status"], "forecast")
-    settled = rows.filter(pc.invert(forecasts))
-    chosen = settled if settled.num_rows else rows
+    """Picks the newest slot of released rows, else of forecasts. everything: unusable values too."""
+    released = rows.filter(pc.not_equal(rows["status"], "forecast"))
+    chosen = released if released.num_rows else rows
     last = max(chosen["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
-    of_slot = chosen.filter(pc.equal(chosen["slot_start"], last))
-    kind = "live" if pc.any(is_live(of_slot)).as_py() else "" if settled.num_rows else "forecast"
-    values = published(of_slot, places, everything=everything)
-    return NewestSlot(last, of_slot["slot_end"][0].as_py(), kind, values)
+    slot_rows = chosen.filter(pc.equal(chosen["slot_start"], last))
+    kind = "live" if pc.any(is_live(slot_rows)).as_py() else "" if released.num_rows else "forecast"
+    values = published(slot_rows, places, everything=everything)
+    return NewestSlot(last, slot_rows["slot_end"][0].as_py(), kind, values)
 
 
 def slot_geojson(slot: NewestSlot, places: NamedPlaces) -> bytes:
-    """Writes a slot's values as features with outlines."""
+    """Writes a slot's values as GeoJSON features with outlines."""
     features = []
     for row in slot.values.to_pylist():
         shape = places.place(row["cell"]).shape
@@ -72,15 +71,12 @@ def slot_geojson(slot: NewestSlot, places: NamedPlaces) -> bytes:
 
 
 def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes:
-    """Lists the days with their files, rows and checksums."""
-    listed = [
-        {
-            "date": day.date,
-            "rows": day.rows,
-            "files": [{"path": name, "sha256": digests[name]} for name in sorted(digests) if f"/{day.date}." in name],
-        }
-        for day in days
-    ]
+    """Lists the days with their files, rows and checksums. digests: SHA-256 by file name."""
+    listed = []
+    for day in days:
+        names = [name for name in sorted(digests) if f"/{day.date}." in name]
+        paths = [{"path": name, "sha256": digests[name]} for name in names]
+        listed.append({"date": day.date, "rows": day.rows, "files": paths})
     return msgspec.json.format(msgspec.json.encode({"days": listed}), indent=1) + b"\n"
 
 
@@ -89,7 +85,7 @@ def openapi(edition: Edition) -> dict[str, Any]:
     wishes = edition.wishes
     date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
     latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}
-    documents = {
+    documents = {  # summary, media type, and kinds of properties, by path
         "/latest.json": ("What changed last: the newest slot, and where its files are", "application/json", latest),
         f"/{DAYS}": ("Every day with its files and checksums", "application/json", {"days": "array"}),
         "/api/days/{date}.json": (
@@ -117,6 +113,7 @@ def openapi(edition: Edition) -> dict[str, Any]:
 
 
 def _content(summary: str, media: str, properties: Mapping[str, str] | None) -> dict[str, Any]:
+    """Describes a response: JSON with these properties (kinds by name), or binary."""
     schema: dict[str, Any] = {"type": "string", "format": "binary"}
     if properties is not None:
         kinds = {name: {"type": kind} for name, kind in properties.items()}

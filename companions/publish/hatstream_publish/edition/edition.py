@@ -33,7 +33,7 @@ NAMES = tuple(licence.name for licence in _KNOWN)
 
 
 def licence(name: str) -> Licence:
-    """Looks up a licence by case-insensitive name."""
+    """Looks up a licence by name in any case, or makes an unknown one."""
     return next((entry for entry in _KNOWN if entry.name.lower() == name.lower()), Licence(name, name, ""))
 
 
@@ -46,35 +46,29 @@ PERIODS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """Publisher's texts; url: the folder's address, or empty.
-
-    everything: unusable values are published too.
-    """
+    """Publisher's texts."""
 
     title: str
     description: str
     publisher: str
     contact: str
     licence: Licence
-    url: str
-    everything: bool
+    url: str  # address of the folder, or empty
+    everything: bool  # unusable values are published too
 
 
 @dataclass(frozen=True, kw_only=True)
 class Edition:
-    """All of a folder's facts; version: of hatstream.
-
-    first, last: start of the first and end of the last of its `slots`; missing: starts of due ones that lack.
-    """
+    """All facts about a folder's content."""
 
     wishes: Wishes
     account: AccountReport
-    first: str
-    last: str
+    first: str  # start of the first of its slots
+    last: str  # end of the last of its slots
     slots: int
-    missing: Sequence[str]
+    missing: Sequence[str]  # starts of slots that are due and lack
     bbox: Box
-    version: str
+    version: str  # of hatstream
     created: datetime
 
     @property
@@ -84,7 +78,7 @@ class Edition:
 
     @property
     def odds(self) -> list[Odds]:
-        """Odds of a guess, by the largest period's spending."""
+        """Odds of a guess about a vehicle, by the most it spends."""
         return odds(float(self.account.most.epsilon))
 
     @property

@@ -17,7 +17,7 @@ _INSTANT = "%Y-%m-%dT%H:%M:%S%z"
 
 
 class PublishedFile(NamedTuple):
-    """A file of the folder. schema: of a table."""
+    """A file of the folder. schema: of a table, see `table_schema`."""
 
     path: str
     title: str
@@ -54,7 +54,7 @@ KEYWORDS = ("speed", "public transport", "traffic", "differential privacy", "H3"
 
 
 def _resource(part: PublishedFile) -> dict[str, Any]:
-    """Describes a published file as resource of a Frictionless data package."""
+    """Describes a published file as resource of a data package."""
     stem, _, ending = part.path.rpartition(".")
     resource: dict[str, Any] = {
         "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
@@ -72,16 +72,13 @@ def _resource(part: PublishedFile) -> dict[str, Any]:
 
 
 def table_schema(schema: pa.Schema, columns: Sequence[ColumnEntry]) -> dict[str, Any]:
-    """Describes a table's columns, for validators.
-
-    Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/
-    """
+    """Describes columns. Source: Table Schema 1.0, https://specs.frictionlessdata.io/table-schema/."""
     fields = [_field(schema.field(column.name), column) for column in columns]
     return {"fields": fields, "primaryKey": ["slot_start", "cell", "statistic"], "missingValues": [""]}
 
 
 def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
-    """Describes a table's column as field of a Frictionless table schema."""
+    """Describes a column as field of a table schema."""
     schema: dict[str, Any] = {"name": column.name, "description": column.meaning}
     if column.unit:
         schema["unit"] = column.unit
@@ -167,14 +164,12 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
 
 
 def _typed(value: str, kind: str) -> dict[str, str]:
+    """Writes a value of a type of XML Schema in JSON-LD."""
     return {"@type": f"xsd:{kind}", "@value": value}
 
 
 def _distribution(url: str, licence: Any, part: PublishedFile) -> dict[str, Any]:
-    """Describes a published file as DCAT distribution, in JSON-LD.
-
-    url: address of the folder, or empty. licence: its JSON-LD node.
-    """
+    """Describes a file as DCAT distribution. url: of the folder, or empty."""
     address = f"{url.rstrip('/')}/{part.path}" if url else part.path
     kind = _FORMATS.get(part.path.rpartition(".")[2])
     return {

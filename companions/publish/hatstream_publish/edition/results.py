@@ -21,7 +21,7 @@ _DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, 
 
 
 class Stamp(NamedTuple):
-    """Identity of a file's version."""
+    """What tells a file's version from another: a changed file has another stamp."""
 
     path: str
     changed_ns: int
@@ -31,15 +31,12 @@ class Stamp(NamedTuple):
 
 @dataclass
 class ResultFiles:
-    """Follows the result files that a pattern matches.
-
-    places: shapes required for the rows' places. skipped: reasons of omitted files by path.
-    """
+    """Result files that a pattern matches, each read once."""
 
     pattern: str
     spec: Specification
-    places: NamedPlaces
-    skipped: dict[str, str] = field(default_factory=dict)
+    places: NamedPlaces  # files with other places are refused, unless these are H3 cells
+    skipped: dict[str, str] = field(default_factory=dict)  # reason of each file that is left out, by path
     _tables: dict[Stamp, Mapping[str, pa.Table]] = field(default_factory=dict)
     _faults: dict[Stamp, str] = field(default_factory=dict)
     _seen: frozenset[Stamp] = frozenset()
@@ -65,18 +62,18 @@ class ResultFiles:
         return True
 
     def results(self) -> dict[str, pa.Table]:
-        """Joins files by product, without those that contradict."""
-        tables, contradictions = dict(self._tables), {}
+        """Joins files' rows by product, without files that contradict older ones."""
+        contradictions: dict[Stamp, str] = {}
         try:
-            joined = _joined(tables)
-        except InputError:
-            contradictions = _contradictions(tables)
-            joined = _joined({stamp: table for stamp, table in tables.items() if stamp not in contradictions})
+            joined = _joined(self._tables)
+        except InputError:  # rare: only then are files compared one by one
+            contradictions = _contradictions(self._tables)
+            joined = _joined({stamp: rows for stamp, rows in self._tables.items() if stamp not in contradictions})
         self.skipped = {stamp.path: why for stamp, why in sorted((self._faults | contradictions).items())}
         return joined
 
     def stamps_of_days(self) -> dict[str, frozenset[Stamp]]:
-        """Maps each local date to its files."""
+        """Maps each local date to the stamps of the files with rows of it."""
         days: dict[str, set[Stamp]] = {}
         for stamp, tables in self._tables.items():
             for start in _starts(tables):
@@ -84,11 +81,11 @@ class ResultFiles:
         return {day: frozenset(stamps) for day, stamps in days.items()}
 
     def _paths(self) -> Iterator[str]:
-        """Lists one path for each name, in FORMATS' order."""
-        best: dict[str, str] = {}
+        """Lists one path for each name without suffix, of its first format in FORMATS."""
+        path_of: dict[str, str] = {}
         for form in reversed(FORMATS):
-            best |= {path.removesuffix(form): path for path in self._matching() if path.endswith(f".{form}")}
-        return iter(best.values())
+            path_of |= {path.removesuffix(form): path for path in self._matching() if path.endswith(f".{form}")}
+        return iter(path_of.values())
 
     def _matching(self) -> Iterator[str]:
         """Yields the pattern's paths, or all but hidden ones in a folder."""
@@ -116,6 +113,7 @@ class ResultFiles:
 
 
 def _stamp(path: str) -> Stamp:
+    """Reads a file's stamp, zeros if it is gone: reading it will say so."""
     try:
         facts = os.stat(path)
     except OSError:
@@ -124,21 +122,19 @@ def _stamp(path: str) -> Stamp:
 
 
 def _starts(tables: Mapping[str, pa.Table]) -> set[str]:
+    """Lists the starts of a file's slots."""
     return {start for rows in tables.values() for start in rows["slot_start"].unique().to_pylist()}
 
 
 def _joined(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Joins tables. Raises InputError where two files differ."""
+    """Joins files' rows by product. Raises InputError where two files differ."""
     parts = [rows for stamp in sorted(tables) for rows in tables[stamp].values()]
     return read_results(parts) if parts else {}
 
 
 def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stamp, str]:
-    """Finds files with other values than an older one; returns each file's reason.
-
-    tables: rows by product, of each file.
-    """
-    agreed: dict[str, list[Stamp]] = {}
+    """Finds files with other values than an older one; returns each file's reason."""
+    agreed: dict[str, list[Stamp]] = {}  # files without contradiction, by start of a slot
     refused: dict[Stamp, str] = {}
     for stamp in sorted(tables, key=lambda stamp: (stamp.changed_ns, stamp.path)):
         starts = _starts(tables[stamp])

@@ -1,8 +1,8 @@
 """Builds and updates a published folder as static site."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -52,7 +52,7 @@ from hatstream_publish.pages.rows import DAYS as OF_DAYS
 MAP_SLOTS = 168
 """Newest slots of a map that follows."""
 POLL_S = 30.0
-"""A map that follows asks so often for the pointer."""
+"""A map that follows asks so often for the pointer, the file LATEST."""
 TRIPS = "trips.csv"
 """Copy of the specification's `slot.trips`."""
 MEDIA = {
@@ -82,37 +82,36 @@ _TITLES = {
 
 
 class Changes(NamedTuple):
-    """Changes of an update: row counts and written files."""
+    """Outcome of an update."""
 
-    rows: Mapping[str, tuple[int, int]]
-    files: Mapping[str, str]
-    changed: list[str]
+    rows: Mapping[str, tuple[int, int]]  # published ones and all, by table
+    files: Mapping[str, str]  # SHA-256 of every file, by name
+    changed: list[str]  # files that were written
 
 
 @dataclass
 class Site:
     """Public folder, with the results that make it.
 
-    public_inputs: content of the specification and of its hours with a trip, by name in the folder. follows: the map
-    polls for updates, and tables of the range end before the newest day, so that they change daily.
+    follows: the map polls for updates, and tables of the range end before the newest day, so that they change daily.
     """
 
     folder: Path
     spec: Specification
-    public_inputs: Mapping[str, bytes]
-    place: Any
+    public_inputs: Mapping[str, bytes]  # specification and hours with a trip, by name in the folder
+    place: Any  # of the ledger
     wishes: Wishes
     around: Surroundings
-    tiles: tuple[str | None, str, str | None]
+    tiles: tuple[str | None, str, str | None]  # their address, their source, the pages' language
     files: ResultFiles
-    dates: tuple[str, str]
+    dates: tuple[str, str]  # first and last local date, both included
     follows: bool
-    _days: dict[str, tuple[object, PublishedDay]] = field(default_factory=dict)
-    _tables: tuple[object, Mapping[str, "_Table"]] = (None, {})
-    _digests: dict[str, str] = field(default_factory=dict)
+    _days: dict[str, tuple[object, PublishedDay]] = field(default_factory=dict)  # with stamps of its files, by date
+    _tables: tuple[object, Mapping[str, "_Table"]] = (None, {})  # with stamps of all files
+    _digests: dict[str, str] = field(default_factory=dict)  # of the folder's files after the last update
 
     def update(self) -> Changes | None:
-        """Updates the folder; None without rows, unchanged on errors.
+        """Updates the folder, unless an error is raised; None without rows.
 
         Raises InputError, UsageError, OSError, or LedgerError for a damaged ledger.
         """
@@ -123,30 +122,21 @@ class Site:
         if not any(name in results and results[name].num_rows for name in (HATS, OF_DAYS)):
             return None
         edition = self._edition(with_days(results, self.spec))
-        with updating(self.folder, self._digests) as update, self._forgetting():
+        with updating(self.folder, self._digests) as update, ExitStack() as on_failure:
+            on_failure.callback(self._days.clear)  # the staged files of new days are lost then
+            # Files name the time of the edition, which changes only if anything else does.
             former = _created(self.folder)
             unchanged = edition if former is None else replace(edition, created=former)
             rows = self._put(unchanged, results, update)
             if update.changed and unchanged is not edition:
                 rows = self._put(edition, results, update)
             update.commit()
+            on_failure.pop_all()
             self._digests = update.digests
             return Changes(rows, update.digests, sorted(set(update.changed)))
 
-    @contextmanager
-    def _forgetting(self) -> Iterator[None]:
-        """Clears the cache of rendered days if the update in this block fails.
-
-        A failed update discards its staged files, so the next one must render every day again.
-        """
-        try:
-            yield
-        except BaseException:
-            self._days.clear()
-            raise
-
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        """Selects the rows to publish; forecasts need --all."""
+        """Selects rows of the dates; without --all those of slots without forecasts."""
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
         rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
         if self.wishes.everything:
@@ -155,16 +145,14 @@ class Site:
         return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
 
     def _edition(self, rows: pa.Table) -> Edition:
-        """Verifies the ledger and describes the edition. Raises LedgerError, InputError."""
+        """Verifies the ledger and describes the folder. Raises LedgerError, InputError."""
         starts, ends = (
             sorted(rows[name].unique().to_pylist(), key=datetime.fromisoformat) for name in ("slot_start", "slot_end")
         )
         account = AccountReport.read(self.spec, self.place, (starts[0][:10], starts[-1][:10]))
         if not account.record.newest:
-            raise InputError(
-                f"the ledger has no release of {self.spec.name} ({self.spec.spec_id}): name the one it was released "
-                "with"
-            )
+            name = f"{self.spec.name} ({self.spec.spec_id})"
+            raise InputError(f"the ledger has no release of {name}: name the one it was released with")
         shapes = [self.around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
         return Edition(
             wishes=self.wishes,
@@ -181,7 +169,10 @@ class Site:
     def _put(
         self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate
     ) -> Mapping[str, tuple[int, int]]:
-        """Stages every file, and returns tables' published and total rows. Raises InputError."""
+        """Stages every file; returns `Changes.rows`. Raises InputError.
+
+        results: rows by product. The pointer is made of all files before it, the package of those with data.
+        """
         rows, places = with_days(results, self.spec), self.around.places
         days = self._put_days(edition, results, update)
         tables = self._whole_tables(edition, results, days[-1].date)
@@ -219,38 +210,37 @@ class Site:
         }
 
     def _put_days(self, edition: Edition, results: Mapping[str, pa.Table], update: FolderUpdate) -> list[PublishedDay]:
-        """Renders days with new files; others are reused."""
+        """Stages the files of days whose result files are new; others are reused."""
         stamps, days = self.files.stamps_of_days(), []
         by_slot, by_day = (table_of(results, name) for name in (HATS, OF_DAYS))
         starts = {start for rows in (by_slot, by_day) for start in rows["slot_start"].unique().to_pylist()}
         for date in sorted({start[:10] for start in starts}):
-            key, day = self._days.get(date, (None, None))
-            if day is not None and key == stamps[date]:
-                for name in day.content:
-                    update.keep(name, self._digests[name])
+            former_stamps, day = self._days.get(date, (None, None))
+            if day is not None and former_stamps == stamps[date]:
+                update.digests.update({name: self._digests[name] for name in day.content})
             else:
-                slots, whole = (_of_days(rows, {date}) for rows in (by_slot, by_day))
-                day = day_files(date, slots, whole, edition, self.around.places)
+                slots, places = (_of_days(rows, {date}) for rows in (by_slot, by_day))
+                day = day_files(date, slots, places, edition, self.around.places)
                 for name, content in day.content.items():
                     update.put(name, content)
-                day = day._replace(content=dict.fromkeys(day.content, b""))
+                day = day._replace(content=dict.fromkeys(day.content, b""))  # it is staged: memory is free
                 self._days[date] = stamps[date], day
             self._digests |= {name: update.digests[name] for name in day.content}
             days.append(day)
         return days
 
     def _whole_tables(self, edition: Edition, results: Mapping[str, pa.Table], newest: str) -> Mapping[str, "_Table"]:
-        """Makes the range's nonempty tables, by name."""
+        """Makes the tables of the dates that have rows, by name."""
         stamps: dict[str, frozenset[Stamp]] = self.files.stamps_of_days()
         if self.follows:
             stamps.pop(newest, None)
             results = {name: _of_days(rows, stamps.keys()) for name, rows in results.items()}
-        if self._tables[0] != stamps:
+        if self._tables[0] != stamps:  # else no result file changed
             self._tables = stamps, _tables(edition, results, self.around)
         return self._tables[1]
 
     def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
-        """Renders the map with data, or polling the pointer."""
+        """Renders the map, with its data inside or, if it follows, beside it."""
         texts = MapTexts(self.wishes.title, edition.account.guarantee, *self.tiles)
         places, ground = self.around.places, self.around.ground
         if not self.follows:
@@ -262,9 +252,9 @@ class Site:
 
 
 def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
-    return rows.filter(
-        pc.is_in(pc.utf8_slice_codeunits(rows["slot_start"], 0, 10), pa.array(sorted(days), pa.string()))
-    )
+    """Selects rows of local dates."""
+    date = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
+    return rows.filter(pc.is_in(date, pa.array(sorted(days), pa.string())))
 
 
 def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -283,21 +273,21 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
 
 
 def _columns(edition: Edition, days: Iterable[PublishedDay]) -> dict[str, list[ColumnEntry]]:
-    """Describes the published tables' columns."""
+    """Describes columns by the newest day with rows, for want of tables."""
     newest = next((day.columns for day in reversed(list(days)) if day.columns is not None), None)
     return {} if newest is None else {HATS: columns_of(newest, edition.spec)}
 
 
 class _Table(NamedTuple):
-    """Published table: files' content, and columns."""
+    """Published table of all dates."""
 
     rows: int
     columns: list[ColumnEntry]
-    files: Mapping[str, tuple[bytes, Mapping[str, Any]]]
+    files: Mapping[str, tuple[bytes, Mapping[str, Any]]]  # content with `table_schema`, by name
 
 
 def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundings) -> dict[str, _Table]:
-    """Makes the tables that are not empty, by name."""
+    """Makes the tables that have published rows, by name of their product."""
     tables: dict[str, _Table] = {}
     wishes, account = edition.wishes, edition.spec.account
     about = {
@@ -324,7 +314,7 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
 
 
 def _created(folder: Path) -> datetime | None:
-    """Reads the time of an earlier edition, which an identical one keeps."""
+    """Reads when the folder's files were made; None if it has none."""
     try:
         provenance = msgspec.json.decode((folder / "provenance.json").read_bytes(), type=dict[str, Any])
         return datetime.fromisoformat(provenance["created"])
@@ -337,19 +327,20 @@ def _hash(content: bytes) -> str:
 
 
 def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> PublishedFile:
+    """Describes a file by its name and content."""
     stem, _, ending = name.rpartition(".")
     title = _TITLES.get(stem, stem.capitalize())
     return PublishedFile(name, title, MEDIA[ending], len(content), _hash(content), schema)
 
 
 def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:
-    """Lists places with their shape, name and note."""
+    """Lists the places of all rows with shape, name and note, as GeoJSON."""
     features = []
     for cell in sorted({cell for rows in results for cell in rows["cell"].unique().to_pylist()} - {CITY}):
         place = places.place(cell)
-        shape = None if place.shape is None else place.shape.geometry
         properties = {"place": cell, "name": place.name, "note": place.note}
-        features.append({"type": "Feature", "id": cell, "geometry": shape, "properties": properties})
+        geometry = place.shape and place.shape.geometry
+        features.append({"type": "Feature", "id": cell, "geometry": geometry, "properties": properties})
     return _json({"type": "FeatureCollection", "features": features})
 
 

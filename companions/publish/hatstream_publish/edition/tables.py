@@ -33,7 +33,10 @@ def columns_of(table: pa.Schema, spec: Specification) -> list[ColumnEntry]:
 
 
 def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[ColumnEntry]:
-    """Lists columns of published tables alone, and those with fuller descriptions."""
+    """Describes columns that only published tables have, or that mean more in them.
+
+    declared: columns of result files. coarser: resolution of areas.
+    """
     listed = "; ".join(f"{status}: {meaning}" for status, meaning in STATUSES.items())
     bounds = [(f"own_{name}", declared[name].meaning) for name in ("lower95", "upper95")]
     about_own = [declared[name] for name in ("noise_std", "bias_bound")]
@@ -56,17 +59,16 @@ def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[Column
 
 
 def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:
-    """Writes GeoParquet 1.1 with column meanings; `about` is JSON under key hatstream.
+    """Writes GeoParquet with meanings of columns. Source: https://geoparquet.org/releases/v1.1.0/.
 
-    Source: https://geoparquet.org/releases/v1.1.0/
+    about: facts that metadata has under the key "hatstream".
     """
     shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if cell != CITY}
     for name in ("slot_start", "slot_end"):
         instants = of_each(table[name], datetime.fromisoformat).cast(pa.timestamp("us", spec.timetable.zone))
         table = table.append_column(f"{name}_at", instants)
-    table = table.append_column(
-        "geometry", of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
-    )
+    outlines = of_each(table["cell"], lambda cell: _wkb(shapes.get(cell))).cast(pa.binary())
+    table = table.append_column("geometry", outlines)
     described = zip(table.schema, columns_of(table.schema, spec), strict=True)
     fields = [
         field.with_metadata({"description": column.meaning, **({"unit": column.unit} if column.unit else {})})
@@ -80,6 +82,7 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, abo
 
 
 def _geo(shapes: Mapping[str, DrawnShape | None]) -> dict[str, Any]:
+    """Describes the column of outlines as GeoParquet's metadata."""
     drawn = [shape for shape in shapes.values() if shape]
     kinds = sorted({str(cut_at_antimeridian(shape.geometry)["type"]) for shape in drawn})
     column = {"encoding": "WKB", "geometry_types": kinds, "bbox": list(box_of(drawn))}

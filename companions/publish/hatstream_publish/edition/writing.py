@@ -13,25 +13,22 @@ from hatstream.api import InputError, UsageError, write_whole
 
 PACKAGE, SUMS, LATEST = "datapackage.json", "SHA256SUMS", "latest.json"
 MAPS = "map"
-"""Folder of the map's data, whose names tell their content."""
+"""Folder of the map's data; files are named by a digest of their content."""
 _STAGING = ".staging"
 _MAPS_KEPT = 3
-"""Pages that were told of the former data may still ask for them."""
+"""Newest files of the map's data that stay: open pages may still ask for the former ones."""
 SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.backup")
 """What must not lie where the public reads."""
 
 
 @dataclass
 class FolderUpdate:
-    """Staged update of a folder, moved once on disk.
-
-    former: SHA-256 of files that this process wrote earlier. digests: SHA-256 of every file, by name.
-    """
+    """Update of a folder, staged, and moved once all files are written."""
 
     folder: Path
-    former: Mapping[str, str] = field(default_factory=dict)
-    changed: list[str] = field(default_factory=list)
-    digests: dict[str, str] = field(default_factory=dict)
+    former: Mapping[str, str] = field(default_factory=dict)  # SHA-256 of files that this process wrote earlier
+    changed: list[str] = field(default_factory=list)  # names of staged files
+    digests: dict[str, str] = field(default_factory=dict)  # SHA-256 of every file of the folder, by name
 
     def put(self, name: str, content: bytes) -> None:
         """Stages a file unless it is unchanged. Raises OSError."""
@@ -43,19 +40,15 @@ class FolderUpdate:
         write_whole(path, content, mode=0o644)
         self.changed.append(name)
 
-    def keep(self, name: str, digest: str) -> None:
-        """Keeps a file's former content."""
-        self.digests[name] = digest
-
     def commit(self) -> None:
-        """Moves staged files, then deletes obsolete ones. Raises OSError."""
+        """Moves staged files, in `_order`, then deletes obsolete ones. Raises OSError."""
         sums = "".join(f"{digest}  {name}\n" for name, digest in sorted(self.digests.items()))
         former = _named_in(self.folder / SUMS)
         self.put(SUMS, sums.encode())
         for name in sorted(set(self.changed), key=_order):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING / name, self.folder / name)
-        for name in former - self.digests.keys():
+        for name in former - self.digests.keys():  # of the map's data some stay, see below
             if not name.startswith(f"{MAPS}/"):
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
@@ -65,7 +58,7 @@ class FolderUpdate:
 
 @contextmanager
 def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
-    """Opens a published or new folder for one update.
+    """Opens a published or new folder, locked, for one update. former: see `FolderUpdate`.
 
     Raises UsageError for foreign content, keys or ledgers, InputError during another process's update, and OSError.
     """
@@ -92,7 +85,7 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
 
 
 def _order(name: str) -> tuple[bool, ...]:
-    """Orders files: mark first, pointer last."""
+    """Sorts the package first, which marks a published folder, and the pointer last."""
     return name == LATEST, name == SUMS, name != PACKAGE
 
 
@@ -104,7 +97,7 @@ def refuse_secrets(folder: Path) -> None:
 
 
 def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
-    """Checks whether a file has this content; if `is_known`, by its size alone."""
+    """Checks whether a file has this content; if known, by its size."""
     try:
         if not path.is_file() or path.stat().st_size != len(content):
             return False

@@ -36,7 +36,8 @@ MOST_FIELDS = 20_000_000
 DEGREE = 1e5
 """Positions are whole parts of a degree: about a metre."""
 _NONE, _NO_CODE = 65_535, 255
-_MARK = "\x1f"
+"""Where a matrix of 16-bit numbers, or one of 8-bit codes, has nothing."""
+_MARK = "\x1f"  # between texts; no column holds it
 USUAL_KMH = 0.1
 """What usual values are whole multiples of."""
 _BOUNDS = ("lower95", "upper95")
@@ -44,13 +45,13 @@ NAMED_AT_FIRST = 5
 
 
 class _Grid(NamedTuple):
-    """Position of rows in matrices of slots by places."""
+    """Slots and places of rows, the axes of matrices."""
 
-    starts: list[str]
+    starts: list[str]  # of the slots
     ends: list[str]
-    ids: list[str]
-    slot: Array
-    place: Array
+    ids: list[str]  # of the places
+    slot: Array  # index of each row's slot, (rows,)
+    place: Array  # index of each row's place, (rows,)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,9 +61,9 @@ class _Grid(NamedTuple):
 def packed(
     rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
 ) -> bytes:
-    """Packs a map's data. Raises InputError without a shape.
+    """Packs a map's data. Raises InputError for a place without a shape.
 
-    rows: of slots, see `read_rows`. standing: usual values of places; else other days give them.
+    rows: of slots, see `read_rows`. standing: usual values of places; else the map takes them from other days.
     """
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
@@ -75,7 +76,7 @@ def packed(
         **_vehicles(rows, grid),
     }
     layers = [_packed_layer(rows, grid, *numbered, codes, arrays) for numbered in enumerate(_layers(rows))]
-    departures = [place.departures for place in of_grid]
+    departures = [place.departures for place in of_grid]  # the map names the busiest places at first
     order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
     head = {
         **_standing(rows, grid),
@@ -103,10 +104,7 @@ def packed(
 
 
 def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Packs each place's usual value, in steps of USUAL_KMH, _NONE without one.
-
-    standing: rows of "place-standing", of which the newest count. `usual.area` marks values of the area around.
-    """
+    """Packs places' usual values in steps of USUAL_KMH, by the newest rows of `standing`."""
     newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing.filter(pc.equal(standing["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
@@ -116,11 +114,11 @@ def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
     has_value = (place >= 0) & ~np.isnan(numbers) & (is_parent | pc.equal(rows["status"], "ok").to_numpy())
     value[place[has_value]] = np.rint(numbers[has_value] / USUAL_KMH).astype(np.uint16)
     is_area[place[has_value]] = is_parent[has_value]
-    return {"usual.value": value, "usual.area": is_area}
+    return {"usual.value": value, "usual.area": is_area}  # the latter marks values of the area around
 
 
 def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
-    """Detects cumulative values, with the days behind them."""
+    """Tells whether values are cumulative, and over how many days in each slot."""
     is_standing = "product" in rows.column_names and set(rows["product"].unique().to_pylist()) == {STANDING}
     if "days" not in rows.column_names:
         return {"standing": is_standing, "days": []}
@@ -130,7 +128,7 @@ def _standing(rows: pa.Table, grid: _Grid) -> dict[str, Any]:
 
 
 def _vehicles(rows: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Packs lower bounds of vehicles, if there are any."""
+    """Packs lower bounds of vehicles, up to 255, if there are any."""
     if "vehicles_at_least" not in rows.column_names or not pc.any(pc.is_valid(rows["vehicles_at_least"])).as_py():
         return {}
     matrix = np.zeros(grid.shape, np.uint8)
@@ -152,12 +150,12 @@ def _grid(rows: pa.Table) -> _Grid:
     spans = rows.group_by("slot_start").aggregate([("slot_end", "min")])
     end = dict(zip(spans["slot_start"].to_pylist(), spans["slot_end_min"].to_pylist(), strict=True))
     slot = pc.index_in(rows["slot_start"], pa.array(starts)).to_numpy()
-    return _Grid(
-        starts, [end[start] for start in starts], ids, slot, pc.index_in(rows["cell"], pa.array(ids)).to_numpy()
-    )
+    place = pc.index_in(rows["cell"], pa.array(ids)).to_numpy()
+    return _Grid(starts, [end[start] for start in starts], ids, slot, place)
 
 
 def _instant(text: str) -> datetime:
+    """Reads a time with an offset. Raises ValueError without."""
     instant = datetime.fromisoformat(text)
     if instant.tzinfo is None:
         raise ValueError("no offset")
@@ -165,7 +163,7 @@ def _instant(text: str) -> datetime:
 
 
 def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
-    """Lists the coarser cell of each place that has one."""
+    """Lists each place's coarser cell, empty without one."""
     areas = [""] * len(grid.ids)
     if "parent" in rows.column_names:
         parent = pc.fill_null(rows["parent"], "")
@@ -179,16 +177,18 @@ def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
 
 
 class _Codes(dict[str, int]):
-    """Codes of rows' origins, numbered on first use."""
+    """Codes of rows' origins, see `_provenance`, numbered on first use."""
 
     def of(self, texts: pa.ChunkedArray) -> Array:
+        """Numbers each row's text, (rows,)."""
         for text in sorted(texts.unique().to_pylist()):
-            self.setdefault(text, min(len(self), _NO_CODE - 1))
+            self.setdefault(text, min(len(self), _NO_CODE - 1))  # the last code is shared, if ever
         numbers: Array = np.array(list(self.values()), np.uint8)[pc.index_in(texts, pa.array(list(self))).to_numpy()]
         return numbers
 
 
 def _code(text: str) -> dict[str, Any]:
+    """Describes to the page how rows of an origin, see `_provenance`, are drawn."""
     status, mechanism, about = text.split(_MARK)
     drawn, live = _CLASSES.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
     drawn = DAY if about == DAY and drawn == KNOWN else drawn
@@ -200,27 +200,27 @@ _Layer = tuple[str, tuple[str, ...], Any]
 
 
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
-    """Lists layers: statistics' values, and columns with intervals."""
+    """Lists layers of the map: each statistic's values, and further columns with intervals."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield statistic, ("value", *_BOUNDS), pc.equal(rows["statistic"], statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
-        if name not in ("parent", "traffic"):
+        if name not in ("parent", "traffic"):  # these have no layer of their own
             yield name, (name, f"{name}_lower95", f"{name}_upper95"), pc.is_valid(rows[name])
 
 
 def _packed_layer(
     rows: pa.Table, grid: _Grid, number: int, layer: _Layer, codes: _Codes, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    """Packs a layer's matrices as (number - origin) / step, and returns its header."""
+    """Adds a layer's matrices of (number - origin) / step; returns its header."""
     name, (title, columns, mask) = f"layer{number}", layer
     subset, chosen = rows.filter(mask), mask.to_numpy()
     slot, place, is_parent = grid.slot[chosen], grid.place[chosen], is_beside(subset)
-    value, lower, upper = numbers = [_drawn(subset, column, is_parent) for column in columns]
+    numbers = [_drawn(subset, column, is_parent) for column in columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
     step = _step(float(finite.max(initial=0.0)) - origin)
-    stored = [np.rint((column - origin) / step) for column in (value, lower, upper)]
-    for part, column in (("value", stored[0]), ("below", stored[0] - stored[1]), ("above", stored[2] - stored[0])):
+    value, lower, upper = (np.rint((column - origin) / step) for column in numbers)
+    for part, column in (("value", value), ("below", value - lower), ("above", upper - value)):
         matrix = np.full(grid.shape, _NONE, np.uint16)
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
         arrays[f"{name}.{part}"] = matrix
@@ -231,13 +231,14 @@ def _packed_layer(
 
 
 def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
+    """Reads a column, with the area's number where a row shows that one, (rows,)."""
     numbers: Array = rows[column].to_numpy().astype(np.float64)
     coarser = {"value": "parent_value", "lower95": "parent_lower95", "upper95": "parent_upper95"}.get(column)
     return np.where(is_parent, rows[coarser].to_numpy(), numbers) if is_parent.any() and coarser else numbers
 
 
 def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
-    """Joins status, mechanism, and the value's area or day."""
+    """Joins rows' status, mechanism, and AREA or DAY where their value is one's."""
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
@@ -245,8 +246,8 @@ def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
 
 
 def _step(span: float) -> float:
-    """Finds a step whose integers fit into 16 bits."""
-    step = 0.1
+    """Finds the smallest power of 10 in whose steps a span fits 16 bits."""
+    step = 0.1  # at least
     while span / step >= _NONE - 1:
         step *= 10
     return round(step, 1)

@@ -21,6 +21,7 @@ from hatstream_publish.pages.places import GroundLine, NamedPlaces
 from hatstream_publish.pages.rows import ADVICE, STATUSES
 
 _POLICY, _WORDS = "@policy@", "@words@"
+"""Stand in a rendered page for texts that are put in afterwards: the policy has digests of the page's own scripts."""
 _INLINE = {
     "script-src": re.compile(r"<script>(.*?)</script>", re.DOTALL),
     "style-src": re.compile(r"<style>(.*?)</style>", re.DOTALL),
@@ -36,7 +37,7 @@ def render(
     language: str | None = None,
     **texts: Any,
 ) -> bytes:
-    """Renders a page that allows only its own program.
+    """Renders a page whose security policy allows only its own scripts and styles.
 
     images: allowed source of pictures. connects: its server may be asked. frames: pages of its folder may be shown.
     language: of the page; None for the browser's.
@@ -78,6 +79,7 @@ def script_json(data: Mapping[str, Any]) -> str:
 
 
 def _hash(text: str) -> str:
+    """Writes a text's digest as a policy allows it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
@@ -93,17 +95,13 @@ def _origin(address: str | None) -> str:
 
 @dataclass(frozen=True)
 class MapTexts:
-    """Texts of the page; claim: the guarantee's sentence.
-
-    tiles: template of raster tiles ("https://host/{z}/{x}/{y}.png"), None for no requests. credit: their makers.
-    language: of the page; None for the browser's.
-    """
+    """Texts of the map's page."""
 
     title: str
-    claim: str
-    tiles: str | None = None
-    credit: str = ""
-    language: str | None = None
+    claim: str  # sentence of the guarantee
+    tiles: str | None = None  # address of raster tiles, with {z}, {x} and {y}; None for no requests
+    credit: str = ""  # source of the tiles
+    language: str | None = None  # of the page; None for the browser's
 
 
 @dataclass(frozen=True)
@@ -114,16 +112,10 @@ class Surroundings:
     ground: Sequence[GroundLine] = ()
 
 
-NOTHING = Surroundings()
-
-
 def draw_map(
-    rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings = NOTHING, standing: pa.Table | None = None
+    rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings, standing: pa.Table | None = None
 ) -> int:
-    """Writes the map; returns its number of places.
-
-    standing: see `packed`. Raises InputError or OSError.
-    """
+    """Writes the map, see `packed`; returns its number of places. Raises InputError, OSError."""
     data = packed(rows, around.places, around.ground, standing)
     page = map_page(texts, data=data)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +124,7 @@ def draw_map(
 
 
 def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None = None, follow_s: float = 5) -> bytes:
-    """Renders the page, with data or polling `source`."""
+    """Renders the map's page, with data, or polling `source` every `follow_s` seconds."""
     settings = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",

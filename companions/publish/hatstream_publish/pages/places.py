@@ -26,34 +26,32 @@ AREA_KINDS = dict.fromkeys(("water", "lake", "river", "riverbank", "reservoir", 
     ("park", "forest", "wood", "grass", "garden", "meadow", "cemetery", "nature_reserve"), "park"
 )
 """Kinds of drawn areas, by words that a feature's properties may hold, OpenStreetMap's values among them."""
-_PARTS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
+_KINDS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
 _CELL_LETTERS = 18  # h3 fails on far longer ones
 _MOST_BYTES = 256 << 20
 _MOST_PARTS = 65_535  # of a shape, as a page counts them
 _DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
+"""How many lists lie around a list of positions."""
 
 
 @dataclass(frozen=True)
 class DrawnShape:
     """Line, or area by the even-odd rule."""
 
-    kind: str
+    kind: str  # LINE or AREA
     parts: tuple[tuple[Position, ...], ...]
-    geometry: Mapping[str, Any]
+    geometry: Mapping[str, Any]  # GeoJSON
 
 
 @dataclass(frozen=True)
 class Place:
-    """Place of a map; name: empty if unnamed.
-
-    note: further public text, such as its routes. departures: of a timetable, on all its days.
-    """
+    """Place of a map."""
 
     id: str
-    name: str = ""
-    note: str = ""
+    name: str = ""  # empty if it has none
+    note: str = ""  # further public text, such as its routes
     shape: DrawnShape | None = None
-    departures: int = 0
+    departures: int = 0  # of a timetable, on all its days
 
 
 @dataclass(frozen=True)
@@ -73,15 +71,14 @@ class NamedPlaces:
                 "[places] have a file, or a file of places (--places)"
             )
         corners = [(round(lon, 6), round(lat, 6)) for lat, lon in h3.cell_to_boundary(place_id)]
-        if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:
+        if max(lon for lon, _ in corners) - min(lon for lon, _ in corners) > 180:  # it lies across the antimeridian
             corners = [(lon + 360 if lon < 0 else lon, lat) for lon, lat in corners]
         ring = (*corners, corners[0])
-        return replace(
-            place, shape=DrawnShape(AREA, (ring,), {"type": "Polygon", "coordinates": [list(map(list, ring))]})
-        )
+        polygon = {"type": "Polygon", "coordinates": [list(map(list, ring))]}
+        return replace(place, shape=DrawnShape(AREA, (ring,), polygon))
 
     def with_shapes(self, geometries: Mapping[str, Mapping[str, Any]], origin: Path) -> "NamedPlaces":
-        """Adds missing shapes. geometries: GeoJSON by id. Raises InputError."""
+        """Adds missing shapes. geometries: GeoJSON by id, of file `origin`. Raises InputError."""
         shaped = dict(self.named)
         for place_id, geometry in geometries.items():
             named = shaped.get(place_id, Place(place_id))
@@ -92,15 +89,12 @@ class NamedPlaces:
 
 @dataclass(frozen=True)
 class GroundLine:
-    """Background line or area, with a CSS colour.
-
-    kind: of an area, `water`, `park` or another word.
-    """
+    """Background line or area."""
 
     name: str
-    colour: str
+    colour: str  # of CSS, or empty
     shape: DrawnShape
-    kind: str = ""
+    kind: str = ""  # of an area: `water`, `park` or empty
 
 
 def read_places(path: Path | None) -> NamedPlaces:
@@ -164,8 +158,8 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
 def _shape(path: Path, geometry: Any) -> DrawnShape:
     """Checks a GeoJSON geometry, and flattens it into parts to draw. Raises InputError."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
-    if kind not in _PARTS:
-        raise InputError(f"{path}: a shape must be one of {', '.join(_PARTS)}; one is {kind[:20]!r}")
+    if kind not in _KINDS:
+        raise InputError(f"{path}: a shape must be one of {', '.join(_KINDS)}; one is {kind[:20]!r}")
     try:
         parts = _flat(geometry["coordinates"], _DEPTHS[kind])
     except (KeyError, TypeError, ValueError, IndexError):
@@ -174,17 +168,18 @@ def _shape(path: Path, geometry: Any) -> DrawnShape:
         raise InputError(f"{path}: a {kind} has more than {_MOST_PARTS:,} parts")
     if not parts or any(len(part) < 2 for part in parts):
         raise InputError(f"{path}: a {kind} has fewer than two positions")
-    return DrawnShape(_PARTS[kind], parts, geometry)
+    return DrawnShape(_KINDS[kind], parts, geometry)
 
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
+    """Lists the lists of positions in `depth` nested lists; heights are dropped."""
     if depth == 0:
         return (tuple(_position(*pair[:2]) for pair in nested),)
     return tuple(part for inner in nested for part in _flat(inner, depth - 1))
 
 
 def _position(longitude: float, latitude: float) -> Position:
-    """Checks a position, also one beyond the antimeridian."""
+    """Checks a position, also one beyond the antimeridian. Raises ValueError."""
     if not (math.fabs(longitude) <= 360 and math.fabs(latitude) <= 90):
         raise ValueError
     return float(longitude), float(latitude)
@@ -210,6 +205,6 @@ def box_of(shapes: Iterable[DrawnShape]) -> Box:
     positions = [position for shape in shapes for part in shape.parts for position in part]
     lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
     lons = lons + turns(lons, middle_of(lons))
-    west, east = float(lons.min()), float(lons.max())
+    west, east = float(lons.min()), float(lons.max())  # around the middle: maybe beyond 180
     west, east = west + 360 if west < -180 else west, east - 360 if east > 180 else east
     return west, float(lats.min()), east, float(lats.max())

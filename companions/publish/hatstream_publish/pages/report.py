@@ -17,7 +17,7 @@ from hatstream_publish.pages.page import render
 from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, table_of
 
 GUESSES = (0.5, 0.1, 0.01)
-"""How sure somebody was before, of anything about one vehicle."""
+"""Probabilities that somebody gives a guess about one vehicle before publication."""
 
 PUBLIC, OPERATOR = "public", "the operator alone"
 
@@ -35,11 +35,11 @@ CHANNELS = (
 
 
 class Odds(NamedTuple):
-    """Probabilities of a guess: before and after publication."""
+    """Probabilities of a guess about one vehicle."""
 
     before: float
-    most: float
-    least: float
+    most: float  # after publication, if results speak for it
+    least: float  # if they speak against it
 
     @property
     def most_said(self) -> str:
@@ -53,26 +53,27 @@ class Odds(NamedTuple):
 
 
 _LEAST_SAID = 1e-5
+"""Probabilities nearer to 0 or 1 are not shown with their digits."""
 
 
 def _percent(share: float, rounded: Callable[[float], int]) -> str:
-    """Writes a probability in per cent; rounded: up or down."""
+    """Writes a probability in per cent, with three digits; rounded: math.ceil or math.floor."""
     if share < _LEAST_SAID:
         return f"less than {100 * _LEAST_SAID:g} %"
     if share > 1 - _LEAST_SAID:
         return f"more than {100 - 100 * _LEAST_SAID:g} %"
-    digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))
+    digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))  # after the point; near 1 those of 1 - share count
     return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f} %"
 
 
 def shown(epsilon: float) -> float:
-    """Rounds up to two digits after the point."""
-    return -(-round(epsilon * 100, 6) // 1) / 100
+    """Rounds an epsilon up to two digits after the point."""
+    return -(-round(epsilon * 100, 6) // 1) / 100  # rounded first, as .07 * 100 is above 7
 
 
 def odds(epsilon: float) -> list[Odds]:
-    """Bounds posterior odds, given a likelihood ratio of at most e^epsilon."""
-    factor = math.exp(min(epsilon, 700.0))
+    """Bounds posterior probabilities by Bayes' rule, with a likelihood ratio of at most e^epsilon."""
+    factor = math.exp(min(epsilon, 700.0))  # e^710 overflows
     return [Odds(p, p * factor / (1 - p + p * factor), p / (p + (1 - p) * factor)) for p in GUESSES]
 
 
@@ -96,10 +97,7 @@ _IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle
 
 
 def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
-    """Writes the report from an account and its results.
-
-    May raise OSError.
-    """
+    """Writes the report of an account and its results, by product. Raises OSError."""
     spec, account = report.spec, report.spec.account
     spent, limit = float(report.most.epsilon), float(report.limit.epsilon)
     statuses = {status for table in rows.values() for status in table["status"].unique().to_pylist()}
@@ -146,7 +144,10 @@ def _region(spec: Specification) -> str:
 
 
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
-    """Summarises rows by statistic and status: reliable share, and half widths' 0.1, 0.5, 0.9-quantiles."""
+    """Summarises rows by statistic and status.
+
+    "reliable" is the share of values with a usable interval, "half" has quantiles of intervals' half widths.
+    """
     classes: list[Mapping[str, Any]] = []
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))
@@ -154,8 +155,8 @@ def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
             subset = of_name.filter(pc.equal(of_name["status"], status))
             half = (subset["upper95"].to_numpy() - subset["lower95"].to_numpy()) / 2
             half = half[~np.isnan(half)]
-            sure = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
+            reliable = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
             quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
             row = {"statistic": name, "status": status, "rows": subset.num_rows, "unit": subset["unit"][0].as_py()}
-            classes.append(row | {"reliable": sure, "half": quantiles})
+            classes.append(row | {"reliable": reliable, "half": quantiles})
     return classes

@@ -65,7 +65,10 @@ def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa
 
 
 def _rows_of(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
-    """Returns rows of HATs and days, or of one product of places. Raises InputError."""
+    """Takes rows of slots and days, or of one product of places. Raises InputError.
+
+    tables: rows by product.
+    """
     if len(tables) == 1 and next(iter(tables)).startswith("place-"):
         return next(iter(tables.values()))
     if not {HATS, DAYS} & set(tables):
@@ -76,12 +79,12 @@ def _rows_of(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.T
 
 
 def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
-    """Takes a table, without rows where there is none."""
+    """Takes a product's rows, or a table without rows."""
     return results[name] if name in results else next(iter(results.values())).slice(0, 0)
 
 
 def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
-    """Leaves out rows of slots without a trip."""
+    """Leaves out rows of hours without a trip, if the specification has a timetable."""
     if spec is None or spec.trips is None:
         return rows
     slots = rows.group_by(["slot_start", "slot_end"]).aggregate([])
@@ -92,27 +95,30 @@ def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
 
 
 def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
-    """Returns HATs' rows, with missing ones filled by their place's day."""
+    """Returns rows of slots; where a place lacks one, its day's stands in.
+
+    Days without any slot keep their rows. The column "product" is DAYS for rows of days.
+    """
     if DAYS not in tables:
         return with_trips(tables[HATS], spec)
     date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)
     days = tables[DAYS].append_column("date", date(tables[DAYS]["slot_start"], 0, 10))
     slots = hats.group_by(["slot_start", "slot_end"]).aggregate([])
     slots = slots.append_column("date", date(slots["slot_start"], 0, 10))
-    filled = days.drop_columns(["slot_start", "slot_end"]).join(slots, "date", join_type="inner")
-    filled = filled.join(hats.select(["slot_start", "cell"]), ["slot_start", "cell"], join_type="left anti")
-    hats, filled = with_trips(hats, spec), with_trips(filled, spec)
-    whole = days.filter(pc.invert(pc.is_in(days["date"], slots["date"])))
+    stand_ins = days.drop_columns(["slot_start", "slot_end"]).join(slots, "date", join_type="inner")
+    stand_ins = stand_ins.join(hats.select(["slot_start", "cell"]), ["slot_start", "cell"], join_type="left anti")
+    hats, stand_ins = with_trips(hats, spec), with_trips(stand_ins, spec)
+    without_slots = days.filter(pc.invert(pc.is_in(days["date"], slots["date"])))
     names = [*(name for name in hats.column_names if name in days.column_names and name != "product"), "product"]
     parts = [hats.drop_columns(["product"] if "product" in hats.column_names else [])]
-    parts += [part.select(names) for part in (filled, whole)]
+    parts += [part.select(names) for part in (stand_ins, without_slots)]
     return pa.concat_tables(parts, promote_options="default")
 
 
 def read_rows(
     pattern: str | Sequence[str | Path | pa.Table], spec: Specification | None = None
 ) -> tuple[pa.Table, pa.Table | None]:
-    """Reads rows; of days of places also the usual values. Raises InputError."""
+    """Reads rows to draw; with rows of place-day also those of place-standing. Raises InputError."""
     tables = read_results(pattern)
     if set(tables) == {PLACE_DAY, STANDING}:
         return tables[PLACE_DAY], tables[STANDING]
@@ -154,9 +160,9 @@ _NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "eps
 
 
 def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Table:
-    """Selects the rows to publish, by slot and place.
+    """Selects rows to publish and their columns, sorted by slot and place.
 
-    everything: unusable values too, with each place's own.
+    everything: unusable values too. The value of a row "parent" is the area's; own_value has the place's then.
     """
     if not everything:
         rows = rows.filter(pc.and_(pc.is_in(rows["status"], pa.array(USABLE)), pc.is_valid(rows["value"])))
@@ -169,7 +175,7 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     columns = {name: rows[name] for name in rows.column_names if name not in _NOT_SHOWN}
     if everything:
         columns |= {f"own_{name}": rows[name] for name in _OWN}
-    else:
+    else:  # both are of the place's own value
         columns = {name: column for name, column in columns.items() if name not in ("noise_std", "bias_bound")}
     if "parent_value" in rows.column_names:
         columns |= {name: pc.if_else(is_parent, rows[f"parent_{name}"], rows[name]) for name in _OWN}
@@ -182,7 +188,7 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
 
 
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
-    """Maps a column's distinct texts through a function."""
+    """Applies a function to a column's texts, once to each distinct one, (rows,)."""
     coded = column.combine_chunks().dictionary_encode()
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return pa.array([value(text) for text in coded.dictionary.to_pylist()]).take(coded.indices)
@@ -193,10 +199,8 @@ def csv_bytes(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     for index, field in enumerate(table.schema):
         if pa.types.is_list(field.type):
-            texts = [
-                None if value is None else msgspec.json.encode(value).decode()
-                for value in table.column(index).to_pylist()
-            ]
+            lists = table.column(index).to_pylist()
+            texts = [None if items is None else msgspec.json.encode(items).decode() for items in lists]
             table = table.set_column(index, field.name, pa.array(texts, pa.string()))
     pyarrow.csv.write_csv(table, sink, pyarrow.csv.WriteOptions(quoting_style="needed"))
     return sink.getvalue()
