@@ -104,7 +104,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}  # once each, as many windows are alike
         for first, spent in sums.items():
             if not fits[spent]:
-                terms = span.limit if span.limit.adds_up(spent) else limit
+                terms = span.limit if span.limit.adds_up(spent) else limit  # a limit set later may not add it up
                 over[first] = loss_of(spent, terms, steered=span.days > 1).rounded_up()
         # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
@@ -236,7 +236,7 @@ def periods_in(unit: str, days: int) -> int:
     """Computes the maximum number of periods that consecutive days touch."""
     if unit == "vehicle-ever":
         return 1
-    return days if unit == "vehicle-day" else (days + 5) // 7 + 1  # most weeks are touched from a Sunday on
+    return days if unit == "vehicle-day" else (days + 5) // 7 + 1  # from a Sunday on it touches most weeks
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:
@@ -297,7 +297,7 @@ def verify_record(book: Ledger, spec: Specification) -> LedgerRecord:
     verified = book.verify()
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
-    entry = book.hash_of(newest).partition(".")[0] if newest else ""
+    entry = book.hash_of(newest).partition(".")[0] if newest else ""  # without the signature after the dot
     return LedgerRecord(entry, verified.checked == verified.entries, verified.describe(), book.describe_head())
 
 

@@ -82,6 +82,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
 
 
 def _rows_of(outcome: Outcome) -> dict[str, Fact]:
+    """Lists a run's numbers of rows by the summary's keys."""
     return {
         "rows": outcome.rows,
         "observations": outcome.observations,

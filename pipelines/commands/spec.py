@@ -120,7 +120,7 @@ def _of_span(spec: Specification, span: SpanTotal) -> str:
     if first is None:
         return ordinary
     shares = _by_epsilon(by_day.first, first.weekdays.intersection(spec.timetable.weekdays))
-    return f"{ordinary}; the first {first[1]}, from {first[0]} on: {shares}"
+    return f"{ordinary}; the first {first.days}, from {first.since} on: {shares}"
 
 
 def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> str:

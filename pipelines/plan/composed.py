@@ -125,9 +125,8 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
         return samples
     order = np.lexsort((counts.slot, counts.vehicle))
     group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
-    rank = rank_in_group(
-        group, np.random.default_rng(0).random(samples.size)[order]
-    )  # seeded: equal counts, equal plans
+    drawn = np.random.default_rng(0).random(samples.size)[order]  # seeded: equal counts have equal plans
+    rank = rank_in_group(group, drawn)
     samples[order[rank >= cap.max_cells]] = 0
     return samples
 

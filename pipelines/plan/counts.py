@@ -75,6 +75,7 @@ class SampleCounts(NamedTuple):
 def typical_counts() -> SampleCounts:
     """Creates HATs of TYPICAL_VEHICLES, whose reports are spaced evenly by logarithm."""
     low, high = TYPICAL_COUNTS
+    # n numbers between the two ends, which no vehicle has.
     spreads = [np.geomspace(low, high, n + 2)[1:-1].round().astype(np.int64) for n in TYPICAL_VEHICLES]
     origin = (
         f"typical HATs of {', '.join(map(str, TYPICAL_VEHICLES))} vehicles, each vehicle with {low} to {high} reports; "

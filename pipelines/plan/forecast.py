@@ -222,7 +222,7 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
     seen = {(winner.split()[0], tuple(by_label.pop(winner)))}  # variants of a mechanism with equal errors show once
     others = []
     for candidate_label, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
-        variant = (candidate_label.split()[0], tuple(errors))
+        variant = (candidate_label.split()[0], tuple(errors))  # mechanism without its options
         if variant not in seen:
             seen.add(variant)
             others.append({"mechanism": candidate_label, "forecast_error": float(np.median(errors))})

@@ -75,15 +75,13 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share
-    stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]
+    stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]  # the added one
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     named = None if pieces is None or pieces.places.geometries else pieces.resolution  # None also for a file's shapes
     finer = {coarse + step for step in FINER if coarse + step <= 15} | (set() if named is None else {named})
-    kinds = [
-        _Kind(
-            f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named
-        )  # H3 has 7 each
+    kinds = [  # an H3 cell has 7 cells of the next resolution
+        _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named)
         for resolution in sorted(finer)
     ]
     if pieces is not None and named is None:

@@ -184,16 +184,17 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
     if spec.keys is None and spec.cells.resolution:
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
         hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
-        touched = max(profile.hats * profile.parents // profile.cells, profile.hours)  # HATs of a vehicle, as coarser
+        # HATs that a vehicle touches are fewer as its cells are, but at least one in each hour.
+        touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
         coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
         of_parents = None if trips is None else trips.of_parents().of_hats(texts_of(parents), table)
         yield f"cells.resolution {spec.cells.resolution - 1}", coarser, of_parents
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
-        slots = profile.hours * 60 / table.slot_minutes
-        # Probability that a vehicle meets a cell in one of two slots, independently.
+        slots = profile.hours * 60 / table.slot_minutes  # in which a vehicle drives
+        # Probability that a vehicle touches one of its cells in a long slot, in either half independently.
         met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
-        fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))
+        fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))  # half as many slots
         hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
         of_longer = None if trips is None else trips.of_hats(cells, replace(table, slot_minutes=minutes))
         yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), of_longer
@@ -213,7 +214,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index in _VEHICLES of the first that is `ok`
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
     if np.ptp(with_trip) == 0:  # nothing tells HATs apart: lognormal, by what releases tell of the spread
-        known = max(spread - float(unknown[fewest]), 1e-6)
+        known = max(spread - float(unknown[fewest]), 1e-6)  # a variance, so above 0
         relative = np.exp(math.sqrt(known) * _NORMAL - known / 2)  # of mean 1
     else:
         relative = with_trip / with_trip.mean()

@@ -297,7 +297,7 @@ def check_derived(document: Document) -> None:
 
 
 def value_of(document: Document) -> Value:
-    """Reads the value's name and bounds."""
+    """Checks and builds the value, with its bounds and grid. Raises SpecificationError."""
     speed, value = document.speed, document.value
     if speed is not None:
         need(document.input.value_unit is None, "input.value_unit", "goes with [value]", document.input.value_unit)

@@ -174,7 +174,7 @@ class Specification:
 
     @property
     def least(self) -> tuple[PureDP | ZCDP, ApproxDP]:
-        """Least debit of a releasing period, and its epsilon."""
+        """Least claim that a release takes from a period, and its epsilon and delta."""
         if self.levels is None:
             epsilon = self.privacy.allocation.epsilon
             return PureDP(epsilon), ApproxDP(epsilon, Fraction(0))

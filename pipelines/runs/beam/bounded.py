@@ -200,7 +200,7 @@ def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: Bounded
     if engine.is_here:
         with Spool() as spool, report_steps(job, about, progress):
             return engine.run(bounded_here(job, paths, needed, spool).build, name, lambda _: None)
-    shards = 2 * engine.parallelism
+    shards = 2 * engine.parallelism  # so that a worker that is done early takes another
     pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
     bounded = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)
     return engine.run(bounded.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))

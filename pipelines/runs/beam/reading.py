@@ -108,7 +108,7 @@ def read_pieces(
                     results.put(batch)
                     if is_over.is_set():
                         return
-            except Exception as error:  # noqa: BLE001 - it is raised, or told, where the batches go
+            except Exception as error:  # noqa: BLE001 - the reader of `results` yields or raises it
                 results.put(error)
         results.put(None)
 
@@ -142,7 +142,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
     small: list[tuple[int, bytes]] = []
     for path in paths:
         size = os.path.getsize(path) if os.path.exists(path) else 0
-        shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1
+        shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1  # others are read from the start
         if 0 < size <= SMALL_BYTES:
             small.append((size, os.fsencode(path)))
         else:
