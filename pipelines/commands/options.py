@@ -41,6 +41,7 @@ def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) 
             fields = {field: values.pop(field) for field in names if field in values}
             return command(**{name: made_by(**fields)}, **values)
 
+        # Applied like stacked decorators, the last first, so that --help lists them in order.
         return reduce(lambda decorated, add: add(decorated), reversed(options), cast("Command", with_value))
 
     return decorate

@@ -179,6 +179,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
 
+    # Whether so many vehicles give the half width: to a HAT, to the mean of a cell's day, as a fleet to the latter.
     def of_hat(vehicles: float) -> bool:
         return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, number).kmh[0] <= within_kmh)
 

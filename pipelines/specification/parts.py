@@ -174,7 +174,7 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
                 vehicles = float(row["vehicles"] or "")
             if place is None or not np.isnan(numbers[place]):
                 raise ValueError(f"visits: line {rows.line_num} needs the name of a place, each once")
-            if not 0 <= vehicles <= MOST_VISITS:
+            if not 0 <= vehicles <= MOST_VISITS:  # nor NaN, where it is no number
                 raise ValueError(f"visits: line {rows.line_num} needs vehicles from 0 to {MOST_VISITS:,}")
             numbers[place] = vehicles
     except csv.Error:

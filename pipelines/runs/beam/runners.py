@@ -220,7 +220,7 @@ class InProcess(ByName):
     options_type, is_here = ParsedOptions, True
 
     def __post_init__(self) -> None:
-        if not self.options:
+        if not self.options:  # nothing to check
             return
         super().__post_init__()
         if PipelineOptions(list(self.options)).view_as(DirectOptions).direct_running_mode == "multi_processing":

@@ -76,7 +76,7 @@ class Metrics:
 @contextmanager
 def served(metrics: Metrics, address: str) -> Iterator[int]:
     """Serves the metrics over HTTP at `host:port`; yields the port. Raises MetricsError."""
-    host, _, port = address.rpartition(":")
+    host, _, port = address.rpartition(":")  # the host of IPv6 is in brackets
     try:
         server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), metrics.registry)
     except (OSError, OverflowError, ValueError) as error:
