@@ -280,7 +280,7 @@ def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     """Counts a period's recorded units; None if another specification has some."""
     if {entry.spec_id for entry in spent} - {spec.spec_id}:
         return None
-    return sum(entry.units for entry in spent) * spec.privacy.release_shards  # a slot's debit covers a unit of each shard
+    return sum(entry.units for entry in spent) * spec.privacy.release_shards  # a slot's debit covers all shards
 
 
 class LedgerRecord(NamedTuple):
