@@ -141,7 +141,7 @@ def join_ids(parts: Sequence[VehicleIds], between: bytes = b"\x1f") -> VehicleId
 
 
 def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
-    """Hashes distinct ids as text, `casefold` and `integer`, (ids, 3), to be compared over files."""
+    """Hashes distinct ids as text, `casefold` and `integer`, (ids, 3), for comparison."""
     read = vehicle_ids(column, form)
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())

@@ -75,7 +75,7 @@ def column_of(key: UnitKey) -> int:
 
 
 def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
-    """Decodes a stage or live slot from its `facts`, as all units have, and vector."""
+    """Decodes a stage or live slot; facts: the fields of all units."""
     (released,) = stored.released
     if released.mechanism != VECTOR or released.plan is None or released.integers is None:
         raise ValueError("a stage or live slot has a plan and integers of levels")

@@ -32,7 +32,10 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
     def on(self, places: Places) -> Differences:
         """Decodes the differences, of the places that the plan was made for."""
         steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)
-        return Differences(places.cell, steps, self.lowest, self.highest, tuple(self.slot_weights))
+        weights = tuple(self.slot_weights)
+        return Differences(
+            cell=places.cell, steps=steps, lowest=self.lowest, highest=self.highest, slot_weights=weights
+        )
 
 
 class _Kept(msgspec.Struct, frozen=True):
