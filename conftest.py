@@ -20,7 +20,7 @@ from tests.kit.quick import (
 )
 from tests.servers import Postgres, emptied, postgres_server
 
-for profile, examples in (("fast", 12), ("whole", 200)):  # `make test-all` asks for the whole
+for profile, examples in (("fast", 8), ("whole", 200)):  # `make test-all` asks for the whole
     hypothesis.settings.register_profile(
         profile, deadline=None, max_examples=examples, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )  # no deadline: the machine may be busy

@@ -54,25 +54,33 @@ def _not_waiting(connection: Any, _record: object) -> None:
 
 
 def let_models_be_remembered() -> None:
-    """Fits of the same state, by the same fitted numbers, are made once: half of what releases by levels cost."""
-    states = sys.modules.get("transforms.releases.periods.states")
+    """Fits of the same state, by the same fitted numbers, are made once: half of what releases by levels cost.
+
+    So are ranks of recipes, for which each reading of a specification asks.
+    """
+    states, strategy = map(sys.modules.get, ("transforms.releases.periods.states", "dpops.levels.strategy"))
     if states and not hasattr(states.learned, "__wrapped__"):
-        states.learned = _once_a_state(states.learned)
+        states.learned = _once_for_the_same(states.learned, _parts_of)
+    if strategy and not hasattr(strategy.ranked, "__wrapped__"):
+        strategy.ranked = _once_for_the_same(strategy.ranked, lambda *arguments: arguments)
 
 
-def _once_a_state(learn: Callable[[Any], Any]) -> Any:
-    models: dict[bytes, Any] = {}
+def _parts_of(state: Any) -> tuple[Any, ...]:
+    return state.design, state.facts, state.days, state.older, state.recent, state.least_recent, state.start
 
-    @functools.wraps(learn)
-    def learned(state: Any) -> Any:
+
+def _once_for_the_same(compute: Callable[..., Any], parts_of: Callable[..., Any]) -> Any:
+    results: dict[bytes, Any] = {}
+
+    @functools.wraps(compute)
+    def computed(*arguments: Any) -> Any:
         numbers = {name: value for name, value in vars(fitted).items() if name.isupper()}
-        parts = state.design, state.facts, state.days, state.older, state.recent, state.least_recent, state.start
-        key = hashlib.sha256(pickle.dumps((numbers, parts))).digest()
-        if key not in models:
-            models[key] = learn(state)
-        return models[key]
+        key = hashlib.sha256(pickle.dumps((numbers, parts_of(*arguments)))).digest()
+        if key not in results:
+            results[key] = compute(*arguments)
+        return results[key]
 
-    return learned
+    return computed
 
 
 # sparse matrices

@@ -83,12 +83,16 @@ def test_the_ledger_tells_what_each_span_has_left_by_day(tmp_path: Path, hatstre
     assert told == [("2022-01-01", "2022-01-04", 0.5), ("2022-01-05", "2022-01-05", 0.25)]
 
 
-WEEKENDS = SPEC.replace("span_days = 4", "span_days = 4\nday_weights = { sat = 2, sun = 2.0 }").replace("2.64", "3.5")
+WEEKENDS, FIRST_DAYS = (
+    SPEC.replace("span_days = 4", f"span_days = 4\n{weights}").replace("2.64", "3.5")
+    for weights in ("day_weights = { sat = 2, sun = 2.0 }", f"{FIRST} weight = 2 }}")
+)
 
 
 @pytest.mark.slow
-def test_weekdays_have_the_shares_that_the_specification_gives_them(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, WEEKENDS)
+@pytest.mark.parametrize("spec", [WEEKENDS, FIRST_DAYS], ids=["weekends", "first days"])
+def test_days_have_the_shares_that_the_specification_gives_them(spec: str, tmp_path: Path, hatstream: Run) -> None:
+    made(tmp_path, hatstream, spec)
     code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])  # a Saturday to a Tuesday
     assert code == 0, err
     shares = debited(tmp_path)
@@ -99,28 +103,14 @@ def test_weekdays_have_the_shares_that_the_specification_gives_them(tmp_path: Pa
     assert told == [(DAYS[0], 2.72), (DAYS[1], 2.72), (DAYS[2], 1.86), (DAYS[3], 1.86)]
     rows = [row for path in (tmp_path / "out").rglob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
     assert {(row["slot_start"][:10], round(float(row["epsilon_slot"]), 2)) for row in rows} == {*told}
-    (tmp_path / "spec.toml").write_text(WEEKENDS.replace("vehicles = 50", "vehicles = 51"))
+    if spec == FIRST_DAYS:
+        assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0, "the first day has left the window"
+        code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))
+        assert "; the first 2, from 2022-01-01 on: sat, sun with 2.72" in " ".join(out.split())
+        return
+    (tmp_path / "spec.toml").write_text(spec.replace("vehicles = 50", "vehicles = 51"))
     for day in DAYS[:4]:
         assert release(tmp_path, hatstream, day, day)[0] == 3
-
-
-FIRST_DAYS = SPEC.replace("span_days = 4", f"span_days = 4\n{FIRST} weight = 2 }}").replace("2.64", "3.5")
-
-
-@pytest.mark.slow
-def test_first_days_have_the_share_that_the_specification_gives_them(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, FIRST_DAYS)
-    code, out, err = release(tmp_path, hatstream, DAYS[0], DAYS[3])
-    assert code == 0, err
-    shares = debited(tmp_path)
-    assert RHO / 3 * Fraction(999_999, 1_000_000) < shares[DAYS[0]] <= RHO / 3
-    assert [share / shares[DAYS[0]] for share in shares.values()] == [1, 1, Fraction(1, 2), Fraction(1, 2)]
-    told = [(period["period"], round(period["epsilon"], 2)) for period in json.loads(out)["periods"]]
-    rows = [row for path in (tmp_path / "out").rglob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
-    assert {(row["slot_start"][:10], round(float(row["epsilon_slot"]), 2)) for row in rows} == {*told}
-    assert release(tmp_path, hatstream, DAYS[4], DAYS[4])[0] == 0, "the first day has left the window"
-    code, out, _ = hatstream("spec", "check", str(tmp_path / "spec.toml"))
-    assert "; the first 2, from 2022-01-01 on: sat, sun with 2.72" in " ".join(out.split())
 
 
 def planned_spans(folder: Path, hatstream: Run, spec: str) -> list[dict[str, Any]]:
