@@ -264,9 +264,8 @@ class OwnLayout:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the layout's fields."""
-        columns: tuple[str, ...] = getattr(self.layout, "columns", FIELDS)
-        return columns
+        """Columns of a table's fields; other forms have columns named as the fields."""
+        return self.layout.columns if isinstance(self.layout, MappedLayout) else FIELDS
 
     def fits(self, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> bool:
         """Checks whether a file with these columns and `records` may have this layout."""
