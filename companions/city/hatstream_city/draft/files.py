@@ -111,14 +111,14 @@ def read_folder(paths: Sequence[str]) -> Sample:
     first = read_sample(paths[0])
     names = [_vehicle_of(path) for path in paths]
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
-        return _with_others(first, paths)
+        return _with_others(first, paths)  # rows name their vehicles, or files are of days
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
         return _with_others(first, paths)  # the first file has several vehicles
     every = -(-len(paths) // SAMPLED_FILES)
     samples = [first, *(read_sample(path) for path in paths[every::every])]
     if any(sample.columns.keys() != first.columns.keys() for sample in samples):
-        return first
+        return first  # the others are of something else
     rows, columns_of_all = ROWS // len(samples), dict[str, list[Any]]()
     for sample, name in zip(samples, names[::every], strict=True):
         part = {column: list(values[:rows]) for column, values in sample.columns.items()}
@@ -157,7 +157,7 @@ def is_by_file(sample: Sample) -> bool:
     by_name = find_columns(sample.columns, FILE)
     if by_name.missing or by_name.is_doubtful or _ids_beside(sample):
         return False
-    return not find_columns(_without_file(sample)).has_ids
+    return not find_columns(_without_file(sample)).has_ids  # else a column names the vehicle
 
 
 def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:

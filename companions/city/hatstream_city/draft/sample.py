@@ -162,7 +162,7 @@ def _of_columns(file: Any) -> Sample:
     """Reads the first ROWS rows of a Parquet file; nested columns are flattened."""
     parquet = pq.ParquetFile(file)
     rows = next(parquet.iter_batches(ROWS), parquet.schema_arrow.empty_table())
-    may_be_nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)
+    may_be_nested = (pa.types.is_nested, pa.types.is_binary, pa.types.is_large_binary)  # binary ones may be points
     nested = [field.name for field in rows.schema if any(holds(field.type) for holds in may_be_nested)]
     plain = {name: rows.column(name).to_pylist() for name in rows.schema.names if name not in nested}
     inside = _columns([_flat(record) for record in rows.select(nested).to_pylist()]) if nested else {}
@@ -170,12 +170,12 @@ def _of_columns(file: Any) -> Sample:
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
-    """Names the layout with fixed columns that fits, if any; most times need offsets."""
+    """Names the layout of fixed columns that fits, if any. records: JSON's path."""
     for name, entry in own_layouts().items():
         if entry.form == form and entry.has_positions and entry.fits(columns, records):
             texts = [text for text in columns[entry.columns[1]] if isinstance(text, str) and text]  # of times
             offsets = sum(bool(_OFFSET.search(text)) for text in texts)
-            if entry.layout.units.time_unit != "iso" or offsets > len(texts) / 2:
+            if entry.layout.units.time_unit != "iso" or offsets > len(texts) / 2:  # without, a draft must name a zone
                 return name
     return None
 

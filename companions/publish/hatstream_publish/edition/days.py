@@ -35,10 +35,7 @@ class NewestSlot(NamedTuple):
 
 
 def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
-    """Writes a day's files, GeoParquet and JSON.
-
-    rows: one for each slot and place. day: one for each place.
-    """
+    """Writes a day's files of `rows` by slot and place, `day` by place."""
     everything = edition.wishes.everything
     table, day_table = (published(part, places, everything=everything) for part in (rows, day))
     about = {"date": date, "licence": edition.wishes.licence.name, "spec_id": edition.spec.spec_id}

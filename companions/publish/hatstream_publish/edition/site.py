@@ -117,7 +117,8 @@ class Site:
         """
         results = {name: self._chosen(rows) for name, rows in self.files.results().items()}
         results |= {HATS: with_trips(results[HATS], self.spec)} if HATS in results else {}
-        for path, why in () if self.follows else self.files.skipped.items():
+        if self.files.skipped and not self.follows:  # who follows names such files, and leaves them out
+            path, why = next(iter(self.files.skipped.items()))
             raise InputError(f"{path}: {why}")
         if not any(name in results and results[name].num_rows for name in (HATS, OF_DAYS)):
             return None

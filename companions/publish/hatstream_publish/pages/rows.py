@@ -65,10 +65,7 @@ def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa
 
 
 def _rows_of(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
-    """Takes rows of slots and days, or of one product of places. Raises InputError.
-
-    tables: rows by product.
-    """
+    """Takes rows of slots and days, or of one product of places. Raises InputError."""
     if len(tables) == 1 and next(iter(tables)).startswith("place-"):
         return next(iter(tables.values()))
     if not {HATS, DAYS} & set(tables):
