@@ -272,12 +272,9 @@ class DeltaLimit(Limit):
 
     def lowers(self, limit: "Limit") -> bool:
         """Checks that the limit is no higher than another."""
-        return (
-            isinstance(limit, DeltaLimit)
-            and (self.pure, self.accounting) == (limit.pure, limit.accounting)
-            and self.epsilon <= limit.epsilon
-            and self.delta <= limit.delta
-        )
+        if not isinstance(limit, DeltaLimit) or (self.pure, self.accounting) != (limit.pure, limit.accounting):
+            return False
+        return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
     def adds_up(self, spent: Accountant) -> bool:
         """Checks that the limit's accounting covers all claims."""

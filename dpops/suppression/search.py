@@ -47,14 +47,10 @@ def mean_bias(retained: int, samples: int) -> Ratio:
 def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
     """Computes E_var / (U^2 / 4).
 
-    It is 4 K D / n^2 if D = n - K is below n / 2 (erratum E1), else 1, or 1 - 1 / n^2 for an odd n if `whole_users`.
+    It is 4 K D / n^2 if D = n - K is below n / 2 (erratum E1), else 1, or 1 - 1 / n^2 for an odd n if `whole_users`: as
+    if one user of n samples held the D dropped ones.
     """
-    dropped = samples - retained
-    if samples > 2 * dropped:
-        return 4 * retained * dropped, samples * samples
-    if whole_users and samples % 2 == 1:
-        return samples * samples - 1, samples * samples
-    return 1, 1
+    return variance_sensitivity(samples - retained, samples, whole_users)
 
 
 Floats = NDArray[np.float64]

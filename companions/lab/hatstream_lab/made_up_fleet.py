@@ -146,7 +146,7 @@ class Route:
 
 def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
     """Draws a route across the centre, or, every third, around it."""
-    if number % 3 == 2:
+    if number % 3 == 2:  # an arc of eight corners; else three on one side of town, two on the other
         radius_m, length_m = TOWN_RADIUS_M * rng.uniform(0.45, 0.8), rng.uniform(9_000.0, 16_000.0)
         start = 2 * pi * (number + rng.uniform(-0.3, 0.3)) / fleet.routes
         bearings, radii_m = start + np.linspace(0.0, length_m / radius_m, 8), radius_m * rng.uniform(0.9, 1.1, 8)

@@ -76,7 +76,7 @@ def geometric() -> DataSet:
 def extreme() -> DataSet:
     """Makes 100 users of one sample and one of ten. Source: S4 (E22)."""
     counts = np.array([10] + [1] * 100, np.int64)
-    mean, sd = UPPER_KMH / 2, math.sqrt(UPPER_KMH / 4)
+    mean, sd = UPPER_KMH / 2, math.sqrt(UPPER_KMH / 4)  # N(U / 2, U / 4), a variance by S4's notation
     return redrawn(
         "extreme", counts, lambda rng, size: np.clip(rng.normal(mean, sd, size), 0, UPPER_KMH), Prior(mean, sd)
     )
