@@ -181,18 +181,9 @@ def benchmark(millions, cells, days, hour, vehicles, layouts, scattered):
     """Measure the road end to end."""
     table = Table(title="hatstream release")
     for title in (
-        "layout",
-        "events",
-        "cells",
-        "days",
-        "HATs",
-        "wall s",
-        "CPU s",
-        "events/s/core",
-        "us/event",
-        "share",
+        "layout", "events", "cells", "days", "HATs", "wall s", "CPU s", "events/s/core", "us/event", "share",
         "peak MB",
-    ):
+    ):  # fmt: skip
         table.add_column(title, justify="left" if title == "layout" else "right")
     cases = [
         Case(layout, million * 1_000_000, cell, day, scattered, hour, vehicles)

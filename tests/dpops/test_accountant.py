@@ -196,14 +196,10 @@ def test_a_limit_may_be_lowered_and_its_kind_stays() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "0",
-        "epsilon=1,delta=0",
-        "epsilon=1,delta=1",
-        "epsilon=1,delta=1/9,pure=1",
-        "delta=1",
+        "0", "epsilon=1,delta=0", "epsilon=1,delta=1", "epsilon=1,delta=1/9,pure=1", "delta=1",
         "epsilon=1,delta=1/9,accounting=rdp",
     ],
-)
+)  # fmt: skip
 def test_a_limit_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ClaimError):
         limit_of(text)

@@ -14,27 +14,16 @@ EXACT = {
     *("STEP_KMH", "Z95", "Z90", "LEAST_VEHICLES"),  # what is published: its step, 95 %, and from how many vehicles on
     *("EMPTY_PASSES", "USUAL_PART", "USUAL_STOPS", "CHANCE"),  # promised chances
     *(
-        "TYPICAL_KMH",
-        "_LOWEST_KMH",
-        "_HIGHEST_KMH",
-        "RATIOS",
-        "SDS_KMH",
-        "COPIES_KMH",
-        "_SURE",
+        "TYPICAL_KMH", "_LOWEST_KMH", "_HIGHEST_KMH", "RATIOS", "SDS_KMH", "COPIES_KMH", "_SURE",
     ),  # grids, units and their ends
     *("_STEPS", "_MOST_STEP", "_SHRINK", "_FAR", "_TINY", "_SAME"),
     *(
-        "MAX_LOG_STEP",
-        "MAX_LOG_VARIANCE",
-        "MAX_DOUBT_STEP",
-        "LARGEST_STEP",
-        "_MAX_EXCESS",
-        "_MAX_VARIANCE_STEP",
+        "MAX_LOG_STEP", "MAX_LOG_VARIANCE", "MAX_DOUBT_STEP", "LARGEST_STEP", "_MAX_EXCESS", "_MAX_VARIANCE_STEP",
         "_CLIP",
     ),
     *("_CONVERGED", "_STRENGTHS_CONVERGED"),  # steps and bounds of fits, and when they end
     *("_QUANTILES", "_GRID", "_ROUNDING"),  # how exactly something is computed
-}
+}  # fmt: skip
 
 
 def numbers_in(text: str) -> Iterator[str]:

@@ -46,7 +46,7 @@ def test_the_bound_is_the_smallest_that_is_missed_rarely_enough(scale: Fraction,
 @pytest.mark.parametrize("bias", [0.0, 0.3, -1.0, 4.0])
 @pytest.mark.parametrize("scale", [0.5, 1.0, 3.0])
 def test_the_mean_absolute_error_is_the_integral(bias: float, scale: float) -> None:
-    z = np.linspace(-60, 60, 1_200_001)
+    z = np.linspace(-60, 60, 240_001)
     density = np.exp(-np.abs(z) / scale) / (2 * scale)
     integral = float((np.abs(bias + z) * density).sum() * (z[1] - z[0]))
     assert mean_absolute_error(bias, scale) == pytest.approx(integral, rel=1e-6)
@@ -67,14 +67,14 @@ def test_the_transport_bias_is_the_worst_of_all_corners(pairs: list[tuple[int, i
 
 @pytest.mark.parametrize("bias", [-30.0, -1.0, 0.0, 4.0])
 @pytest.mark.parametrize("scale", [1e-6, 0.5, 13.0, 4_000.0])
-@pytest.mark.parametrize("mean", [0.0, 20.0, 65.0])
-def test_the_error_of_a_clamped_value_is_the_integral(mean: float, bias: float, scale: float) -> None:
-    z = scale * np.linspace(-60, 60, 600_001)
+def test_the_error_of_a_clamped_value_is_the_integral(bias: float, scale: float) -> None:
+    z = scale * np.linspace(-60, 60, 240_001)
     density = np.exp(-np.abs(z) / scale) / (2 * scale) * (z[1] - z[0])
-    exact = float((density * np.abs(np.clip(mean + bias + z, 0, 65) - mean)).sum())
-    [error] = clamped_errors(mean, 65.0, np.array([bias]), scale)
-    assert error == pytest.approx(exact, rel=1e-3, abs=1e-6)
-    assert error <= mean_absolute_error(bias, scale) + 1e-9
+    for mean in (0.0, 20.0, 65.0):
+        exact = float((density * np.abs(np.clip(mean + bias + z, 0, 65) - mean)).sum())
+        [error] = clamped_errors(mean, 65.0, np.array([bias]), scale)
+        assert error == pytest.approx(exact, rel=1e-3, abs=1e-6)
+        assert error <= mean_absolute_error(bias, scale) + 1e-9
 
 
 def test_normal_scores_have_the_moments_of_the_normal_law() -> None:

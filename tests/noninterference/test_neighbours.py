@@ -30,7 +30,7 @@ def with_seeds(test: object) -> object:
 
 
 test_a_generated_vehicle_adds_its_own_vector_alone = with_seeds(
-    settings(max_examples=30, deadline=None, suppress_health_check=RELAXED)(given(neighbours())(check))
+    settings(max_examples=15, deadline=None, suppress_health_check=RELAXED)(given(neighbours())(check))
 )
 test_ten_thousand_generated_vehicles_add_their_own_vectors_alone = pytest.mark.slow(
     settings(max_examples=10_000, deadline=None, suppress_health_check=RELAXED)(given(neighbours())(check))

@@ -70,8 +70,13 @@ OFF = Fraction(105, 100), Fraction(95, 100)
 every_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 every_spread = pytest.mark.parametrize(
     ("law", "spread"),
-    [pytest.param(law, spread, id=f"{name}-{spread}") for name, law in LAWS.items() for spread in law.spreads],
+    [
+        pytest.param(law, spread, id=f"{name}-{spread}", marks=[pytest.mark.slow] * (place % 2))
+        for name, law in LAWS.items()
+        for place, spread in enumerate(law.spreads)
+    ],
 )
+"""Alone; the quick run draws half of them so, and all of them in one call."""
 
 
 @every_spread
@@ -226,25 +231,15 @@ SMALL = slice(3)
 @pytest.mark.parametrize(
     ("law", "wrong", "part"),
     [
-        (LAPLACE, _continuous_laplace, SMALL),
-        (LAPLACE, _two_zeros, SMALL),
-        (LAPLACE, _shifted, SMALL),
-        (LAPLACE, _one_sided, slice(None)),
-        (GAUSSIAN, _continuous_gaussian, slice(2)),
-        (GAUSSIAN, _continuous_laplace, slice(None)),
-        (GAUSSIAN, _shifted, SMALL),
-        (ROUNDED, _discrete, slice(1)),
-        (ROUNDED, _cut_down, slice(1)),
-        (ROUNDED, _one_sided, slice(1)),
-        (ROUNDED, _without_part, slice(1)),
-        (LAPLACE, _unfair_sign, slice(None)),
-        (LAPLACE, _cut_tail, slice(1, None)),
-        (LAPLACE, _continuous_gaussian, slice(None)),
-        (GAUSSIAN, _one_sided, slice(None)),
-        (GAUSSIAN, _cut_tail, slice(3, None)),
-        (GAUSSIAN, _sum_of_six, slice(3, None)),
+        (LAPLACE, _continuous_laplace, SMALL), (LAPLACE, _two_zeros, SMALL), (LAPLACE, _shifted, SMALL),
+        (LAPLACE, _one_sided, slice(None)), (GAUSSIAN, _continuous_gaussian, slice(2)),
+        (GAUSSIAN, _continuous_laplace, slice(None)), (GAUSSIAN, _shifted, SMALL), (ROUNDED, _discrete, slice(1)),
+        (ROUNDED, _cut_down, slice(1)), (ROUNDED, _one_sided, slice(1)), (ROUNDED, _without_part, slice(1)),
+        (LAPLACE, _unfair_sign, slice(None)), (LAPLACE, _cut_tail, slice(1, None)),
+        (LAPLACE, _continuous_gaussian, slice(None)), (GAUSSIAN, _one_sided, slice(None)),
+        (GAUSSIAN, _cut_tail, slice(3, None)), (GAUSSIAN, _sum_of_six, slice(3, None)),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_sampler_is_rejected(law: Law, wrong: Callable[[Law, Fraction, Rng], Int64s], part: slice) -> None:
     """Power above 1 - 1e-6 for each sampler and spread, by their noncentralities; the seed is fixed."""
     for spread in law.spreads[part]:

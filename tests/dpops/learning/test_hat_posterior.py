@@ -67,6 +67,7 @@ def test_what_is_kept_does_not_grow_and_what_is_folded_is_not_forgotten() -> Non
     assert folded.variances.mean() < 0.9 * alone.variances.mean()
 
 
+@pytest.mark.slow
 def test_a_fit_begins_where_the_last_fold_ended_and_ends_where_any_fit_does() -> None:
     state = after(2 * RECENT, 1.0)
     assert state.start is not None
@@ -149,6 +150,7 @@ def test_lone_hats_are_said_to_be_unknown() -> None:
     assert np.any(estimates.status == Status.OK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "seed"), [(2.0, 1), pytest.param(6.0, 6, marks=pytest.mark.slow)])
 def test_a_city_without_a_pattern_is_held_back_where_what_was_found_would_do_harm(noise: float, seed: int) -> None:
     field = learned(after(2, noise, seed, pattern=0.0)).estimate()
@@ -219,6 +221,7 @@ def test_no_day_after_a_quiet_first_one_is_shown_worse_than_a_constant() -> None
     assert not any(harmful(quiet_start(factor, seed), factor) for factor in (0.4, 1.0) for seed in range(2))
 
 
+@pytest.mark.slow
 def test_without_weights_of_days_a_quiet_first_day_does_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     hours = {"parent x part", "hour", "day off", "own hours"}
     blocks = [
@@ -276,6 +279,7 @@ def test_what_a_release_says_of_vehicles_leaves_what_unequal_reports_add() -> No
     assert np.var(of_reports - speeds.mean(axis=1)) == pytest.approx(known, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_timetable_tells_where_vehicles_are_and_a_wrong_one_misleads() -> None:
     """Root mean square of errors of log weights, by weight, after one day of much noise."""
     of = design()

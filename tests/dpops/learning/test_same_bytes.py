@@ -14,13 +14,8 @@ from tests.dpops.learning.city import after
 def digest() -> str:
     estimates = published(learned(after(3, 0.5)).estimate(), 65)
     columns = (
-        estimates.values,
-        estimates.sd,
-        estimates.lower95,
-        estimates.upper95,
-        estimates.vehicles,
-        estimates.status,
-    )
+        estimates.values, estimates.sd, estimates.lower95, estimates.upper95, estimates.vehicles, estimates.status,
+    )  # fmt: skip
     return hashlib.sha256(b"".join(column.tobytes() for column in columns)).hexdigest()
 
 

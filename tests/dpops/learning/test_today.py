@@ -67,6 +67,7 @@ def test_what_leans_on_the_day_grows_with_its_slots_and_falls_with_the_time_sinc
     assert one.leans[:, 8].mean() > one.leans[:, 20].mean() > 0
 
 
+@pytest.mark.slow
 def test_the_order_in_which_slots_are_given_changes_nothing(model: Learned) -> None:
     slots = {hour: slot(model, hour, 0.7, 0.3) for hour in (6, 7, 8)}
     before = live(model, HOURS, {6: slots[6], 7: slots[7]}).field.values[:, 7]
@@ -74,6 +75,7 @@ def test_the_order_in_which_slots_are_given_changes_nothing(model: Learned) -> N
     assert np.allclose(before, again)
 
 
+@pytest.mark.slow
 def test_a_profile_that_is_wrong_about_how_long_vehicles_drive_is_found_out(model: Learned) -> None:
     slots = {hour: slot(model, hour, 0.6, 0.1, weight=0.6) for hour in range(24)}
     assert drop(model, slots, 12) > 0.3

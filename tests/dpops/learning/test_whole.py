@@ -39,6 +39,7 @@ def test_a_total_below_zero_leaves_a_weight_above_it() -> None:
     assert 0 < whole_weight(sums, 100.0) < 60
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize("declared", [2, 5, 3_000])
 def test_a_fleet_that_is_declared_many_times_too_small_or_large_takes_nothing_from_estimates(declared: int) -> None:

@@ -108,7 +108,6 @@ plain_kinds = pytest.mark.parametrize(
     ],
 )
 """The fast run takes one mechanism of each statistic, the whole suite all: 8 s each."""
-every_counts = pytest.mark.parametrize("counts", COUNTS, ids=lambda c: f"{c.size}users-{c[0]}most")
 plain_and_counts = pytest.mark.parametrize(
     ("mechanism", "counts"),
     grid(PLAIN, COUNTS),

@@ -70,7 +70,7 @@ def test_the_audit_of_the_worst_neighbours_stays_below_the_claim(mechanism: Mech
     assert bound <= plan.claim().epsilon
 
 
-@pytest.mark.parametrize("trials", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [2, pytest.param(20, marks=pytest.mark.slow)])
 @plain_kinds
 def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught_every_time(
     kind: type[Mechanism], trials: int

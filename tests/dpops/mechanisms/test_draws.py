@@ -27,7 +27,7 @@ def joined(totals, reported):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
-@settings(max_examples=10, deadline=None)
+@settings(deadline=None)
 @given(
     lists=st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=6), max_size=8),
     copies=st.integers(1, 5),

@@ -75,6 +75,7 @@ def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_s
     assert moved == plan.sensitivity == upper_steps * (FINE if counts[0] > 1 else 1)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("counts", [COUNTS[3], COUNTS[6]], ids=["3 users", "9 users"])
 def test_a_mutant_with_a_quarter_too_little_sensitivity_is_caught(counts):
     """Power: the bound lies 5 of its standard deviations above the claim."""

@@ -151,7 +151,7 @@ def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
     """False-alarm rate 1e-6: three users on a grid of one step, so that the four bounds repeat."""
     counts = np.array([4, 2, 1], np.int64)
     plan = Akmv().plan(CountsKnown(counts, 7), Grid(step=Fraction(65), upper_steps=1), Fraction(1))
-    drawn = released(Akmv(), plan, Totals(counts, counts), 40_000, seeded(49))
+    drawn = released(Akmv(), plan, Totals(counts, counts), 16_000, seeded(49))
     assert {integers[0] for integers in drawn} == {1, 2, 3, 4}
     for bound in range(1, 5):
         of_bound = [integers for integers in drawn if integers[0] == bound]
@@ -167,7 +167,7 @@ def test_akmvs_noise_is_for_the_bound_that_was_drawn() -> None:
 @every_chooser
 def test_what_the_release_settles_is_narrower_than_the_plan_said(mechanism: Mechanism, counts: Int64s) -> None:
     plan = plan_of(mechanism, counts)
-    for integers in released(mechanism, plan, Totals(counts, counts * 2_000), 200, seeded(47)):
+    for integers in released(mechanism, plan, Totals(counts, counts * 2_000), 60, seeded(47)):
         settled = mechanism.resolve(integers, plan)
         assert 0 <= settled.scale <= plan.scale
         assert settled.scale.denominator <= plan.scale.denominator * 10**12

@@ -83,6 +83,9 @@ def a_case(rng: np.random.Generator) -> Case:
     return Case(table.tolist(), missing.tolist(), epsilon, weights)
 
 
+fewer = pytest.mark.parametrize("number", [200, pytest.param(1_000, marks=pytest.mark.slow)])
+
+
 def cases(number: int, seed: int) -> list[Case]:
     rng = np.random.default_rng(seed)
     return [a_case(rng) for _ in range(number)]
@@ -117,13 +120,14 @@ def same(one: Clipped, other: Clipped) -> bool:
     return one.most_hats == other.most_hats and np.array_equal(one.is_kept, other.is_kept)
 
 
-def test_it_is_the_published_algorithm_in_exact_arithmetic() -> None:
+@fewer
+def test_it_is_the_published_algorithm_in_exact_arithmetic(number: int) -> None:
     helped = 0
-    for case in cases(600, seed=1):
+    for case in cases(number, seed=1):
         expected = case.by_reference()
         assert same(case.clip(), expected), case
         helped += not expected.is_kept.all()
-    assert helped > 100
+    assert helped > number / 6
 
 
 def test_vehicles_of_many_hats_follow_the_algorithm() -> None:
@@ -148,8 +152,9 @@ def test_ties_of_unlike_hats_are_ties() -> None:
             assert same(case.clip(), case.by_reference())
 
 
-def test_promises_are_kept() -> None:
-    for case in cases(400, seed=3):
+@fewer
+def test_promises_are_kept(number: int) -> None:
+    for case in cases(number, seed=3):
         assert broken_promises(case, case.clip()) == []
 
 
@@ -173,7 +178,7 @@ def test_wrong_readings_are_caught() -> None:
 
 def test_the_order_of_rows_changes_nothing() -> None:
     rng = np.random.default_rng(5)
-    for case in cases(200, seed=5):
+    for case in cases(100, seed=5):
         order = rng.permutation(case.rows.hat.size)
         shuffled = clip_user(*(column[order] for column in case.rows), case.samples, case.epsilon, case.errors)
         assert same(shuffled, Clipped(case.clip().is_kept[order], case.clip().most_hats))

@@ -139,19 +139,10 @@ def test_prefixes_released_themselves_agree_with_simulation() -> None:
 @pytest.mark.parametrize(
     ("bins", "factors"),
     [
-        (16, (16,)),
-        (61, (61,)),
-        (64, (8, 8)),
-        (65, (65,)),
-        (256, (16, 16)),
-        (289, (17, 17)),
-        (512, (32, 16)),
-        (1000, (10, 10, 10)),
-        (1024, (32, 32)),
-        (4096, (16, 16, 16)),
-        (4913, (17, 17, 17)),
+        (16, (16,)), (61, (61,)), (64, (8, 8)), (65, (65,)), (256, (16, 16)), (289, (17, 17)), (512, (32, 16)),
+        (1000, (10, 10, 10)), (1024, (32, 32)), (4096, (16, 16, 16)), (4913, (17, 17, 17)),
     ],
-)
+)  # fmt: skip
 def test_the_best_factorisations_of_a_whole_number(bins: int, factors: tuple[int, ...]) -> None:
     assert best_factors(bins) == factors
 

@@ -71,9 +71,8 @@ def test_a_mutant_is_caught(kind: type[Mechanism], mutant: str) -> None:
     else:
         whole = PlannedTree(examples.DEEP.tree, (Fraction(1), Fraction(1)))
         plan = replace(plan, scale=plan.sensitivity / plan.epsilon, facts={**plan.facts, **stored(whole)})
-    assert (
-        _audited(plan, examples.COUNTS[3], 22_000) > examples.EPSILON
-    )  # a plan whose noise is too little claims more itself
+    draws = 22_000 if mutant == "a quarter less noise" else 6_000  # the others spend twice as much
+    assert _audited(plan, examples.COUNTS[3], draws) > examples.EPSILON  # its own claim is larger too
 
 
 @examples.every_example
@@ -104,9 +103,8 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
 
 
 @examples.every_example
-@examples.every_counts
-def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism, counts: Int64s) -> None:
-    for epsilon in (Fraction(1, 1000), Fraction(1, 3), Fraction(7)):
+def test_the_claim_is_epsilon_divided_over_the_levels(mechanism: Mechanism) -> None:
+    for counts, epsilon in itertools.product(examples.COUNTS, (Fraction(1, 1000), Fraction(1, 3), Fraction(7))):
         plan = mechanism.plan(CountsKnown.all_of(counts), examples.GRID, epsilon)
         _, shares = shape_of(plan)
         assert sum(shares) == 1

@@ -51,52 +51,29 @@ def places(observations):
 
 CSV_DAMAGE = {
     "malformed": [
-        b'"bus,2023-11-15T12:00:00Z,30,-97,1',
-        b'bus",2023-11-15T12:00:00Z,30,-97,1',
-        b'b"u,"s,30,-97,1',
-        b'bus","2023-11-15T12:00:00Z,30,-97,1',
-        b'"bus"x,2023-11-15T12:00:00Z,30,-97,1',
-        b'"bus""",2023-11-15T12:00:00Z,30,-97,"1""',
-        b"bus,2023-11-15T12:00:00Z\r,30,-97,1",
-        b"\rbus,2023-11-15T12:00:00Z,30,-97,1",
-        b"bus,2023-11-15T12:00:00Z,30,-97",
-        b"bus,2023-11-15T12:00:00Z,30,-97,1,",
-        b"bus",
-        b'"',
-        b"   ",
+        b'"bus,2023-11-15T12:00:00Z,30,-97,1', b'bus",2023-11-15T12:00:00Z,30,-97,1', b'b"u,"s,30,-97,1',
+        b'bus","2023-11-15T12:00:00Z,30,-97,1', b'"bus"x,2023-11-15T12:00:00Z,30,-97,1',
+        b'"bus""",2023-11-15T12:00:00Z,30,-97,"1""', b"bus,2023-11-15T12:00:00Z\r,30,-97,1",
+        b"\rbus,2023-11-15T12:00:00Z,30,-97,1", b"bus,2023-11-15T12:00:00Z,30,-97",
+        b"bus,2023-11-15T12:00:00Z,30,-97,1,", b"bus", b'"', b"   ",
     ],
     "too-long": [b"x" * 65_537, b'"' * 65_537, b"," * 3_000_000],
     "not-utf8": [b"b\xffus,2023-11-15T12:00:00Z,30,-97,1", b"bus,\xc3,30,-97,1"],
     "missing-vehicle": [b",,,,"],
     "bad-time": [b"bus,\x00,30,-97,1"],
-}
+}  # fmt: skip
 JSON_DAMAGE = {
     "malformed": [
-        b"{",
-        b"}",
-        b'{"vehicle":"bus"',
-        b'"vehicle":"bus"}',
-        b'{"vehicle":"bus}',
-        b'{"vehicle":NaN}',
-        b'{"x":Infinity}',
-        b'{"x":-Infinity}',
-        b'{"x":01}',
-        b'{"x":"\t"}',
-        b'{"x":"\\ud800"}',
-        b'{"x":' + b"[" * 30_000 + b"]" * 30_000 + b"}",
-        b"{}x",
-        b"[1]",
-        b"null",
-        b"7",
-        b'"text"',
-        b"{'vehicle':1}",
+        b"{", b"}", b'{"vehicle":"bus"', b'"vehicle":"bus"}', b'{"vehicle":"bus}', b'{"vehicle":NaN}',
+        b'{"x":Infinity}', b'{"x":-Infinity}', b'{"x":01}', b'{"x":"\t"}', b'{"x":"\\ud800"}',
+        b'{"x":' + b"[" * 30_000 + b"]" * 30_000 + b"}", b"{}x", b"[1]", b"null", b"7", b'"text"', b"{'vehicle':1}",
         b"\x00",
     ],
     "too-long": [b'{"x":"' + b"x" * 65_600 + b'"}'],
     "not-utf8": [b'{"vehicle":"\xff"}', b'{"x":"\xc3"}'],
     "missing-vehicle": [b"{}", b'{"vehicle":null}', b'{"x":1e999}'],
     "bad-vehicle": [b'{"vehicle":true,"license_plate":true}', b'{"vehicle":[],"license_plate":{}}'],
-}
+}  # fmt: skip
 LINES_DAMAGE = {"malformed": [b"{} {}", b"{}{}", b'{"x":{', b"x" * 1_000], "too-long": [b"x" * 3_000_000]}
 
 

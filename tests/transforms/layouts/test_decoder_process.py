@@ -5,18 +5,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from tests.kit import feed_layouts
-from tests.transforms.inputs import FIELDS, KMH, good_row, json_line, mapped, write_array, write_avro, write_parquet
+from tests.transforms.inputs import FIELDS, good_row, json_line, mapped, write_array, write_avro, write_parquet
+from tests.transforms.layouts import misbehaving
+from tests.transforms.layouts.misbehaving import pid_of_decoder, told
 from transforms.layouts import FIXED, UnreadableFile, decoder_process
-from transforms.layouts.base import RawBatch, raw_batch
-from transforms.layouts.decoder import MEMORY_BYTES
 from transforms.layouts.decoder_process import messages_apart, read_apart
 
 PATIENCE_S = 20
@@ -54,13 +51,13 @@ def test_a_file_that_hangs_its_decoder_is_ended_by_the_limit_of_processor_time(m
 
 
 def test_a_batch_that_would_be_too_big_for_who_asked_is_refused(tmp_path):
-    assert refusal(Wide(), tmp_path) == "300 rows take more than 256 MiB"
+    assert refusal(misbehaving.Wide(), tmp_path) == "300 rows take more than 256 MiB"
 
 
 @pytest.mark.parametrize("bad", [b"crash", pytest.param(b"hang", marks=pytest.mark.slow)])
 def test_messages_around_one_that_its_decoder_does_not_survive_are_read(bad, monkeypatch):
     monkeypatch.setattr(decoder_process, "STEP_CPU_S", 1)
-    batches = list(messages_apart(Fragile(), [b"good", bad, b"good"]))
+    batches = list(messages_apart(misbehaving.Fragile(), [b"good", bad, b"good"]))
     assert sum(batch.table.num_rows for batch in batches) == 2
     assert [batch.refused for batch in batches if batch.refused] == [{"malformed": 1}]
 
@@ -80,7 +77,7 @@ def test_what_is_read_apart_is_what_the_layout_reads(name, tmp_path):
 
 def test_who_reads_no_further_leaves_no_process_behind(tmp_path):
     pid = pid_of_decoder()
-    batches = read_apart(Long(), str(tmp_path))
+    batches = read_apart(misbehaving.Long(), str(tmp_path))
     next(batches)
     batches.close()
     assert not Path(f"/proc/{pid}").exists()
@@ -108,86 +105,20 @@ def test_a_process_that_is_forked_while_a_thread_asks_for_a_decoder_has_one_of_i
 
 
 def test_who_ends_has_waited_for_its_decoder():
-    program = f"from {__name__} import pid_of_decoder; print(pid_of_decoder())"
+    program = f"from {misbehaving.__name__} import pid_of_decoder; print(pid_of_decoder())"
     pid = int(subprocess.check_output([sys.executable, "-c", program]))
     assert not Path(f"/proc/{pid}").exists(), "so that its processor time is counted with that of who asked"
 
 
 def test_a_decoder_that_wants_too_much_memory_does_not_get_it(tmp_path):
-    assert refusal(Greedy(), tmp_path) == "cannot be decoded (MemoryError)"
+    assert refusal(misbehaving.Greedy(), tmp_path) == "cannot be decoded (MemoryError)"
 
 
 def test_a_decoder_knows_no_secret_of_the_environment(tmp_path, monkeypatch):
-    refusal(Suicidal(), tmp_path)  # the next one begins anew
+    refusal(misbehaving.Suicidal(), tmp_path)  # the next one begins anew
     monkeypatch.setenv("PGPASSWORD", "canary")
-    assert "canary" not in told(Environment())
+    assert "canary" not in told(misbehaving.Environment())
 
 
 def test_a_decoder_that_dies_is_said_with_what_ended_it(tmp_path):
-    assert "(signal 9)" in refusal(Suicidal(), tmp_path)
-
-
-# --- layouts that misbehave, for the decoder's process finds this module as we do -----------------------------------
-
-
-def told(layout):
-    (batch,) = read_apart(layout, ".")
-    return batch.table.column("vehicle")[0].as_py()
-
-
-def pid_of_decoder():
-    return int(told(Pid()))
-
-
-def saying(text, rows=1) -> RawBatch:
-    return raw_batch({name: pa.array([text] * rows) for name in FIELDS}, {})
-
-
-@dataclass(frozen=True)
-class Pid:
-    units = KMH
-
-    def read(self, _path) -> Iterator[RawBatch]:
-        yield saying(str(os.getpid()))
-
-
-class Environment(Pid):
-    def read(self, _path):
-        yield saying(str(os.environ))
-
-
-class Greedy(Pid):
-    def read(self, _path):
-        yield saying(str(len(bytearray(MEMORY_BYTES))))
-
-
-class Suicidal(Pid):
-    def read(self, _path):
-        os.kill(os.getpid(), 9)
-        time.sleep(60)
-        yield saying("")
-
-
-class Fragile(Pid):
-    def from_messages(self, payloads):
-        for payload in payloads:
-            if payload == b"crash":
-                os.kill(os.getpid(), 9)
-            while payload == b"hang":
-                pass
-            yield saying(payload.decode())
-
-
-class Wide(Pid):
-    def read(self, _path):
-        narrow, wide = saying("", 300).table, pa.repeat("x" * 1_000_000, 300)
-        yield RawBatch(300, narrow.set_column(0, "vehicle", wide), {})
-
-
-class Long(Pid):
-    def read(self, _path):
-        for _ in range(100):
-            yield saying("", 20_000)
-
-    def from_messages(self, _payloads):
-        yield from self.read("")
+    assert "(signal 9)" in refusal(misbehaving.Suicidal(), tmp_path)

@@ -176,7 +176,7 @@ def test_a_record_may_be_nested_as_deep_beside_any_speed(own, tmp_path):
 
     limit = bisect_left(range(32_000), 1, key=lambda depth: malformed(depth, b"20"))
     outcomes = set()
-    for depth in range(limit - 60, min(limit + 60, 32_000)):
+    for depth in range(limit - 8, min(limit + 8, 32_000)):  # who refuses one depth refuses each deeper one
         plain, huge = (malformed(depth, speed) for speed in (b"20", b"1e999"))
         assert plain == huge
         outcomes.add(plain)

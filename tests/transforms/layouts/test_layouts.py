@@ -175,7 +175,8 @@ def test_an_empty_json_file_gives_nothing(tmp_path, source, content):
     assert run(source, str(tmp_path / "a"), rules())[1:] == (Counter(), 0)
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "iudx-array"])
+@pytest.mark.few(2)
+@pytest.mark.parametrize("kind", ["csv", "iudx-array", "jsonl"])
 def test_files_longer_than_a_chunk_lose_nothing(tmp_path, kind):
     rows = [good_row(i) for i in range(45_000)]
     if kind == "csv":
@@ -238,14 +239,10 @@ def test_avro_rows_of_mixed_types_are_judged_one_by_one(tmp_path):
         "speed": mixed,
     }
     rows = [
-        {**ROWS[0], "vehicle": 7},
-        {**ROWS[0], "vehicle": True},
-        {**ROWS[0], "vehicle": None},
-        {**ROWS[0], "lat": "30"},
-        {**ROWS[0], "lat": None},
-        {**ROWS[0], "speed": True},
+        {**ROWS[0], "vehicle": 7}, {**ROWS[0], "vehicle": True}, {**ROWS[0], "vehicle": None},
+        {**ROWS[0], "lat": "30"}, {**ROWS[0], "lat": None}, {**ROWS[0], "speed": True},
         {**ROWS[0], "speed": float("nan")},
-    ]
+    ]  # fmt: skip
     observed, refused, _ = run(mapped("avro"), write_avro(tmp_path / "a", rows, types), rules())
     assert observed.lat_e7.tolist() == [round(ROWS[0]["lat"] * 1e7), 300_000_000]
     assert refused == {"bad-vehicle": 1, "missing-vehicle": 1, "missing-position": 1, "bad-speed": 2}

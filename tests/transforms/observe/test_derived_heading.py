@@ -24,13 +24,13 @@ LIMITS = HeadingLimits(120, 15)
 
 @pytest.mark.parametrize("lat", [0.0, 30.25, -33.9, 59.9])
 @pytest.mark.parametrize("lon", [-97.7, 179.9995])
-@pytest.mark.parametrize("degrees", [0, 10, 45, 100, 181, 260, 349])
-def test_a_heading_is_the_way_from_the_row_before(lat: float, lon: float, degrees: int) -> None:
-    north, east = 0.002 * math.cos(math.radians(degrees)), 0.002 * math.sin(math.radians(degrees))
-    there = (lon + east / math.cos(math.radians(lat)) + 180) % 360 - 180
-    headings = derived_headings(positions((1, 0, lat, lon), (1, 60, lat + north, there)), LIMITS)
-    assert headings[0] == NO_HEADING
-    assert sector_of(headings[1:]).tolist() == sector_of(np.array([degrees])).tolist()
+def test_a_heading_is_the_way_from_the_row_before(lat: float, lon: float) -> None:
+    for degrees in (0, 10, 45, 100, 181, 260, 349):
+        north, east = 0.002 * math.cos(math.radians(degrees)), 0.002 * math.sin(math.radians(degrees))
+        there = (lon + east / math.cos(math.radians(lat)) + 180) % 360 - 180
+        headings = derived_headings(positions((1, 0, lat, lon), (1, 60, lat + north, there)), LIMITS)
+        assert headings[0] == NO_HEADING
+        assert sector_of(headings[1:]).tolist() == sector_of(np.array([degrees])).tolist()
 
 
 def test_every_direction_lies_in_the_sector_of_its_degrees() -> None:

@@ -14,6 +14,7 @@ from dpops.mechanisms.baseline import Baseline
 from dpops.mechanisms.baseline_variance import BaselineVariance as Variance
 from dpops.statistics import RequestedStatistic
 from tests.dpops.reference import Silent, value_of
+from tests.kit.grids import grid
 from tests.transforms.releases.hats import CELLS, DAY, FACTS, drawn_unit, policy, tally_of
 from transforms.releases.hats import draw
 from transforms.releases.hats.draw import draw_releases, is_plain, release_shard
@@ -162,8 +163,7 @@ def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
     assert exposure.vehicle.size == 42
 
 
-@pytest.mark.parametrize("per", ["hat", "period"])
-@pytest.mark.parametrize("at_once", [40, 1 << 16])
+@pytest.mark.parametrize(("per", "at_once"), grid(["hat", "period"], [40, 1 << 16]))
 def test_slots_that_are_drawn_together_get_what_each_gets_alone(per, at_once, monkeypatch):
     """With a total of the period, its slots have HATs of other epsilons."""
     random, slots = np.random.default_rng(7), [3600 * hour for hour in range(1, 7)]

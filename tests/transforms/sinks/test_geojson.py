@@ -13,7 +13,8 @@ DISTRIBUTION = city.SPEC.replace(
 )
 
 
-@pytest.mark.parametrize("spec", [city.SPEC, DISTRIBUTION], ids=["mean", "distribution"])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("spec", [DISTRIBUTION, city.SPEC], ids=["distribution", "mean"])
 def test_every_row_is_a_feature_with_its_hexagon_and_all_its_columns(tmp_path, hatstream, spec):
     city.opened(tmp_path, hatstream, spec=spec)
     command = [part.replace("parquet,avro,csv,jsonl", "jsonl,geojson") for part in city.release(tmp_path)]

@@ -107,23 +107,16 @@ def test_an_element_more_leaves_all_others_as_they_were(rows: list[Any], more: A
 @pytest.mark.parametrize(
     ("field", "value", "units", "fate"),
     [
-        ("vehicle", 2.5, ISO, "bad-vehicle"),
-        ("vehicle", True, ISO, "bad-vehicle"),
-        ("vehicle", Decimal("7.5"), ISO, "bad-vehicle"),
-        ("vehicle", "\ud800", ISO, "bad-vehicle"),
-        ("vehicle", 10**400, ISO, "bad-vehicle"),
-        ("vehicle", None, ISO, "missing-vehicle"),
-        ("time", datetime(2023, 11, 15, 12), ISO, "no-offset"),
-        ("time", date(2023, 11, 15), CHICAGO, "bad-time"),
-        ("time", 1_700_049_600, ISO, "bad-time"),
-        ("time", MAX_TIMESTAMP, SECONDS, "implausible-time"),
-        ("speed", "x", ISO, "bad-speed"),
-        ("speed", float("nan"), ISO, "bad-speed"),
-        ("speed", Decimal("NaN"), ISO, "bad-speed"),
-        ("speed", [], ISO, "bad-speed"),
+        ("vehicle", 2.5, ISO, "bad-vehicle"), ("vehicle", True, ISO, "bad-vehicle"),
+        ("vehicle", Decimal("7.5"), ISO, "bad-vehicle"), ("vehicle", "\ud800", ISO, "bad-vehicle"),
+        ("vehicle", 10**400, ISO, "bad-vehicle"), ("vehicle", None, ISO, "missing-vehicle"),
+        ("time", datetime(2023, 11, 15, 12), ISO, "no-offset"), ("time", date(2023, 11, 15), CHICAGO, "bad-time"),
+        ("time", 1_700_049_600, ISO, "bad-time"), ("time", MAX_TIMESTAMP, SECONDS, "implausible-time"),
+        ("speed", "x", ISO, "bad-speed"), ("speed", float("nan"), ISO, "bad-speed"),
+        ("speed", Decimal("NaN"), ISO, "bad-speed"), ("speed", [], ISO, "bad-speed"),
         ("speed", None, ISO, "missing-speed"),
     ],
-)
+)  # fmt: skip
 def test_what_no_field_has_is_refused_for_its_reason(field: str, value: Any, units: Units, fate: str) -> None:
     good = GOOD if units is not SECONDS else GOOD | {"time": 1_700_049_600}
     assert fates([good | {field: value}], units) == {fate: 1}
