@@ -90,7 +90,8 @@ def _through_weights(learned: Learned, posterior: Field, groups: Groups, moves: 
     rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([moves])
     by_slot = np.zeros((*groups.shape, day.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), moves)
-    hats = groups.totals(moves**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / posterior.weights))
+    of_vehicles = fit.speeds.one_weights[day.index] / posterior.weights
+    hats = groups.totals(moves**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
     variances: Float64s = (
         fit.weights.posterior.variances_of_rows(rows).reshape(groups.shape)
         + hats

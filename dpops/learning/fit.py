@@ -43,7 +43,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     counted_vehicles = [_number(day, vehicles) for day in days]
     totals = [_released_total(day) for day in days]
     weights = WeightField(state.layouts.weights, days, counted_vehicles, totals, state.start)
-    speeds = SpeedField(state.layouts.speeds, days, state.facts.hat_weight, state.start)
+    speeds = SpeedField(state.layouts.speeds, days, state.facts, state.start)
     rounds = COLD if state.start is None else WARM
     weights.fit(_sums(days, "weights"), rounds[0])
     hats = weights.weights(weights.effects)
@@ -143,7 +143,7 @@ def _released_total(day: DayValues) -> float | None:
 
 def _number(day: DayValues, vehicles: float) -> VehicleNumber:
     if not day.counted:
-        return VehicleNumber(vehicles, FLEET_SD**2)
+        return VehicleNumber(vehicles, FLEET_SD**2, is_counted=False)
     mean, precision = _counted([day])
     number = max(mean, precision**-0.5)
     return VehicleNumber(number, 1 / precision / number**2)

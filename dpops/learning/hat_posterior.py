@@ -57,7 +57,7 @@ class Learned:
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
             is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,
         )
-        one_weight = fit.speeds.one_weight
+        one_weight = float(fit.speeds.one_weights[index])
         spread = fit.speeds.cautious_spread
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
         numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)

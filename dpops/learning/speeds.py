@@ -8,6 +8,7 @@ import numpy as np
 from dpops.learning.effects import EffectLayout, Start
 from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import DayValues
+from dpops.learning.state import Facts
 from dpops.learning.weights import WeightField
 from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
@@ -26,11 +27,12 @@ class SpeedField(LatentField):
         values: posterior means, (cells, slots) of each day.
         weights: of each day's HATs, with totals updated by sums of speeds.
         spread: learned variances of HATs around the field.
+        one_weights: of one vehicle in a HAT, on each day.
     """
 
-    def __init__(self, layout: EffectLayout, days: Sequence[DayValues], hat_weight: float, start: Start | None) -> None:
+    def __init__(self, layout: EffectLayout, days: Sequence[DayValues], facts: Facts, start: Start | None) -> None:
         super().__init__(layout, days, None if start is None else start.speeds)
-        self.one_weight = self._hat_weight = hat_weight
+        self._facts = facts
         self.spread = VehicleSpread() if start is None else start.spread
         self.values = [np.full((layout.cells, day.hours.size), TYPICAL_KMH) for day in days]
         self._are_fitted = False
@@ -54,7 +56,14 @@ class SpeedField(LatentField):
         hats: expected weights of each day's HATs, (cells, slots). is_last: whether covariances of HATs are needed.
         """
         self.weights, self.traffic = list(hats), [weights.traffic(day) for day in weights.days]
-        self.one_weight = self._hat_weight * math.exp(weights.retention)
+        # No hour has more vehicles than its day: where a feed has gaps, a vehicle has fewer HATs than declared.
+        one_weight = self._facts.hat_weight * math.exp(weights.retention)
+        self.one_weights = np.array(
+            [
+                max(one_weight, of_day.sum(axis=0).max() / self._facts.hats_in_hour / number.upper95)
+                for of_day, number in zip(hats, weights.numbers, strict=True)
+            ]
+        )
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
         doubts, sums = np.zeros(len(self.days)), self.lay(sums, ("traffic", "doubt"))
         is_first = not self._are_fitted
@@ -75,7 +84,7 @@ class SpeedField(LatentField):
     def hat_variances(self, day: int) -> Float64s:
         """Computes variances of HATs' means around the field."""
         hats = np.maximum(self.weights[day], 1e-9)
-        return self.spread.of(hats / self.one_weight, self.values[day])
+        return self.spread.of(hats / self.one_weights[day], self.values[day])
 
     @property
     def cautious_spread(self) -> VehicleSpread:
@@ -105,7 +114,7 @@ class SpeedField(LatentField):
             if self._are_fitted:
                 offset = float(np.sum(hats * (self.values[day] - item.centre)) / hats.sum())
             regressors.append({"traffic": self.traffic[day], "doubt": np.array(offset)})
-            vehicles = totals(hats * self.one_weight * growth(self.values[day])).ravel()
+            vehicles = totals(hats * self.one_weights[day] * growth(self.values[day])).ravel()
             floor = totals(hats**2).ravel()
             self._parts.append((vehicles, floor))
             variances.append(item.variances + self.spread.vehicle * vehicles + self.spread.floor * floor)

@@ -73,7 +73,7 @@ class State:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 21
+VERSION = 22
 """Version of the model and of its arrays' meaning; arrays of another version are not restored."""
 
 

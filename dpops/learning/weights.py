@@ -11,6 +11,7 @@ from dpops.learning.effects import EffectLayout, Effects, Item, Start
 from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
 from dpops.levels.defaults import RETAINED
+from dpops.spread import Z95
 from dpops.types import Float64s, Int64s
 
 TOTAL_PRECISION = fitted.RETAINED_SD**-2
@@ -25,10 +26,16 @@ _CLIP = 30.0
 
 @dataclass(frozen=True)
 class VehicleNumber:
-    """A day's vehicle number, and its logarithm's variance."""
+    """A day's vehicle number, and its logarithm's variance; `is_counted`: not declared alone."""
 
     number: float
     log_variance: float
+    is_counted: bool = True
+
+    @property
+    def upper95(self) -> float:
+        """Computes the upper end of its 95 % interval; infinite if only declared."""
+        return self.number * math.exp(Z95 * math.sqrt(self.log_variance)) if self.is_counted else math.inf
 
 
 class WeightField(LatentField):

@@ -75,7 +75,9 @@ def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> fl
     )
     samples = fit.weights.posterior.samples
     shared = np.mean((slopes.ravel() @ rows.times(samples)) ** 2)
-    single_hats = np.sum(slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weight / posterior.weights))
+    single_hats = np.sum(
+        slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weights[posterior.day.index] / posterior.weights)
+    )
     return float(shared + single_hats + fitted.HAT_LOG_VARIANCE * np.sum(slopes.sum(axis=0) ** 2))
 
 

@@ -239,6 +239,32 @@ def test_a_constant_would_do_where_nothing_is_released_and_not_where_much_is() -
     assert learned(after(4, 0.1)).estimate().gate.ratio < 0.2
 
 
+@pytest.mark.parametrize("hats_in_hour", [1.0, 1e9])
+def test_no_hour_of_a_feed_with_gaps_has_more_vehicles_than_its_day(hats_in_hour: float) -> None:
+    """100 vehicles that are seen in three hours have the weight of a day: a HAT of these hours is not seven times as
+    full. Without a bound, as of vehicles that are in any number of places at once, the test would fail."""
+    of, noise = design(), 0.1
+    weights = truth(of)[0] * np.isin(HOURS, [8, 9, 16])
+    weights *= 100 / weights.sum()
+    count = replace(known_hats((1, 1), 100, 0).levels[0], groups=Groups.everything(of.cells, 24), weight_variance=4.0)
+    single = replace(released_day(of, noise, 0).stages[0], levels=())
+    for cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
+        groups = Groups(cells=cells, slots=slots)
+        level = LevelValues(
+            groups=groups,
+            weights=groups.totals(weights),
+            speeds=groups.totals(5 * weights),
+            weight_variance=noise**2,
+            speed_variance=49 * noise**2,
+        )
+        single = replace(single, levels=(*single.levels, level))
+    stages = (StageValues(centre=single.centre, levels=(count,), counts_vehicles=True), single)
+    facts = replace(FACTS, hats_in_hour=hats_in_hour)
+    field = learned(add_day(State.new(of, facts), DayValues(hours=HOURS, stages=stages))).estimate()
+    in_busiest_hour = field.vehicles.mean(axis=-1).sum(axis=0).max()
+    assert (in_busiest_hour < 1.5 * 100) == (hats_in_hour == 1.0)
+
+
 @pytest.mark.parametrize("centre_kmh", [0.0, 20.0])
 def test_what_a_single_hat_says_counts_for_less_where_its_weight_is_hardly_known(centre_kmh: float) -> None:
     """A released sum is weight times (mean - centre): half the weight, and the mean looks twice as far from the centre.
