@@ -34,7 +34,7 @@ Variances = Mapping[Component, float]
 
 PRIOR_SD_KMH: dict[Component, float] = {
     CITY: fitted.CITY_SD_KMH,
-    **{_OF_LEVEL[name]: fitted.PLACES_KMH / 3**0.5 for name in ("grandparent-day", "parent-day", "cell")},
+    **{_OF_LEVEL[name]: fitted.PLACES_KMH / math.sqrt(3) for name in ("grandparent-day", "parent-day", "cell")},
     **{_OF_LEVEL[name]: fitted.HOURS_KMH for name in ("hour", "parent")},
 }
 """Prior standard deviations: rough numbers for any city, fitted on none. Three levels of places share a variance."""

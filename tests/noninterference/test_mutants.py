@@ -1,7 +1,5 @@
 """The gate can fail: every mutant is found by the case that it names."""
 
-from datetime import date
-
 import apache_beam as beam
 import pytest
 
@@ -17,27 +15,18 @@ from tests.noninterference.spans import Month
 REGISTERED = (mutants, mutants_by_key, mutants_published)
 ALL = {**CASES, **PAST, **SLOW, **SEALED, "neighbours": lambda: heavy("jsonl", 200), "machine": Found, "28-days": Month}
 QUICK = (
-    "type-of-a-batch", "noise-by-the-data", "clipped-over-vehicles", "log-line", "sequence-numbers",
+    "type-of-a-batch",
+    "noise-by-the-data",
+    "clipped-over-vehicles",
+    "log-line",
+    "sequence-numbers",
     "digest-without-a-key",
-)  # fmt: skip
-A_DAY = 2
-"""So many of these are in a quick run: which ones follows from the date. The slow form runs all mutants."""
-
-
-def of_day(day: int) -> set[str]:
-    """The names of the quick run's mutants."""
-    return {QUICK[(A_DAY * day + place) % len(QUICK)] for place in range(A_DAY)}
-
-
-TODAYS = of_day(date.today().toordinal())
+)
 
 
 @pytest.mark.parametrize(
     "mutant",
-    [
-        pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] * (mutant.name not in TODAYS))
-        for mutant in MUTANTS
-    ],
+    [pytest.param(mutant, id=mutant.name, marks=[pytest.mark.slow] * (mutant.name not in QUICK)) for mutant in MUTANTS],
 )
 def test_a_mutant_is_found(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     assert mutant.breaks
