@@ -26,9 +26,10 @@ FINE = 1 << 10
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Computes users' masses in arrays of mass FINE m_UB.
+    """Computes users' masses, which bound sensitivity, in arrays (pseudo-users) of mass FINE m_UB.
 
-    A user of r of an array's w filled slots owns r / w of it, rounded down to units; with two pieces twice.
+    An array has m_UB places for samples. A user of r of its w filled ones owns r / w of it, rounded down to units; with
+    pieces in two arrays the sum.
     """
     masses = np.zeros(users, np.int64)
     np.add.at(masses, grouping.user, FINE * m_ub * grouping.slots // grouping.fills[grouping.array])

@@ -72,8 +72,8 @@ class Law(NamedTuple):
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Computes the noise law at levels' `shares` of epsilon, combining unit nodes linearly."""
-    weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)
+    """Computes the noise law at levels' `shares` of epsilon 1, from how each node moves the distribution."""
+    weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)  # (nodes, K - 1); without the known total: the slopes
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
         shared.flags.writeable = False

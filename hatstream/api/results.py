@@ -39,7 +39,7 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     parts = input_paths(source) if isinstance(source, str) else source
     tables = [part if isinstance(part, pa.Table) else _read(Path(part)) for part in parts]
     table = pa.concat_tables(tables, promote_options="default")
-    if "parent" in table.column_names:
+    if "parent" in table.column_names:  # older files repeat a place's day, as its parent, in each slot
         table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))
     live, day = pc.ends_with(table["mechanism"], LIVE_MECHANISM), pc.utf8_slice_codeunits(table["slot_start"], 0, 10)
     whole = day.filter(pc.invert(pc.or_(live, pc.equal(table["status"], "forecast"))))

@@ -212,10 +212,10 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
 
 def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, ComposedTotal]:
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
-    lengths = period_lengths(spec)
+    lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
-        plans = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])  # fewer slots have larger parts
-        return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
+        parts = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])  # fewest slots: largest parts
+        return ComposedTotal(float(total / parts), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
     slot = rate * spec.privacy.cap.max_cells

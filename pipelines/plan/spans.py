@@ -181,7 +181,7 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     cells = texts_of(spec.cells.region)
     yield "", bounds, None if trips is None else trips.of_hats(cells, table)
-    if spec.keys is None and spec.cells.resolution:
+    if spec.keys is None and spec.cells.resolution:  # public keys, such as lines, have no coarser ones
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
         hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
         # HATs that a vehicle touches are fewer as its cells are, but at least one in each hour.

@@ -94,7 +94,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
 PartOfAll = tuple[int, tuple[SlotShard, bytes]]
 """One key; the first slot of a period, a shard of its vehicles, and a part of their tally, or what fetches it."""
-_CONSENT_S = -1  # stands in the place of a first slot
+_CONSENT_S = -1  # the judge's consent to release the whole input travels as a tally of this first slot
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Public trips of a timetable, by cell and hour of a week."""
+"""Public trips of a timetable, by cell and hour of a week: HATs with rows, and where vehicles are expected."""
 
 import csv
 import io

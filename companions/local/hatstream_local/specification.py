@@ -123,7 +123,8 @@ def _check_name(field: str, name: str) -> None:
 def _check(document: FusionDocument) -> FusionSpecification:
     """Checks a document's values, and returns the specification. Raises SpecificationError.
 
-    `spec_id` is a digest of all that decides results: neither of the name nor of the telemetry.
+    `spec_id` is a digest of all that decides results: neither of the name nor of the telemetry, which `perturb` reads.
+    A service is one collector of locally perturbed reports, with an epsilon of its own.
     """
     _check_name("name", document.name)
     _need(0 < document.upper_kmh <= 100_000, "upper_kmh", "must be above 0, at most 100000", document.upper_kmh)

@@ -114,8 +114,9 @@ class _Tally(beam.DoFn):
 
     def __init__(self, bounded: Bounded) -> None:
         self._bounded, job = bounded, bounded.job
-        fetch = None if bounded.spool is None else bounded.spool.get
+        fetch = None if bounded.spool is None else bounded.spool.get  # groups hold names of batches on a disk
         self._in_panes = InPanes(job.release, fetch, may_be_late=False)
+        # In order, one worker releases whole periods, each of which it tallies by vehicle shard.
         self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:

@@ -125,7 +125,7 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     names, guessed = _assigned(arrays, vehicle)
     is_open = not names.keys() >= LOOKED_FOR.keys()
     if "speed" in guessed and (is_open or len(arrays) > len(names)):
-        del names["speed"]  # any small number would do: that is no finding
+        del names["speed"]  # any small number would do; it is certain only where every other column is another field
         guessed.remove("speed")
     if is_open:
         times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)

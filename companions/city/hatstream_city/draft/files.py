@@ -127,6 +127,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     with_name = replace(first, columns=columns_of_all)
     if is_by_file(with_name):
         return with_name
+    # A column with one value a file names vehicles already. Else files are of anything: one is a sample of all.
     return replace(first, columns=_without_file(with_name)) if _ids_beside(with_name) else first
 
 

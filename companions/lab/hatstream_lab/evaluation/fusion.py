@@ -200,7 +200,10 @@ def tables(table: Table) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws errors of means and divergences of distributions."""
+    """Draws errors of means and divergences of distributions: a line a method (`column`), by setting (`config`).
+
+    Rings are the papers' figures (`reference`). Means are of one data set, so their file does not name it.
+    """
     paths = []
     for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
         stem = "fusion-means" if kind == "mean" else f"fusion-distributions-{data}"
