@@ -21,9 +21,10 @@ _NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
 
 
 def weight_layout(design: Design) -> EffectLayout:
-    """Lists effects of log weights, around a timetable's where it is known.
+    """Lists the effects that add up to a HAT's log weight.
 
-    Retention is what clipping leaves of the total; one visit more reaches cells without a stop.
+    offset: the log of a timetable's visits where known, one added as cells without a stop have some traffic as well.
+    "retention": log of the part of a day's weight that clipping leaves; only rows of daily totals have it as regressor.
     """
     precision = 1 / fitted.HAT_LOG_VARIANCE
     city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
@@ -40,7 +41,7 @@ def weight_layout(design: Design) -> EffectLayout:
 
 
 def speed_layout(design: Design) -> EffectLayout:
-    """Lists the effects of speeds, km/h; one line each."""
+    """Lists the effects that add up to a HAT's speed, km/h."""
     precision = fitted.HOURS_KMH**-2
     city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
     return EffectLayout(
@@ -52,15 +53,16 @@ def speed_layout(design: Design) -> EffectLayout:
             city(name="city", precision=fitted.CITY_SD_KMH**-2, mean=TYPICAL_KMH),
             *_hours(design, precision),
             city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),  # log error of the day's weights
-            city(name="traffic", precision=precision, regressor="traffic"),
+            city(name="traffic", precision=precision, regressor="traffic"),  # km/h per unit of a HAT's log weight
         )
     )
 
 
 def _cells(design: Design, sd: float) -> Block:
-    """Lists effects of cells, which have this deviation given their six neighbours.
+    """Builds cells' effects, a Markov random field; sd: of one given its neighbours.
 
-    Small ones have a seventh of the area (H3), so means over them vary by seven times as much.
+    The prior precision matrix, `precision` (D D' + I), has `precision` times 6 + 1 on its diagonal: 1 / sd^2.
+    Small cells have a seventh of the area (H3), so means over them vary by seven times as much.
     """
     precision = 1 / (sd**2 * (_NEIGHBOURS + 1) * (_PARTS_OF_A_CELL if design.are_small else 1))
     differences = _edges(design.neighbours, design.cells)
@@ -68,7 +70,7 @@ def _cells(design: Design, sd: float) -> Block:
 
 
 def _hours(design: Design, precision: float) -> tuple[Block, Block, Block]:
-    """Lists effects of the city's hours, rings of 24."""
+    """Builds the city's hourly effects, smooth around the clock (23 h neighbours 0 h)."""
     clock, everywhere = np.arange(HOURS), np.zeros(design.cells, np.int64)
     ring = _edges(np.stack([clock, (clock + 1) % HOURS], axis=1), HOURS)
     hourly = partial(
@@ -82,7 +84,7 @@ def _hours(design: Design, precision: float) -> tuple[Block, Block, Block]:
 
 
 def _edges(pairs: np.ndarray, count: int) -> sparse.csr_matrix:
-    """Builds differences of neighbouring effects, (count, pairs)."""
+    """Builds pairs' incidence matrix, (count, pairs): +1 and -1 in each column."""
     first, second = pairs.T
     columns = np.tile(np.arange(first.size), 2)
     values = np.repeat([1.0, -1.0], first.size)

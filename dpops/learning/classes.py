@@ -17,7 +17,9 @@ from dpops.spread import FLEET_SD, Z95, growth
 from dpops.types import Float64s
 
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
+"""Updates of the city; Gauss-Newton steps of cells in each; Newton steps of tilts."""
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
+"""Largest step, and bounds, of log weights, so that exp stays finite where noise is all that is released."""
 _EVEN_SD = math.sqrt(1 / 12)
 """Standard deviation of a uniform law over a class, in its widths."""
 
@@ -48,7 +50,7 @@ class ClassSums:
 
 
 class OfCells(NamedTuple):
-    """Cells' relative weights, usual means and these means' variances."""
+    """Cells' relative weights, usual mean speeds, km/h, and these means' variances, (cells,) each."""
 
     weights: Float64s
     means: Float64s
@@ -80,8 +82,7 @@ class ClassFit:
     @property
     def means(self) -> Float64s:
         """Mean speeds, km/h, (cells,)."""
-        result: Float64s = self.shares @ self.speeds
-        return result
+        return np.asarray(self.shares @ self.speeds)
 
     @property
     def mean_variances(self) -> Float64s:
@@ -100,100 +101,107 @@ class Quantiles(NamedTuple):
 
 def middles(edges: Float64s) -> Float64s:
     """Computes class speeds: middles of edges; 0 for standing."""
-    result: Float64s = (edges[:-1] + edges[1:]) / 2
-    result[0] = 0.0
-    return result
+    return np.append(0.0, (edges[1:-1] + edges[2:]) / 2)
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: float) -> ClassFit:
-    """Fits cells' log weights by class; `day_weight`: declared weight of a day."""
+    """Fits cells' log weights by class: cells given the city, and in turn.
+
+    cells: their usual means come from coarser levels, one more observation each. day_weight: declared, the prior mean.
+    """
     speeds, classes = middles(edges), edges.size - 1
-    observed = sums.weights / np.maximum(sums.precisions, 1e-300)
-    spread = prior_covariance(edges)
-    sharp: Float64s = _inverted(spread)
-    city_sharp: Float64s = _inverted(_city_covariance(classes))
+    observed = sums.weights / np.maximum(sums.precisions, 1e-300)  # mean of days; 0 before the first
+    precision: Float64s = _inverted(prior_covariance(edges))
+    city_precision: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
     prior_mean = np.full(classes, np.log(day_weight / classes))
     city, logs = prior_mean, prior_mean + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
-            slope, information = _slope_and_information(logs, observed, sums.precisions, cells, speeds)
-            step = np.linalg.solve(information + sharp, (slope - (logs - city - offset) @ sharp)[..., None])[..., 0]
+            gradient, information = _gradient_and_information(logs, observed, sums.precisions, cells, speeds)
+            total = gradient - (logs - city - offset) @ precision
+            step = np.linalg.solve(information + precision, total[..., None])[..., 0]
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
-        slope, information = _slope_and_information(logs, observed, sums.precisions, cells, speeds)
-        covariances: Float64s = _inverted(information + sharp)
-        city, city_covariance = _city(prior_mean, city_sharp, logs - offset, slope, information, covariances)
-    return ClassFit(edges, logs, _with_city(covariances, sharp, city_covariance))
+        gradient, information = _gradient_and_information(logs, observed, sums.precisions, cells, speeds)
+        covariances: Float64s = _inverted(information + precision)
+        city, city_covariance = _city(prior_mean, city_precision, logs - offset, gradient, information, covariances)
+    return ClassFit(edges, logs, _with_city(covariances, precision, city_covariance))
 
 
 def prior_covariance(edges: Float64s) -> Float64s:
-    """Computes the prior covariance of a cell's class logarithms."""
+    """Computes the prior covariance of a cell's log weights around the city's, (classes, classes)."""
+    # A tilt that moves the mean, a level common to classes, and a squared exponential kernel, of .01 to be invertible.
     classes, index, speeds = edges.size - 1, np.arange(edges.size - 1), middles(edges)
     tilt = fitted.PLACES_KMH * (speeds - speeds.mean()) / speeds.var()  # moves the mean of even shares by PLACES_KMH
-    alike = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
-    result: Float64s = np.outer(tilt, tilt) + FLEET_SD**2 * (1 + alike)
-    return result
+    kernel = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
+    return np.asarray(np.outer(tilt, tilt) + FLEET_SD**2 * (1 + kernel))
 
 
 def _city_covariance(classes: int) -> Float64s:
+    """Computes the city's prior covariance: of a common level and of each class."""
     return FLEET_SD**2 * (np.eye(classes) + 1)
 
 
-def _slope_and_information(
+def _gradient_and_information(
     logs: Float64s, observed: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Computes log-likelihood gradients and Gauss-Newton information of cells' log weights."""
+    """Computes log-likelihood gradients and Gauss-Newton information by log weights.
+
+    Observed are class weights, (cells, classes), and each cell's mean, whose derivatives by log weights are `slopes`.
+    """
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
-    of_mean, sharp = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.FLOOR_VARIANCE)
-    slope = (observed - weights) * weights * precisions + of_mean * ((cells.means - means) * sharp)[:, None]
-    information = of_mean[:, :, None] * of_mean[:, None, :] * sharp[:, None, None]
+    slopes, of_means = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.FLOOR_VARIANCE)  # precisions
+    gradient = (observed - weights) * weights * precisions + slopes * ((cells.means - means) * of_means)[:, None]
+    information = slopes[:, :, None] * slopes[:, None, :] * of_means[:, None, None]
     index = np.arange(speeds.size)
     information[:, index, index] += weights**2 * precisions
-    return slope, information
+    return gradient, information
 
 
 def _city(
-    prior_mean: Float64s, sharp: Float64s, logs: Float64s, slope: Float64s, information: Float64s, covariances: Float64s
+    mean: Float64s, precision: Float64s, logs: Float64s, slope: Float64s, information: Float64s, covariances: Float64s
 ) -> tuple[Float64s, Float64s]:
-    """Fits the city's logarithms and covariance by least squares.
+    """Fits the city's log weights and covariance by generalised least squares.
 
     A cell's observations are one z of precision A (`information`), A z = A logs + slope. Around the city z has the
-    covariance P + A^-1, P of the cell's deviation, with the inverse A - A (P^-1 + A)^-1 A.
+    covariance P + A^-1, P of the cell's deviation; its inverse is A - A (P^-1 + A)^-1 A (Woodbury).
+
+    mean, precision: the city's prior. logs: less cells' offsets; slope: gradients there. covariances: (P^-1 + A)^-1.
     """
-    mixed = information @ covariances
-    seen = np.einsum("cij,cj->ci", information, logs) + slope
-    residual = seen - np.einsum("cij,cj->ci", mixed, seen)
-    covariance: Float64s = _inverted(sharp + (information - mixed @ information).sum(axis=0))
-    return covariance @ (sharp @ prior_mean + residual.sum(axis=0)), covariance
+    information_covariance = information @ covariances
+    information_z = np.einsum("cij,cj->ci", information, logs) + slope
+    residual = information_z - np.einsum("cij,cj->ci", information_covariance, information_z)
+    covariance: Float64s = _inverted(precision + (information - information_covariance @ information).sum(axis=0))
+    return covariance @ (precision @ mean + residual.sum(axis=0)), covariance
 
 
-def _with_city(covariances: Float64s, sharp: Float64s, city: Float64s) -> Float64s:
-    """Adds the city's covariance to those of cells' logarithms."""
-    through = covariances @ sharp
-    result: Float64s = covariances + through @ city @ through.transpose(0, 2, 1)
-    return result
+def _with_city(covariances: Float64s, precision: Float64s, city: Float64s) -> Float64s:
+    """Adds the city's part to covariances given it (law of total variance)."""
+    slopes = covariances @ precision  # of a cell's posterior mean by the city's, its prior mean
+    return np.asarray(covariances + slopes @ city @ slopes.transpose(0, 2, 1))
 
 
 def _shares(logs: Float64s) -> Float64s:
+    """Computes the softmax over classes, the last axis."""
     weights = np.exp(logs - logs.max(axis=-1, keepdims=True))
-    result: Float64s = weights / weights.sum(axis=-1, keepdims=True)
-    return result
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def tilted(posterior: ClassFit, means: Float64s) -> Float64s:
-    """Tilts distributions to means, km/h: shares (cells, times, classes).
+    """Tilts distributions to means, (cells, times) km/h; returns shares, (cells, times, classes).
 
-    The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean.
+    The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean. The multiple
+    is found by Newton's steps: the mean's derivative by it is the variance.
     """
-    speeds, lowest = posterior.speeds, posterior.speeds[-1] / 100
+    speeds, lowest = posterior.speeds, posterior.speeds[-1] / 100  # only an infinite multiple has the mean 0
     wanted = np.clip(means, lowest, posterior.speeds[-1] - lowest)
     logs, multiple = np.log(posterior.shares)[:, None, :], np.zeros(means.shape)
-    largest_step = 4 / speeds[-1]
+    largest_step = 4 / speeds[-1]  # changes the odds of the fastest class to standing by at most e^4
     for _ in range(_TILT_ROUNDS):
         shares = _shares(logs + multiple[..., None] * speeds)
         mean = shares @ speeds
-        variance = np.maximum(shares @ speeds**2 - mean**2, 1.0)
+        variance = np.maximum(shares @ speeds**2 - mean**2, 1.0)  # (km/h)^2; 0 where one class has all
         multiple = multiple + np.clip((wanted - mean) / variance, -largest_step, largest_step)
     return _shares(logs + multiple[..., None] * speeds)
 
@@ -208,23 +216,25 @@ def quantiles(
     below = _below(shares)
     sd = np.sqrt(_variances(posterior, shares, below, mean_variances, visits))
     highest, lowest = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
+    # Bounds of a distribution curve rise like the curve itself.
     highest = np.maximum.accumulate(highest, axis=-1)
     lowest = np.minimum.accumulate(lowest[..., ::-1], axis=-1)[..., ::-1]
     of_levels = [_ends(posterior.edges, below, (highest, lowest), level) for level in levels]
     return Quantiles(*(np.stack(column) for column in zip(*of_levels, strict=True)))
 
 
-def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], level: float) -> Quantiles:
+def _ends(edges: Float64s, curve: Float64s, band: tuple[Float64s, Float64s], level: float) -> Quantiles:
     """Finds where distribution curves cross a level, with intervals.
 
-    around: highest and lowest possible curve. A speed's place in its class is unknown whatever the curve is: the
-    squares of both errors add up. Faster speeds count as the upper bound, where intervals in the last class end.
+    edges: (classes + 1,). curve: part below each edge, (.., classes + 1); band: its highest and lowest. A speed's place
+    in its class is unknown whatever the curve is: the squares of both errors add up. The first class is standing, 0
+    km/h exactly; the last one holds all faster speeds, so that its intervals end at the upper bound.
     """
     crossing, index = _inverse(edges, curve, level)
-    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, level) for bound in around)
-    value, within = np.where(index == 0, 0.0, crossing), Z95 * _EVEN_SD * np.diff(edges)
-    lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), within[lower_index]), 0.0)
-    upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), within[upper_index]), edges[-1])
+    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, level) for bound in band)
+    value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _EVEN_SD * np.diff(edges)
+    lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), in_class[lower_index]), 0.0)
+    upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), in_class[upper_index]), edges[-1])
     return Quantiles(
         value,
         np.where(lower_index == 0, 0.0, lower),
@@ -233,7 +243,7 @@ def _ends(edges: Float64s, curve: Float64s, around: tuple[Float64s, Float64s], l
 
 
 class ExpectedCell(NamedTuple):
-    """Expected cell: class weights, variances of means, independent visits."""
+    """Expected cell: class weights; variances of its usual mean, of a day's own; visits."""
 
     weights: Float64s
     usual: float
@@ -246,31 +256,33 @@ def expected_error(
 ) -> float:
     """Forecasts a daily percentile's error, km/h, from released precisions.
 
-    like: weights of a typical cell, and the number of cells that inform the city; None if it is known.
+    precisions: of class weights, (classes,). like: weights of a typical cell, and the number of cells that inform the
+    city; None if it is known.
     """
-    sharp: Float64s = _inverted(prior_covariance(edges))
-    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.usual, sharp)
+    precision: Float64s = _inverted(prior_covariance(edges))
+    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.usual, precision)
     if like is not None:
-        _, of_one, covariance = _expected_posterior(edges, like[0], precisions, cell.usual, sharp)
-        city = _inverted(_city_covariance(logs.size)) + like[1] * (of_one - of_one @ covariance @ of_one)[0]
-        covariances = _with_city(covariances, sharp, _inverted(city))
+        _, evidence, covariance = _expected_posterior(edges, like[0], precisions, cell.usual, precision)
+        city = _inverted(_city_covariance(logs.size)) + like[1] * (evidence - evidence @ covariance @ evidence)[0]
+        covariances = _with_city(covariances, precision, _inverted(city))
     posterior = ClassFit(edges, logs, covariances)
     shares = posterior.shares[:, None]
-    below, of_mean = _below(shares), posterior.mean_variances[:, None] + cell.own
-    sd = np.sqrt(_variances(posterior, shares, below, of_mean, np.full((1, 1), cell.visits)))[0, 0]
-    value, index = _inverse(edges, below, level)
+    curve, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.own
+    sd = np.sqrt(_variances(posterior, shares, curve, mean_variances, np.full((1, 1), cell.visits)))[0, 0]
+    value, index = _inverse(edges, curve, level)
+    # Delta method: a share's error over the density, per km/h; sqrt(2 / pi) makes a normal sd a mean absolute error.
     density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]
     return float(math.sqrt(2 / math.pi) * np.interp(value[0, 0], edges, sd) / density)
 
 
 def _expected_posterior(
-    edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, sharp: Float64s
+    edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, prior_precision: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Computes a cell's expected logarithms, information and posterior covariance."""
-    logs, speeds = np.log(weights)[None], middles(edges)
+    """Computes one cell's expected log weights, information and posterior covariance given the city."""
+    logs, speeds = np.log(weights)[None], middles(edges)  # (1, classes): one cell
     means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, mean_variance))
-    _, information = _slope_and_information(logs, weights[None], precisions, means, speeds)
-    return np.asarray(logs, np.float64), information, _inverted(information + sharp)
+    _, information = _gradient_and_information(logs, weights[None], precisions, means, speeds)
+    return np.asarray(logs, np.float64), information, _inverted(information + prior_precision)
 
 
 def _inverted(matrices: Float64s) -> Float64s:
@@ -286,28 +298,28 @@ def _below(shares: Float64s) -> Float64s:
 def _variances(
     posterior: ClassFit, shares: Float64s, below: Float64s, mean_variances: Float64s, visits: Float64s
 ) -> Float64s:
-    """Computes variances of the shares below each class edge.
+    """Computes variances of the shares below class edges, by the delta method.
 
-    Sources: the cell's shape given the mean, the mean, and residuals of reports of few visits, which are alike by the
-    intraclass correlation: the part of speeds' variance that lies between vehicles.
+    Sources: the cell's shape given the mean; the mean, which tilts shares; and what neither explains of few visits'
+    reports, alike by the intraclass correlation: the part of speeds' variance that lies between vehicles. Axes of
+    einsum: cell, time, edge, class i, class j.
     """
     speeds, edges = posterior.speeds, np.arange(posterior.edges.size)
     means = shares @ speeds
-    spread = np.maximum(shares @ speeds**2 - means**2, 1.0)
+    speed_variances = np.maximum(shares @ speeds**2 - means**2, 1.0)
     is_below = (np.arange(speeds.size) < edges[:, None]).astype(np.float64)
-    by_mean = ((shares * speeds) @ is_below.T - below * means[..., None]) / spread[..., None]
+    mean_slopes = ((shares * speeds) @ is_below.T - below * means[..., None]) / speed_variances[..., None]
     slopes = shares[..., None, :] * (is_below - below[..., None])
-    slopes = slopes - by_mean[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
+    slopes = slopes - mean_slopes[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
     shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
-    of_visits = np.maximum(below * (1 - below) - by_mean**2 * spread[..., None], 0.0)
-    correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / spread, 1.0)
+    of_visits = np.maximum(below * (1 - below) - mean_slopes**2 * speed_variances[..., None], 0.0)
+    correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / speed_variances, 1.0)
     of_visits = of_visits * (correlation / np.maximum(visits, 1.0))[..., None]
-    result: Float64s = shape + by_mean**2 * mean_variances[..., None] + of_visits
-    return result
+    return np.asarray(shape + mean_slopes**2 * mean_variances[..., None] + of_visits)
 
 
 def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
-    """Finds a rising curve's level crossing, and its class."""
+    """Finds rising curves' level crossings, km/h, and their classes, by linear interpolation."""
     index = np.sum(below[..., 1:-1] < level, axis=-1)
     start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)

@@ -26,16 +26,17 @@ def coarser(learned: Learned, posterior: Field, groups: Groups) -> Field:
     rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
-    moves = share * (posterior.values - groups.to_hats(values))
-    variances = variances + _through_weights(learned, posterior, groups, moves)
-    variances = variances + _through_standing(learned.state.facts, posterior, groups, moves)
+    weight_slopes = share * (posterior.values - groups.to_hats(values))
+    variances = variances + _through_weights(learned, posterior, groups, weight_slopes)
+    variances = variances + _through_standing(learned.state.facts, posterior, groups, weight_slopes)
     repeats = _repeats(learned.state.facts, posterior, groups)
-    hats = posterior.spread.of_reports(posterior.vehicles, posterior.values[..., None], posterior.precisions[..., None])
+    kmh, precisions = posterior.values[..., None], posterior.precisions[..., None]
+    deviations = posterior.spread.of_reports(posterior.vehicles, kmh, precisions)
     return replace(
         posterior,
         values=values,
         variances=variances,
-        deviations=_pooled(groups, hats, share) * repeats[..., None],
+        deviations=_pooled(groups, deviations, share) * repeats[..., None],
         traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,
         weights=weights,
@@ -76,22 +77,24 @@ def with_coarser(learned: Learned, posterior: Field, upper_kmh: float) -> Shown:
 
 
 def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
-    """Sums HATs' nodes over groups: vehicle numbers rise together."""
+    """Sums HATs' nodes, (cells, slots, NODES), over groups: vehicle numbers rise together."""
+    # Variances add up by squared shares of the group's weight; without shares, numbers do.
     factor = 1.0 if share is None else share**2
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
-def _through_weights(learned: Learned, posterior: Field, groups: Groups, moves: Float64s) -> Float64s:
-    """Computes variances of group means from uncertain weights.
+def _through_weights(learned: Learned, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
+    """Computes variances of group means from uncertain weights, by the delta method.
 
-    moves: derivatives of the mean by log weights. Weights err by effects, by the day's hour, and independently.
+    slopes: of the mean by log weights, (cells, slots). These err by effects (`rows`), by each hour of the city
+    (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
     """
     fit, day = learned.fit, posterior.day
-    rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([moves])
+    rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([slopes])
     by_slot = np.zeros((*groups.shape, day.hours.size))
-    np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), moves)
+    np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), slopes)
     of_vehicles = fit.speeds.one_weights[day.index] / posterior.weights
-    hats = groups.totals(moves**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
+    hats = groups.totals(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
     variances: Float64s = (
         fit.weights.posterior.variances_of_rows(rows).reshape(groups.shape)
         + hats
@@ -100,21 +103,22 @@ def _through_weights(learned: Learned, posterior: Field, groups: Groups, moves: 
     return variances
 
 
-def _through_standing(facts: Facts, posterior: Field, groups: Groups, moves: Float64s) -> Float64s:
-    """Computes squared group shifts if standing vehicles counted fully.
+def _through_standing(facts: Facts, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
+    """Computes squared shifts of group means if standing vehicles counted fully.
 
-    A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open.
+    A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open. A
+    cell's hours shift together, cells independently: sums by cell are squared, then added up. slopes: as above.
     """
     standing = np.exp(-((np.maximum(posterior.values, 0.0) / fitted.STANDS_KMH) ** 2))
-    moved = (facts.standing - 1) * standing * moves
-    of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(moved)
+    shifts = (facts.standing - 1) * standing * slopes
+    of_cells = Groups(cells=np.arange(groups.cells.size), slots=groups.slots).totals(shifts)
     return Groups(cells=groups.cells, slots=np.arange(of_cells.shape[1])).totals(of_cells**2)
 
 
 def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
-    """Estimates how many HATs per group a vehicle visits.
+    """Estimates how many HATs of a group one of its vehicles visits.
 
-    In a group of one hour these are the hour's HATs, in a cell's day the cell's.
+    Cells in an hour (of its others, the group has its part of the weight) times slots in a cell (its part of the day).
     """
     weights, slots = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     part = weights / np.maximum(weights.sum(axis=0), 1e-12)

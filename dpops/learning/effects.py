@@ -16,6 +16,8 @@ from dpops.types import Float64s, Int64s
 Days = TypeVar("Days", int, Int64s)
 Strengths = Mapping[str, Float64s]
 """Precision of each block by name: (1,), or (days,) for daily blocks."""
+Regressors = Mapping[str, Float64s]
+"""Factors of HATs' effects by name: (cells, slots) or one number; effects of others are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +136,8 @@ class EffectLayout:
         self.blocks = tuple(blocks)
         self.offset = np.zeros((1, HABITS)) if offset is None else offset
         self.local = tuple(block for block in blocks if not block.is_border)
-        self._starts: dict[str, int] = {}
-        self._sizes = {}
+        self._starts: dict[str, int] = {}  # first effect of each block among the lasting ones, or those of a day
+        self._sizes = {}  # numbers of effects by (is_border, is_daily)
         for is_border in (False, True):
             for is_daily in (False, True):
                 start = 0
@@ -164,7 +166,7 @@ class EffectLayout:
         return Effects(*(np.append(old, new[old.size :]) for old, new in zip(effects, self.zeros(days), strict=True)))
 
     def start(self, block: Block, day: Days) -> Days:
-        """Finds the first of a block's local or border effects."""
+        """Finds a block's first effect; lasting blocks precede daily ones, day by day."""
         first_of_day = self._sizes[block.is_border, False] + day * self._sizes[block.is_border, True]
         return self._starts[block.name] + (first_of_day if block.is_daily else 0 * day)
 
@@ -182,32 +184,30 @@ class EffectLayout:
         return effects[block.is_border][self.span(block, day)]
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
-        """Builds the prior; `days`: numbers of days averaged."""
-        means, parts, numbers = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
+        """Builds the prior; days: of how many days each is the mean."""
+        means, roots, names = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
         for block, day, precision in self.precisions(strengths, days):
             span, root = self.span(block, day), math.sqrt(precision) * block.root
-            parts.append((block.is_border, span.start, root, np.full(root.shape[0], numbers.index(block.name))))
+            roots.append((block.is_border, span.start, root, np.full(root.shape[0], names.index(block.name))))
             means[span] = block.mean if block.is_border else means[span]
-        parts.sort(key=lambda part: part[:2])
+        roots.sort(key=lambda root: root[:2])  # in the order of effects: local or border, then first effect
         local, border = (
-            sparse.block_diag([root for side, _, root, _ in parts if side == is_border], format="csr")
+            sparse.block_diag([root for side, _, root, _ in roots if side == is_border], format="csr")
             for is_border in (False, True)
         )
-        return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in parts]))
+        return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in roots]))
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists precisions by block and day, times averaged days."""
+        """Lists precisions by block and day; a mean of n days has n-fold."""
         rows = []
         for block in self.blocks:
-            of_block = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
-            for day, strength in enumerate(of_block):
+            by_day = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
+            for day, strength in enumerate(by_day):
                 factor = days[day] if block.is_daily and block.is_learned else 1
                 rows.append((block, day, float(strength) * factor))
         return rows
 
-    def hats(
-        self, effects: Effects, hours: Int64s, day: int | None, regressors: Mapping[str, Float64s] | None = None
-    ) -> Float64s:
+    def hats(self, effects: Effects, hours: Int64s, day: int | None, regressors: Regressors | None = None) -> Float64s:
         """Sums effects by HAT, (cells, slots); day: None without daily ones."""
         days = None if day is None else np.full(hours.size, day)
         total = self.slot_rows(hours, days, effects.border.size) @ effects.border
@@ -221,7 +221,7 @@ class EffectLayout:
         return np.asarray(total)
 
     def slot_rows(self, hours: Int64s, days: Int64s | None, size: int) -> Float64s:
-        """Builds slots' rows in border effects without regressor, (slots, size)."""
+        """Builds indicators of slots' border effects without regressor, (slots, size), 0 or 1."""
         rows = np.zeros((hours.size, size))
         for block in self.blocks:
             if block.is_border and block.regressor is None and (days is not None or not block.is_daily):
@@ -265,12 +265,11 @@ class Stack:
                         local.append(np.stack([self.starts[index] + sums.rows, first + sums.columns]))
         rows, columns = np.concatenate(local, axis=1)
         shape, self._border = (self.starts[-1], layout.size(days, border=False)), layout.size(days, border=True)
+        # Its data are places of values in the order of terms: so any weights are filled in without another sort.
         self._order = sparse.coo_matrix((np.arange(rows.size), (rows, columns)), shape).tocsr()
 
-    def __call__(
-        self, hats: Sequence[Float64s], regressors: Sequence[Mapping[str, Float64s]] | None = None
-    ) -> EffectRows:
-        """Fills in rows with weights of HATs and regressors."""
+    def __call__(self, hats: Sequence[Float64s], regressors: Sequence[Regressors] | None = None) -> EffectRows:
+        """Fills in rows with weights of HATs and regressors, (cells, slots) of each item."""
         order, border = self._order, np.zeros((self.starts[-1], self._border))
         local, sums_by_key = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
         for index, block, sums, first in self._terms:
@@ -287,7 +286,7 @@ class Stack:
 
 
 class _PairSums:
-    """Sums of HATs by pair of group and effect."""
+    """Sums of HATs by pair of group (rows) and effect (columns): cells', then slots'."""
 
     def __init__(self, block: Block, item: Item) -> None:
         cell_pairs, of_cells = _numbered(item.groups.cells, block.cell_keys)
@@ -304,7 +303,7 @@ class _PairSums:
 
 
 def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Numbers distinct pairs of group and key."""
-    width = int(keys.max(initial=0)) + 2
+    """Numbers distinct pairs of group and key; returns pairs, and their indices, (n,)."""
+    width = int(keys.max(initial=0)) + 2  # keys begin at -1: no effect
     pairs, inverse = np.unique(groups * width + keys + 1, return_inverse=True)
     return (pairs // width, pairs % width - 1), inverse.astype(np.int64)

@@ -89,17 +89,17 @@ def expected_days(
 
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
     """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
-    hat_variances = [times * _hat_variance(bounds, busy) for times in FLEETS]
+    hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]
     prior = {part: sd * sd for part, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
-            around = posterior
-            today = strategy.precisions_of(stage, bounds, around, busy)
+            centres = posterior  # variances before this stage, the day's last in the end
+            today = strategy.precisions_of(stage, bounds, centres, busy)
             precisions = {part: precision + today[part] for part, precision in precisions.items()}
             posterior = strategy.posterior_of(prior, precisions)
         errors = [
-            strategy.squared_error(posterior, today, stage, bounds, around, busy, variance)
+            strategy.squared_error(posterior, today, stage, bounds, centres, busy, variance)
             for variance in hat_variances
         ]
         yield *errors, _pattern(prior), _pattern(posterior) / _pattern(prior)
@@ -112,6 +112,7 @@ def _hat_variance(bounds: BoundsOnly, busy: float) -> float:
 
 def _at_public_counts(stage: Stage) -> Stage:
     """Gives speeds the full share at twice the bound."""
+    # `spread` is a Laplace scale, which doubles, or a Gaussian variance, which quadruples.
     return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 
@@ -131,12 +132,14 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
     for stages in days:
         precision = sum(strategy.log_precision(stage, bounds) for stage in stages)
         yield (1 / (shared + day_variance) + precision) ** -0.5
-        shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))
+        shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
 _ROUGH = VehicleSpread(CAUTION * fitted.VEHICLE_VARIANCE, CAUTION * fitted.FLOOR_VARIANCE)
 HAT_SPREAD = 2 * fitted.BUSIER**2
 """Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
+Noise = Callable[[Stage, Fraction], float]
+"""Deviation of a level's noise, by its stage and share of the budget."""
 _FEWER = 2
 """Node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do."""
 
@@ -153,15 +156,16 @@ def hat_half_widths(
 ) -> HalfWidths:
     """Computes a HAT's half widths by number of vehicles.
 
-    At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model, and residual variance at a
-    cautious number of vehicles (docs/released.md, "Intervals"). Noise of equal `days` averages out.
+    At most upper_kmh / 2, where nothing is known. Sources: noise of the HAT's model (`variance`), and residual variance
+    at a cautious number of vehicles (docs/released.md, "Intervals"), less by what the HAT's own releases tell
+    (`precision`). Noise of equal `days` averages out.
     """
-    own_speed, speed = _level_evidence([stage], bounds, vehicles, days, speed_noise)
+    precision, variance = _level_evidence([stage], bounds, vehicles, days, speed_noise)
     numbers = np.repeat(vehicles[:, None], NODES, axis=1)
     if not stage.counts_public:
         numbers = numbers_of(vehicles, weight_log_variances([stage], bounds, vehicles, days, HAT_SPREAD))
-    deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), own_speed)
-    half = np.minimum(Z95 * np.sqrt(speed + deviation), upper_kmh / 2)
+    deviation = _ROUGH.of_reports(np.maximum(numbers[:, _FEWER], 1.0), np.array(TYPICAL_KMH), precision)
+    half = np.minimum(Z95 * np.sqrt(variance + deviation), upper_kmh / 2)
     return HalfWidths(half, numbers[:, CAUTIOUS] >= LEAST_VEHICLES)
 
 
@@ -175,8 +179,7 @@ def weight_log_variances(
     if stages[0].counts_public:
         return np.zeros(vehicles.size)
     precision, other_variance = _level_evidence(stages, bounds, vehicles, days, weight_noise)
-    variances: Float64s = 1 / (1 / spread + precision + 1 / np.maximum(other_variance, 1e-300))
-    return variances
+    return np.asarray(1 / (1 / spread + precision + 1 / np.maximum(other_variance, 1e-300)))
 
 
 def place_half_widths(
@@ -187,21 +190,20 @@ def place_half_widths(
     grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
     noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
     deviation = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
-    half: Float64s = np.minimum(Z95 * np.sqrt(noise + deviation), upper_kmh / 2)
-    return half
+    return np.asarray(np.minimum(Z95 * np.sqrt(noise + deviation), upper_kmh / 2))
 
 
 def place_level(stage: Stage, bounds: BoundsOnly) -> str:
-    """Names the level with most places, then longest times."""
+    """Names the level with most places, and of these with the longest times."""
     return max(stage.shares, key=lambda item: _places(level(item[0], bounds.hats, Fraction(1))))[0]
 
 
 def _places(grouped: Level) -> tuple[int, int]:
-    return grouped.size // grouped.slot_groups, -grouped.slot_groups
+    return grouped.size // grouped.slot_groups, -grouped.slot_groups  # numbers of groups of cells and of slots
 
 
 def speed_noise(stage: Stage, share: Fraction) -> float:
-    """Computes noise standard deviation of a level's weighted speeds."""
+    """Computes noise standard deviation of weighted speeds, km/h; public counts double the bound."""
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     return _noise(stage, share * alpha) * float(stage.bound_kmh) * (2 if stage.counts_public else 1)
 
@@ -212,7 +214,7 @@ def weight_noise(stage: Stage, share: Fraction) -> float:
 
 
 def _noise(stage: Stage, part: Fraction) -> float:
-    """Computes noise standard deviation at this budget part."""
+    """Computes noise standard deviation at this budget part; sqrt(2) Laplace scales."""
     share = float(stage.share * part)
     if stage.kind == "gaussian":
         return math.sqrt(float(stage.spread) / share) / UNIT
@@ -220,13 +222,12 @@ def _noise(stage: Stage, part: Fraction) -> float:
 
 
 def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
-    """Forecasts a group's weight; other cells' traffic is average."""
+    """Forecasts weights of groups of cells with these vehicles, otherwise of average traffic."""
     slots = bounds.hats.slots / grouped.slot_groups
     others = bounds.hats.cells / _places(grouped)[0] - 1
     fleet = bounds.fleet
     hat_weight = RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
-    weight: Float64s = hat_weight * slots * (vehicles + others * bounds.usual_vehicles)
-    return weight
+    return np.asarray(hat_weight * slots * (vehicles + others * bounds.usual_vehicles))
 
 
 def _level_evidence(
@@ -234,11 +235,12 @@ def _level_evidence(
     bounds: BoundsOnly,
     vehicles: Float64s,
     days: float,
-    noise: Callable[[Stage, Fraction], float],
+    noise: Noise,
 ) -> tuple[Float64s, Float64s]:
-    """Computes single HATs' precision and other levels' joint variance.
+    """Computes single HATs' precision and other levels' joint variance, (vehicles,) each.
 
-    A place effect plus a time effect, combined with levels of both.
+    Levels of whole days tell a place effect, those of all cells a time effect, and the sum of both has both variances;
+    levels of places and times tell it directly, and precisions add up.
     """
     single, place, time, both = np.zeros((4, vehicles.size))
     parts = [(stage, *part) for stage in stages for part in stage.shares]

@@ -59,6 +59,7 @@ def expected_maps(
     own = TYPICAL.of(np.maximum(weights, 1.0))
     maps, reports = [], popular / popular.sum()
     for day in days:
+        # Places around their cells, and what is unknown of cells, a third of the city's variance, less every day.
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2
         noise_variance = (of_speed**2 + prior_variance * of_weight**2) / weights**2
         variance = 1 / (1 / prior_variance + day / (noise_variance + own))
@@ -78,14 +79,14 @@ def expected_maps(
 
 @cache
 def _popular(crowding: float) -> Float64s:
-    """Computes relative traffic of equal classes of places, lognormal."""
+    """Computes relative traffic of _CLASSES equal classes of places, lognormal, at their midpoints."""
     normal = NormalDist()
     z = np.array([normal.inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
     raw = np.exp(crowding * z)
-    result: Float64s = raw / raw.mean()
-    return result
+    return np.asarray(raw / raw.mean())
 
 
 def _median(values: Float64s, weights: Float64s) -> float:
+    """Finds the weighted median; weights add up to 1."""
     order = np.argsort(values)
     return float(values[order][np.searchsorted(np.cumsum(weights[order]), 0.5)])

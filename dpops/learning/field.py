@@ -83,11 +83,12 @@ CAUTIOUS = 2
 """Node of the published number: at least as many are there with a probability of two thirds."""
 _STEPS = 8
 _QUANTILES = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
-_QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))
+_QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))  # of variance 1, as the law that they stand for
 
 
 def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
     """Computes equally likely, lognormal vehicle numbers, (.., NODES)."""
+    # A Poisson number adds 1 / mean to the variance of its logarithm.
     sd = np.sqrt(log_variances + 1 / np.maximum(vehicles, 1.0))
     return np.asarray(vehicles[..., None] * np.exp(sd[..., None] * _QUANTILES))
 
@@ -95,27 +96,27 @@ def numbers_of(vehicles: Float64s, log_variances: Float64s) -> Float64s:
 def traffic_variances(deviations: Float64s, precisions: Float64s, floor: float) -> Float64s:
     """Computes the traffic mean's variance around the HAT's value.
 
+    With the Kalman gain k by which single-HAT releases pull the value from the field to the vehicles that were there,
+    it errs by (1 - k) of the floor's deviation, and k times those vehicles' own one and the noise.
+
     Args:
-        deviations: of the mean of vehicles that were there; the floor is common to all.
-        precisions: of releases of single HATs, (..), which pull the value to those vehicles.
+        deviations: variances of the mean of vehicles that were there, floor included, (.., NODES).
+        precisions: of releases of single HATs, (..).
         floor: variance of very many vehicles' mean around the field.
     """
-    followed = deviations * precisions[..., None] / (1 + deviations * precisions[..., None])
-    variances: Float64s = (
-        (1 - followed) ** 2 * floor + followed**2 * (deviations - floor) + followed * (1 - followed) * deviations
-    )
-    return variances
+    gain = deviations * precisions[..., None] / (1 + deviations * precisions[..., None])
+    return np.asarray((1 - gain) ** 2 * floor + gain**2 * (deviations - floor) + gain * (1 - gain) * deviations)
 
 
 def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
-    """Finds normal mixtures' half widths that hold a share."""
+    """Finds half widths in which normal mixtures, (.., NODES), hold a share."""
     sds = np.sqrt(variances)
     # The share grows ever more slowly with the width, so Newton's steps from below never overshoot.
     width: Float64s = NormalDist().inv_cdf((1 + share) / 2) * sds.min(axis=-1)
     for _ in range(_STEPS):
         scores = width[..., None] / sds
         missing = share - (2 * ndtr(scores) - 1).mean(axis=-1)
-        slope = (np.exp(-(scores**2) / 2) / sds).mean(axis=-1) * math.sqrt(2 / math.pi)
+        slope = (np.exp(-(scores**2) / 2) / sds).mean(axis=-1) * math.sqrt(2 / math.pi)  # density on both sides
         width = width + np.maximum(missing, 0.0) / np.maximum(slope, 1e-9)
     return width
 
@@ -174,7 +175,7 @@ class PublishedNumbers:
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
-    """Rounds clamped values, with status and 95 % intervals."""
+    """Rounds clamped values, with status and 95 % intervals; deviations are clamped too."""
     variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
     traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))

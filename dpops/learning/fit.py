@@ -47,7 +47,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     rounds = COLD if state.start is None else WARM
     weights.fit(_sums(days, "weights"), rounds[0])
     hats = weights.weights(weights.effects)
-    speeds.fit(_sums(days, "speeds"), weights, hats, rounds[1])
+    speeds.fit(_sums(days, "speeds"), weights, hats, rounds[1], is_last=False)
     return weights, speeds, hats
 
 
@@ -62,9 +62,7 @@ def fitted_fields(state: State) -> Fit:
     weights.finish(weight_sums, coming, _number(coming, vehicles))
     # NoisySums of speeds move a day's total by its doubt alone, so totals stay those of weights.
     *fitted_hats, of_coming = weights.weights(weights.effects)
-    scaled = [
-        informed * (released.sum() / informed.sum()) for released, informed in zip(hats, fitted_hats, strict=True)
-    ]
+    scaled = [of_day * (rough.sum() / of_day.sum()) for rough, of_day in zip(hats, fitted_hats, strict=True)]
     speeds.add(coming)
     speeds.fit(speed_sums, weights, [*scaled, of_coming], to_speeds, is_last=True)
     return Fit(state, (*days, coming), weights, speeds)
@@ -88,7 +86,12 @@ def _levels(days: Sequence[DayValues]) -> Iterator[tuple[int, StageValues, Level
 
 
 def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[NoisySums]:
-    """Reads weight sums off speed sums: one variational step."""
+    """Reads weight sums off speed sums: one step of variational Bayes.
+
+    A sum is a group's weight times its mean's distance from the centre (`slope`), normal with known variance. The
+    expected log likelihood is quadratic in the weight: its maximum is the sum times slope / E[slope^2], of variance
+    noise / E[slope^2]. A city's mean is near the centre, so that sums of all cells tell nothing of weights.
+    """
     result, variances = [], dict[int, Float64s]()
     for item in sums:
         if item.groups.shape[0] < 2:
@@ -128,20 +131,21 @@ def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
 
 
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:
-    """Estimates a typical day's vehicles, declared and counted."""
+    """Estimates a typical day's vehicles, declared and counted, by precision; above 0."""
     declared, (mean, precision) = state.facts.vehicles, _counted(days)
     prior = (FLEET_SD * declared) ** -2
     return max((prior * declared + precision * mean) / (prior + precision), 0.1 * declared)
 
 
 def _released_total(day: DayValues) -> float | None:
-    """Reads a day's most precise weight; None if noise."""
+    """Reads a day's total weight off its most precise level; None if noise."""
     sums = [(float(item.variances.sum()), float(item.values.sum())) for item in _sums([day], "weights")]
     variance, total = min(sums, default=(math.inf, 0.0))
     return total if total > 3 * math.sqrt(variance) else None
 
 
 def _number(day: DayValues, vehicles: float) -> VehicleNumber:
+    """Estimates a day's vehicles: as counted, at least the noise's deviation; else as expected."""
     if not day.counted:
         return VehicleNumber(vehicles, FLEET_SD**2, is_counted=False)
     mean, precision = _counted([day])
@@ -150,17 +154,20 @@ def _number(day: DayValues, vehicles: float) -> VehicleNumber:
 
 
 def add_day(state: State, day: DayValues) -> State:
-    """Adds a day to the state, folding older ones."""
+    """Adds a day; folds the older half of twice `least_recent` into mean days.
+
+    Folding needs speeds around a common centre, hence weights (`rough_fields`); effects of single days are dropped.
+    """
     state = replace(state, days=state.days + 1, recent=(*state.recent, day))
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     weights, speeds, _ = rough_fields(replace(state, recent=state.recent[: state.least_recent]))
-    kinds: dict[bytes, list[int]] = {}
+    by_hours: dict[bytes, list[int]] = {}
     older = [_aged(day) for day in state.older]
     days = [*older, *state.recent[: state.least_recent]]
     for index, old in enumerate(days):
-        kinds.setdefault(old.hours.tobytes(), []).append(index)
-    folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in indices]) for indices in kinds.values())
+        by_hours.setdefault(old.hours.tobytes(), []).append(index)
+    folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in group]) for group in by_hours.values())
     lasting = state.layouts.weights.zeros(0)
     effects = Effects(*(part[: empty.size] for part, empty in zip(weights.effects, lasting, strict=True)))
     start = Start(effects, weights.strengths, speeds.strengths, speeds.spread)
@@ -195,7 +202,10 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
 
 
 def _mean_stage(parts: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> StageValues:
-    """Averages one level of several days, its speeds around their mean centre."""
+    """Averages one level of several days by precision, around their mean centre.
+
+    A sum of weight times (speed - own centre) needs the weights times (own - mean centre) more: `shifts`.
+    """
     hats, stages, levels = zip(*parts, strict=True)
     groups, centres = levels[0].groups, np.stack([stage.centre for stage in stages])
     of_weights, of_speeds = (
@@ -204,8 +214,8 @@ def _mean_stage(parts: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> S
     )
     importance = of_speeds.max(axis=(1, 2))
     centre = np.tensordot(importance / importance.sum(), centres, 1)
-    moved = [groups.totals(weights * (around - centre)) for weights, around in zip(hats, centres, strict=True)]
-    speeds = np.sum(of_speeds * (np.stack([level.speeds for level in levels]) + moved), axis=0)
+    shifts = [groups.totals(weights * (around - centre)) for weights, around in zip(hats, centres, strict=True)]
+    speeds = np.sum(of_speeds * (np.stack([level.speeds for level in levels]) + shifts), axis=0)
     weights = np.sum(of_weights * np.stack([level.weights for level in levels]), axis=0)
     level = LevelValues(
         groups=groups,

@@ -59,6 +59,7 @@ class Learned:
         )
         one_weight = float(fit.speeds.one_weights[index])
         spread = fit.speeds.cautious_spread
+        # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
         numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
         likely, of_nodes = np.maximum(numbers, 1.0), (kmh[..., None], precisions[..., None])
@@ -83,42 +84,46 @@ class Learned:
         rows = Stack(layout, [item], len(self.fit.days))([share], [day.regressors])
         covariance = posterior.solve(rows.adjoint(np.ones(1)))
         with_mean = layout.hats(covariance, day.hours, day.index, day.regressors)
+        # Var(HAT - mean) = Var(HAT) - 2 Cov(HAT, mean) + Var(mean), which is the covariances' mean.
         constant = (values - np.sum(share * values)) ** 2 + variances - 2 * with_mean + np.sum(share * with_mean)
         return float(np.sum(share * variances) / max(np.sum(share * constant), 1e-9))
 
 
 def _with_single_hats(
     day: DayValues,
-    values: Float64s,
+    kmh: Float64s,
     weights: Float64s,
     log_variances: Float64s,
     one_weight: float,
     spread: VehicleSpread,
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Updates HATs by single-HAT releases, in scalar Kalman steps.
+    """Updates HATs by single-HAT releases, in scalar Kalman steps: weight, then speed.
+
+    A weight varies by log variance, and as a Poisson number of vehicles of `one_weight` does; what stays unknown of it
+    is noise of the released speed, weight times (mean - centre). Arrays: (cells, slots).
 
     Returns:
         Values, weights, and precisions of these releases' means, (cells, slots) each.
     """
-    precisions = np.zeros(values.shape)
-    deviations = spread.of(weights / one_weight, values)
+    precisions = np.zeros(kmh.shape)
+    deviations = spread.of(weights / one_weight, kmh)
     for stage in day.speed_stages:
         for level in stage.levels:
-            if level.groups.shape != values.shape:
+            if level.groups.shape != kmh.shape:
                 continue
             variances = weights * (fitted.HAT_LOG_VARIANCE * weights + one_weight) + weights**2 * log_variances
             gain = variances / (variances + level.groups.to_hats(level.weight_variances))
             surprise = level.groups.to_hats(level.weights) - weights
-            weights = np.maximum(weights + gain * surprise, 0.05 * weights)
-            residual = values - stage.centre
+            weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # above 0, as divisors
+            residual = kmh - stage.centre
             remaining = 1 / (1 / deviations + precisions)
             noise = level.groups.to_hats(level.speed_variances)
             noise = noise + (1 - gain) * variances * (remaining + residual**2)
             precision = weights**2 / noise
-            part = remaining * precision / (1 + remaining * precision)
-            values = values + part * (level.groups.to_hats(level.speeds) / weights - residual)
+            speed_gain = remaining * precision / (1 + remaining * precision)
+            kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - residual)
             precisions = precisions + precision
-    return values, weights, precisions
+    return kmh, weights, precisions
 
 
 def learned(state: State) -> Learned:
@@ -153,7 +158,7 @@ def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Li
 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
-    """Keeps a day's weight open: live slots clip less."""
+    """Builds a vague count that leaves a day's weight open: slots clip less."""
     vehicles = np.array([[state.facts.vehicles / RETAINED]])
     level = LevelValues(
         groups=Groups.everything(*centre.shape),
@@ -166,7 +171,7 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 
 def _slot_in_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
-    """Extends a slot's values to its day, uninformative elsewhere."""
+    """Extends a slot's values to its day; other slots are uninformative, one group."""
     of_slots = (np.arange(hours.size) != slot).astype(np.int64) if hours.size > 1 else 0 * hours
 
     def extended(column: Float64s, fill: float) -> Float64s:

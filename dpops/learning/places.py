@@ -257,8 +257,7 @@ def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
     grid, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
     np.add.at(grid, (rows, low), (1 - part) * likely)
     np.add.at(grid, (rows, np.minimum(low + 1, RATIOS.size - 1)), part * likely)
-    result: Float64s = np.sum(np.log(grid @ LAWS.T + _TINY), axis=0)
-    return result
+    return np.asarray(np.sum(np.log(grid @ LAWS.T + _TINY), axis=0))
 
 
 def _weight_grid(
@@ -306,8 +305,7 @@ def _anchored(counts: Float64s) -> Float64s:
             low = middle
         else:
             high = middle
-    probabilities: Float64s = result / result.sum()
-    return probabilities
+    return np.asarray(result / result.sum())
 
 
 LAWS = np.array(list(_laws()))
@@ -329,8 +327,7 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
     x = np.abs(scores) / np.sqrt(draws)
     t = 2 * x / (1 + np.sqrt(1 + 2 * x * x))
     remainder = 1 - t * t / 2
-    result: Float64s = draws * (t * x + np.log(remainder)) + np.log((2 - remainder) / remainder**2) / 2
-    return result
+    return np.asarray(draws * (t * x + np.log(remainder)) + np.log((2 - remainder) / remainder**2) / 2)
 
 
 def tempered(sums: PlaceSums) -> PlaceSums:

@@ -4,7 +4,7 @@ Sources: Rue and Held (2005), chapters 2 and 4; Papandreou and Yuille (2010) for
 Wood and Fasiolo (2017), equation 5, for the Fellner-Schall step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import scipy.sparse as sparse
 from scipy.sparse.linalg import SuperLU, splu
 
 from dpops import fitted
-from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Stack, Strengths
+from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Regressors, Stack, Strengths
 from dpops.learning.releases import DayValues, Groups
 from dpops.types import Float64s, Int64s
 
@@ -136,9 +136,7 @@ class Posterior:
             return np.asarray(np.diagonal(rows.times(self.solve(rows.adjoint(np.eye(len(rows.border)))))))
         return np.asarray(np.mean(rows.times(self.samples) ** 2, axis=-1))
 
-    def variances_of_hats(
-        self, hours: Int64s, day: int | Int64s, regressors: Mapping[str, Float64s] | None = None
-    ) -> Float64s:
+    def variances_of_hats(self, hours: Int64s, day: int | Int64s, regressors: Regressors | None = None) -> Float64s:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
         Exact, but local effects' variances given the border are sampled. day: of all slots or of each. regressors: as

@@ -49,7 +49,7 @@ class SpeedField(LatentField):
         hats: Sequence[Float64s],
         rounds: int,
         *,
-        is_last: bool = False,
+        is_last: bool,
     ) -> None:
         """Fits the field, strengths, variances and doubts of weights.
 
@@ -98,6 +98,7 @@ class SpeedField(LatentField):
         return doubts + np.clip(step, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)
 
     def _update_values(self) -> None:
+        """Recomputes posterior means, without "doubt", an error of weights, not of speeds."""
         mean = self.posterior.mean
         self.values = [
             self.layout.hats(mean, day.hours, index, {"traffic": traffic})
@@ -105,7 +106,12 @@ class SpeedField(LatentField):
         ]
 
     def _data(self, sums: Sequence[NoisySums], doubts: Float64s) -> LinearData:
-        """Writes released sums as observations of the field, given the weights."""
+        """Writes released sums as observations of the field, given the weights.
+
+        A sum's variance is its noise's and that of HATs around the field: `vehicles` and `floor` are what multiplies
+        each part of the spread. A day's log weight off by d moves sums by d times the mean distance from the centre
+        (`offset`), the regressor of "doubt"; doubts already in the weights are added back.
+        """
         values, variances, regressors = [], [], []
         self._parts: list[tuple[Float64s, Float64s]] = []
         for item in sums:
@@ -124,7 +130,11 @@ class SpeedField(LatentField):
         return LinearData.of(rows, np.concatenate([np.zeros(0), *values]), precisions, self.wide)
 
     def _learn_spread(self, data: LinearData) -> None:
-        """Takes a residual-based scoring step of both log variances."""
+        """Takes a Fisher scoring step of both log variances, whose priors have FLEET_SD.
+
+        Rows are scaled to variance 1, of which `slopes` are derivatives by log variances, (2, rows). A squared residual
+        is expected to be 1 less the leverage: `excess` is what it has beyond. Neither variance falls below its prior.
+        """
         posterior, prior = self.posterior, VehicleSpread()
         leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)
         excess = np.minimum((data.values - data.rows.times(posterior.mean)) ** 2 + leverage - 1, _MAX_EXCESS)

@@ -100,16 +100,16 @@ def restore_state(new: State, days: int, recent: tuple[DayValues, ...], arrays: 
     """Restores a state from arrays. Raises KeyError or ValueError."""
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None
-    if start is not None:
-        shapes = [part.shape for part in new.layouts.weights.zeros(0)]
-        if [part.shape for part in start.effects] != shapes:
-            raise ValueError("the effects are of another city")
+    shapes = [part.shape for part in new.layouts.weights.zeros(0)]
+    if start is not None and [part.shape for part in start.effects] != shapes:
+        raise ValueError("the effects are of another city")
     return replace(new, days=days, recent=recent, older=older, start=start)
 
 
 def _restored(name: str, kind: Any, arrays: Arrays) -> Any:
     """Builds a value of this type from stored arrays."""
     if get_origin(kind) is tuple:
+        # Paths are older.0.hours, older.0.stages.0.centre ..: the part after the name is an item's number.
         parts = {key.split(".")[name.count(".") + 1] for key in arrays if key.startswith(f"{name}.")}
         return tuple(_restored(f"{name}.{part}", get_args(kind)[0], arrays) for part in range(len(parts)))
     if get_origin(kind) is Mapping:

@@ -1,13 +1,13 @@
 """Field of log weights, fitted to noisy sums."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.effects import EffectLayout, Effects, Item, Start
+from dpops.learning.effects import EffectLayout, Effects, Item, Regressors, Start
 from dpops.learning.posterior import LatentField, LinearData, NoisySums
 from dpops.learning.releases import BLOCK_H, HOURS, DayValues, Groups
 from dpops.levels.defaults import RETAINED
@@ -19,9 +19,12 @@ TOTAL_PRECISION = fitted.RETAINED_SD**-2
 MAX_LOG_STEP = 1.5
 """Largest change of a log weight in a Gauss-Newton step."""
 MAX_LOG_VARIANCE = 4.0
+"""Cap of log variances behind lognormal means, where nothing is known yet."""
 _HALVINGS = 4
 _CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1
+"""Largest changes of log weights and of log strengths in a round at which fits end."""
 _CLIP = 30.0
+"""Bound of log weights: exp of more has no meaning as a weight, and may overflow in squares."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class WeightField(LatentField):
         self._begin(totals)
 
     def _begin(self, totals: Sequence[float | None]) -> None:
-        """Initialises city and day effects by totals or vehicles."""
+        """Starts the last days at released totals, else at vehicles times retention."""
         first = len(self.days) - len(totals)
         hats = self.weights(self.effects)[first:]
         for day, total, weights in zip(range(first, len(self.days)), totals, hats, strict=True):
@@ -95,6 +98,7 @@ class WeightField(LatentField):
         return self._expected(self.effects, day, index, variances), variances
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
+        """Computes means of lognormal weights, exp(log + variance / 2), (cells, slots)."""
         logs = self.layout.hats(effects, day.hours, index) + self.layout.offset[:, day.hours]
         return np.asarray(np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP)))
 
@@ -102,7 +106,7 @@ class WeightField(LatentField):
         """Computes centred logarithms of a day's typical weights, (cells, slots)."""
         logs = self.layout.hats(self.effects, day.hours, None) + self.layout.offset[:, day.hours]
         shares = np.exp(logs)
-        return np.asarray(np.clip(logs - np.sum(logs * shares) / shares.sum(), -3, 3))
+        return np.asarray(np.clip(logs - np.sum(logs * shares) / shares.sum(), -3, 3))  # a regressor without outliers
 
     def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
@@ -137,11 +141,12 @@ class WeightField(LatentField):
 
     def _linear(self, sums: Sequence[NoisySums]) -> LinearData:
         """Linearises released sums and daily totals around the effects."""
+        # Derivatives of weights exp(x) are weights, of a log total shares; it is observed less the retention, so -1.
         weights = self.weights(self.effects)
         totals = np.array([hats.sum() for hats in weights])
         of_items = [weights[item.day] for item in sums]
-        plain: Mapping[str, Float64s] = {}
-        with_retention: list[Mapping[str, Float64s]] = [{"retention": np.array(-1.0)}] * len(weights)
+        plain: Regressors = {}
+        with_retention: list[Regressors] = [{"retention": np.array(-1.0)}] * len(weights)
         rows = self.stack(
             [*of_items, *(hats / total for hats, total in zip(weights, totals, strict=True))],
             [plain] * len(of_items) + with_retention,
@@ -157,7 +162,7 @@ class WeightField(LatentField):
         return LinearData.of(rows, values, np.concatenate(precisions), self.wide)
 
     def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
-        """Computes residuals of released sums and of log totals."""
+        """Computes residuals of released sums, then of each day's log total."""
         weights = self.weights(effects)
         residuals = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
         logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
@@ -181,8 +186,8 @@ class WeightField(LatentField):
         prior = self.layout.prior(self.strengths, [day.count for day in self.days])
 
         def cost(effects: Effects) -> float:
-            off = prior.rows_times(effects._replace(border=effects.border - prior.means))
-            return float(off @ off + data.precisions @ self._residuals(sums, effects) ** 2)
+            deviations = prior.rows_times(effects._replace(border=effects.border - prior.means))
+            return float(deviations @ deviations + data.precisions @ self._residuals(sums, effects) ** 2)
 
         start = cost(self.effects)
         for _ in range(_HALVINGS):
@@ -194,6 +199,7 @@ class WeightField(LatentField):
         return size * largest
 
     def _update_variances(self) -> None:
+        """Recomputes variances of log weights, of all days at once."""
         sizes = [day.hours.size for day in self.days]
         hours, days = np.concatenate([day.hours for day in self.days]), np.repeat(np.arange(len(sizes)), sizes)
         variances = np.minimum(self.posterior.variances_of_hats(hours, days), MAX_LOG_VARIANCE)
@@ -218,7 +224,7 @@ class WeightField(LatentField):
 
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:
-    """Approximates variances by a cell-part plus an hour term."""
+    """Smooths sampled variances, (cells, slots): a cell-part mean plus an hour term."""
     parts = hours % HOURS // BLOCK_H
     result = np.empty_like(variances)
     for part in np.unique(parts):
