@@ -29,6 +29,7 @@ _SHRINK = 1 - 2.0**-40
 
 _EXACT_COUNTS = 4096
 _MOST_COUNT = 1 << 40
+"""Ends of the table of reports: each number up to the first, then in steps of 1/64 up to more than any day has."""
 
 
 class Rows(NamedTuple):
@@ -63,10 +64,10 @@ class Sums(NamedTuple):
 
 
 def sum_up(rows: Rows, stage: Stage) -> Sums:
-    """Adds up all vehicle-days' integers, however they are split."""
-    sums = vectors(rows, stage)
-    totals = np.zeros(2 * stage.groups, np.int64)
-    np.add.at(totals, sums.query, sums.value)
+    """Adds up vehicle-days' vectors by group; tallies' sums may be added in any order."""
+    entries = vectors(rows, stage)
+    totals = np.zeros(2 * stage.groups, np.int64)  # weights of all groups, then speeds
+    np.add.at(totals, entries.query, entries.value)
     return Sums(totals[: stage.groups], totals[stage.groups :])
 
 
@@ -77,19 +78,19 @@ def vectors(rows: Rows, stage: Stage) -> Vectors:
     square root), half of it under public counts, where weights are exact. Source: docs/released.md.
     """
     vehicle, query, value = unchecked(rows, stage)
-    noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)
-    broken = ~within(vehicle[noisy], value[noisy], stage)
-    dropped = noisy & broken[vehicle] if broken.any() else np.zeros(query.size, np.bool_)
-    return Vectors(vehicle, query, np.where(dropped, 0, value))
+    is_noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)
+    exceeds = ~within(vehicle[is_noisy], value[is_noisy], stage)  # by vehicle
+    is_dropped = is_noisy & exceeds[vehicle] if exceeds.any() else np.zeros(query.size, np.bool_)
+    return Vectors(vehicle, query, np.where(is_dropped, 0, value))
 
 
 def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
-    """Checks in integers that vehicles' noisy entries fit allowances."""
+    """Checks in integers whether vehicles' noisy entries, (entries,), keep bounds: (vehicles,)."""
     norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
     absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
-    reach = Fraction(UNIT, 2 if stage.counts_public else 1)
-    return norm <= math.floor(stage.share * (reach * reach if stage.kind == "gaussian" else reach))
+    bound = Fraction(UNIT, 2 if stage.counts_public else 1)
+    return norm <= math.floor(stage.share * (bound * bound if stage.kind == "gaussian" else bound))
 
 
 class _TouchedGroups(NamedTuple):
@@ -102,6 +103,7 @@ class _TouchedGroups(NamedTuple):
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
     """Computes vehicle-days' integer vectors; `within` checks norms against wrong formulas."""
+    # u, w, v are as in docs/released.md, "What a vehicle-day contributes".
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:
@@ -111,6 +113,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     u = units(rows.reports, stage).astype(np.float64)
     count = int(vehicle[-1]) + 1 if vehicle.size else 0
     by_level = [_sums(groups, u) for groups in touched]
+    # Speeds are clipped by one norm, weights scaled by another, which mixes both kinds' levels by their budgets.
     speed_norm = _norm(touched, by_level, [float(level.speed_share) for level in stage.levels], count, stage)
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     mixed = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
@@ -119,6 +122,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     norm = _norm(touched, speeds, [float(level.speed_share) for level in stage.levels], count, stage)
+    # The ratio is 1 where weights and speeds have the same levels; else it is what the weights leave to speeds.
     allowed = float(stage.bound_kmh) * (speed_norm / norms)
     scale = np.where(norm > allowed, allowed / np.where(norm > allowed, norm, 1.0), 1.0)
     parts = _integers(touched, weights, speeds, scale, stage)
@@ -126,13 +130,17 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
 
 
 def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
+    """Sums rows' values by touched group, (entries,)."""
     return np.bincount(groups.of_row, weights=values, minlength=groups.group.size).astype(np.float64)
 
 
 def _norm(
     touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
 ) -> Float64s:
-    """Computes vehicles' norms of levels' sums, weighted by `shares`, in a fixed order."""
+    """Computes vehicles' norms of levels' sums, weighted by `shares`, in a fixed order.
+
+    sums: by level, (touched groups,). count: number of vehicles. Returns float64 (vehicles,).
+    """
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
         parts = values * values if stage.kind == "gaussian" else np.abs(values)
@@ -143,14 +151,17 @@ def _norm(
 def residuals(rows: Rows, stage: Stage) -> Float64s:
     """Subtracts HATs' centres from rows' mean clipped speeds, km/h."""
     mean = rows.total / rows.reports * float(stage.step_kmh)
-    return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)
+    return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)  # by 100: .01 is no exact float
 
 
 def _integers(
     touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
-    """Clips by vehicle's `scale`, scales by level, truncates; lists (vehicle, entry, integer)."""
-    start, parts = 0, []
+    """Clips by vehicle's `scale`, scales by level, truncates; lists (vehicle, query, integer).
+
+    weights, speeds: w and v by level, (touched groups,). scale: (vehicles,), at most 1.
+    """
+    start, parts = 0, []  # start: the level's first group
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
         s = scale[groups.vehicle]
@@ -162,15 +173,17 @@ def _integers(
 
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
-    """Computes a level's steps per weight and weighted km/h."""
+    """Computes a level's integer steps per unit of weight and per weighted km/h."""
     bound = float(stage.bound_kmh)
-    if stage.counts_public:
+    if stage.counts_public:  # exact weights need no share; a neighbour's speeds may be opposite, hence twice the bound
         return float(UNIT), _part(stage.share * level.speed_share, stage) / (2 * bound)
     weight = _part(stage.share * (1 - stage.alpha) * level.weight_share, stage)
     return weight, _part(stage.share * stage.alpha * level.speed_share, stage) / bound
 
 
 def _part(share: Fraction, stage: Stage) -> float:
+    """Computes the norm, in steps, that a share of the budget allows."""
+    # Stages' and levels' squared norms add up under Gaussian noise, norms under Laplace.
     return UNIT * _SHRINK * (math.sqrt(share) if stage.kind == "gaussian" else float(share))
 
 
@@ -181,8 +194,8 @@ def _truncated(values: Float64s) -> Int64s:
 
 def units(reports: Int64s, stage: Stage) -> Int64s:
     """Looks up floor(2^20 n^exponent) of reports, coarser above 4096."""
-    table, values = _table(int(4 * stage.exponent))
-    return values[np.searchsorted(table, reports, side="right") - 1]
+    counts, powers = _table(int(4 * stage.exponent))
+    return powers[np.searchsorted(counts, reports, side="right") - 1]  # of the last not above
 
 
 @cache
@@ -233,21 +246,21 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
 
 
 def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
-    """Reads weights and km/h from integers. Raises ValueError."""
+    """Divides a release's integers by steps, into weights and weighted km/h. Raises ValueError."""
     numbers = np.array(integers, np.float64)
     if numbers.size != 2 * stage.groups:
         raise ValueError(f"a release of {numbers.size} integers does not fit a stage of {2 * stage.groups}")
     weight_noise, start, levels = 0.0 if stage.counts_public else stage.noise_sd, 0, []
     for level in stage.levels:
-        weight, speed = coefficients(level, stage)
-        nothing, end = np.zeros(level.size), start + level.size
+        per_weight, per_kmh = coefficients(level, stage)  # 0 without a share
+        zeros, end = np.zeros(level.size), start + level.size
         levels.append(
             ReleasedLevel(
                 level=level,
-                weights=numbers[start:end] / weight if weight else nothing,
-                speeds=numbers[stage.groups + start : stage.groups + end] / speed if speed else nothing,
-                weight_sd=weight_noise / weight if weight else np.inf,
-                speed_sd=stage.noise_sd / speed if speed else np.inf,
+                weights=numbers[start:end] / per_weight if per_weight else zeros,
+                speeds=numbers[stage.groups + start : stage.groups + end] / per_kmh if per_kmh else zeros,
+                weight_sd=weight_noise / per_weight if per_weight else np.inf,
+                speed_sd=stage.noise_sd / per_kmh if per_kmh else np.inf,
             )
         )
         start = end

@@ -8,14 +8,14 @@ from dpops import fitted
 from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
 
 _USUAL_BOUND = 6
-"""Between the table's bounds of first and of later days."""
-
+"""km/h, between the table's bounds of first and of later days."""
 _LEARNING_DAYS = 7
+"""Days whose noisy sums an estimate combines after a week."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Public, rough numbers of a vehicle-day's groups and reports."""
+    """Public, rough numbers of a vehicle-day's distinct groups, and reports per HAT."""
 
     hats: int = 70
     cells: int = 12
@@ -29,9 +29,9 @@ class Profile:
         """Estimates how many of a level's groups vehicle-days touch."""
         place, time = LEVELS[name]
         if place == CITY:
-            return (1, self.parts, self.hours, self.hours)[time]
+            return (1, self.parts, self.hours, self.hours)[time]  # by day, part, hour, slot
         in_place = (1, self.grandparents, self.parents, self.cells)[place]
-        return (in_place, 2 * in_place, self.hats, self.hats)[time]
+        return (in_place, 2 * in_place, self.hats, self.hats)[time]  # guessed: a place is visited in two parts of a day
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,7 @@ _OF_SMALL_CELLS = shares_of(cell=".8", hour=".08", parent=".12")
 _FIRST = {"gaussian": shares_of(cell=".7", hour=".3"), "laplace": shares_of(cell=".8", hour=".2")}
 _FINE = shares_of(cell=".2", hour=".1", hat=".7")
 _MIDDLE = shares_of(cell=".5", hour=".1", cell_part=".4")
+"""Default shares of levels; source of these and of the numbers below: docs/released.md, "Which levels"."""
 
 _PLACES = ("parent-day", "grandparent-day", "city")
 
@@ -90,7 +91,9 @@ _FIRST_NUMBERS = {
     "gaussian": (Fraction(7), Fraction(1, 4), Fraction(3, 5), Fraction(17, 20)),
     "laplace": (Fraction(7), Fraction(3, 10), Fraction(1, 2), Fraction(4, 5)),
 }
+"""First days: bound, km/h; share of the first stage; alpha of the first and of the second stage."""
 _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fraction(5), Fraction(17, 20))}
+"""Later days: bound, km/h, and alpha."""
 
 
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
@@ -106,37 +109,41 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
     """Makes default stages from total epsilon, or Gaussian rho."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    # By the total; source: docs/released.md, "Which levels".
+    # Totals from which fine levels are better: 10, and without delta 30.
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
     shares, first_shares = COARSE[kind] if epsilon < 10 else fine, _FIRST[kind]
     if group_sd_kmh(kind, spread, "cell", dict(shares).get("cell", Fraction(1)), bounds) > fitted.LIMIT_SD_KMH:
         shares = first_shares = _coarser_levels(kind, spread, bounds)
-    bound, part, alpha1, alpha2 = _FIRST_NUMBERS[kind]
+    bound, share, alpha1, alpha2 = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
-    first = Stage(kind=kind, spread=spread, parts=alike(first_shares), share=part, bound_kmh=bound, alpha=alpha1)
-    second = replace(first, parts=alike(shares), share=1 - part, alpha=alpha2)
+    first = Stage(kind=kind, spread=spread, parts=alike(first_shares), share=share, bound_kmh=bound, alpha=alpha1)
+    second = replace(first, parts=alike(shares), share=1 - share, alpha=alpha2)
     later = replace(second, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha)
     return Recipe(first=(first, second), later=(later,))
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
-    """Computes a budget's noise scale or variance, rounded up."""
+    """Computes the noise of a UNIT vector: scale by epsilon, or variance by rho."""
     if kind == "laplace":
         return UNIT / budget
-    return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
+    return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))  # rounded up: never less noise
 
 
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
-    """Chooses levels for cells drowned by a week's noise."""
+    """Chooses the finest levels, of places and hours, whose noise is tolerable."""
     choices = []
-    for names, part in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):
-        fits = [name for name in names if group_sd_kmh(kind, spread, name, part, bounds) <= fitted.LIMIT_SD_KMH]
-        choices.append((fits[0] if fits else names[-1], part))
+    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # finest first
+        tolerable = [name for name in names if group_sd_kmh(kind, spread, name, share, bounds) <= fitted.LIMIT_SD_KMH]
+        choices.append((tolerable[0] if tolerable else names[-1], share))
     return tuple(choices)
 
 
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Forecasts noise of a level's mean speeds after a week, km/h, at its `share`."""
+    """Forecasts noise of a level's mean speeds after a week, km/h, at its `share`.
+
+    A group's noise over its weight. Weights of a vehicle-day, of norm 1, add up to 1 under Laplace noise, and to the
+    root of the number of groups that it touches under Gaussian noise.
+    """
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
     if kind == "laplace":
@@ -147,17 +154,17 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
-    """Estimates a typical vehicle-day's total weight without clipping."""
+    """Estimates a typical vehicle-day's total weight without clipping: less below the least norm."""
     norm = usual_norm(stage, fleet)
     return _own_weight(stage, fleet) * (1.0 if norm is None else norm / max(norm, stage.least_norm))
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes a typical vehicle-day's norm; None without reports."""
+    """Computes a typical vehicle-day's norm of reports; None without a declared number."""
     profile = fleet.profile
     if profile.reports is None:
         return None
-    return profile.hats * math.pow(profile.reports, stage.exponent) / _own_weight(stage, fleet)
+    return profile.hats * math.pow(profile.reports, stage.exponent) / _own_weight(stage, fleet)  # as w = u / norm
 
 
 def _own_weight(stage: Stage, fleet: Fleet) -> float:
@@ -176,33 +183,35 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
     share = dict(stage.shares).get("cell", Fraction(1))
     noise_kmh = group_sd_kmh(stage.kind, stage.spread, "cell", share, bounds)
     low_kmh, high_kmh = fitted.NORM_NOISE_KMH
-    times = fitted.NORM_TIMES if noise_kmh <= low_kmh else 1 if noise_kmh < high_kmh else 0
+    times = fitted.NORM_TIMES if noise_kmh <= low_kmh else 1 if noise_kmh < high_kmh else 0  # 0: equal weights
     return replace(stage, least_norm=round(times * norm))
 
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
-    """Estimates a vehicle-day's weight, added up over places."""
+    """Estimates a vehicle-day's weight, added up over places; `in_a_cell`: places per cell."""
+    # A vehicle may pass half the root of a cell's places; n equal weights of Euclidean norm 1 add up to sqrt(n).
     return 1.0 if kind == "laplace" else max(1.0, math.sqrt(profile.cells * math.sqrt(in_a_cell) / 2))
 
 
 def standing(profile: Profile) -> float:
-    """Computes a typical vehicle-day's weight over a standing one's."""
+    """Computes a typical vehicle-day's weight over that of one in a single cell."""
     hours = profile.hours
     still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
     return max(_weight(COARSE["gaussian"], profile) / _weight(COARSE["gaussian"], still), 1.0)
 
 
 def _weight(shares: Shares, profile: Profile) -> float:
+    """Computes the total of equal weights in touched groups, of Euclidean norm 1."""
     return 1 / math.sqrt(sum(share / profile.touched(name) for name, share in shares))
 
 
 def kept(bound_kmh: float) -> float:
-    """Estimates the part of a vehicle's weight that a bound leaves."""
+    """Estimates the part of weight that a bound leaves: smooth min(1, bound / norm)."""
     return bound_kmh / math.cbrt(bound_kmh**3 + fitted.NORM_KMH**3)
 
 
 def weight_gain(bound_kmh: Fraction) -> float:
-    """Computes a bound's retained weight over the usual one's, at least 1."""
+    """Computes the weight that a bound leaves over the usual bound's, at least 1."""
     return max(kept(float(bound_kmh)) / kept(_USUAL_BOUND), 1.0)
 
 

@@ -10,7 +10,6 @@ from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpops.levels.bounded import ReleasedStage, Rows
 from dpops.levels.defaults import Fleet, Profile, vehicle_weight
@@ -38,20 +37,21 @@ end of a line, and would take most of a norm; means tell their number too."""
 
 
 def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
-    """Lays class edges in grid steps. Raises ValueError."""
-    first = max(round(STANDING_KMH / grid.step), 1)
-    width = Fraction(grid.upper_steps - first, classes - 1)
-    edges = tuple(first + round(width * index) for index in range(classes - 1))
-    if len(set(edges)) < len(edges) or width < first:
+    """Lays inner edges of equally wide classes above standing, in grid steps. Raises ValueError."""
+    standing_edge = max(round(STANDING_KMH / grid.step), 1)
+    width = Fraction(grid.upper_steps - standing_edge, classes - 1)
+    edges = tuple(standing_edge + round(width * index) for index in range(classes - 1))
+    if len(set(edges)) < len(edges) or width < standing_edge:
         raise ValueError(f"{classes} classes of speeds need an upper bound above {classes * STANDING_KMH} km/h")
     return edges
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
     """Adds a stage of speed classes, at a share."""
-    parts, share_of_level = alike(((CLASS, Fraction(1)),)), Fraction(1)
-    last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
-    return with_last(stages, replace(last, bound_kmh=share_of_level, exponent=share_of_level), share)
+    everything = alike(((CLASS, Fraction(1)),))
+    last = replace(stages[-1], parts=everything, alpha=Fraction(0), classes=edges, least_norm=0)
+    # Reports count as they are; the bound is any positive number, as there are no speeds to clip.
+    return with_last(stages, replace(last, bound_kmh=Fraction(1), exponent=Fraction(1)), share)
 
 
 def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
@@ -71,24 +71,17 @@ def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
     vehicle, cell: int64 (parts,), ascending by both. counts: int64 (parts, classes), reports.
     """
     classes = counts.shape[1]
-    first = np.flatnonzero(_changes(vehicle) | _changes(cell))
-    if not first.size:
-        return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
-    of_day = np.add.reduceat(counts, first, axis=0) * times_of(classes)
-    pair, kind = np.nonzero(of_day)
+    first = np.flatnonzero((np.diff(vehicle, prepend=vehicle[:1]) != 0) | (np.diff(cell, prepend=-1) != 0))
+    weighted = np.add.reduceat(counts, first, axis=0) * times_of(classes)  # (vehicle-cells, classes)
+    pair, kind = np.nonzero(weighted)
     index = first[pair]
-    nothing = np.zeros(index.size, np.int64)
-    return Rows(vehicle[index], cell[index] * classes + kind, nothing, of_day[pair, kind], nothing)
-
-
-def _changes(values: Int64s) -> NDArray[np.bool_]:
-    """Marks values unlike their predecessor, and the first."""
-    return np.concatenate([np.ones(min(values.size, 1), np.bool_), np.diff(values) != 0])
+    zeros = np.zeros(index.size, np.int64)  # the day is the only slot, and speeds are not summed
+    return Rows(vehicle[index], cell[index] * classes + kind, zeros, weighted[pair, kind], zeros)
 
 
 PLACE_BOUND_KMH, PLACE_ALPHA = Fraction(7), Fraction(17, 20)
 PLACE_EXPONENT = Fraction(1)
-"""A place's mean is over reports: with a smaller one it would lean to vehicles that pass fast."""
+"""Source: docs/released.md. A place's mean is over reports: a smaller exponent would favour vehicles that pass fast."""
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
@@ -99,6 +92,7 @@ def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]
 
 
 LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
+"""Clip of a vehicle's weighted residuals in a slot, and the part of speeds."""
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
@@ -122,7 +116,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
 
 
 def of_slot(live: Stage, slots: int) -> Stage:
-    """Derives a slot's stage from that of all slots."""
+    """Derives a slot's stage from that of all slots, of an equal share each."""
     return replace(live, share=live.share / slots)
 
 
@@ -138,10 +132,11 @@ _DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates a live HAT's unclipped weight times daily HATs."""
-    hats = max(profile.hats / profile.hours, 1.0)
+    """Estimates a vehicle's unclipped weight in a live HAT, times its daily HATs."""
+    hats = max(profile.hats / profile.hours, 1.0)  # of a vehicle in a slot, as long as an hour
     if stage.kind == "laplace":
         return profile.hats / hats
+    # Groups of a level that it touches in a slot, with equal weights, of norm 1 together.
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
     mixed = [
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
@@ -155,6 +150,7 @@ LEAST_PART = Fraction(1, 4)
 MOST_TIMES, NOISE_SDS = 10, 3
 """Multiple of the declared fleet that warns the operator if exceeded by so many standard errors."""
 EMPTY_PASSES = 0.01
+"""Largest probability that an empty day is not stopped."""
 USUAL_PART, USUAL_STOPS = 0.6, 1e-4
 """A day with this part of the fleet is stopped with this probability at most."""
 MOST_SHARE = Fraction(1, 10)
@@ -162,6 +158,7 @@ MOST_SHARE = Fraction(1, 10)
 COUNT_ALPHA, COUNT_BOUND_KMH = Fraction(1, 100), Fraction(1_000)
 """Speeds get hardly a share, and a bound that none reaches: a clip would lower the weights too."""
 _SHARE_STEPS = 1_000
+"""A count's share is rounded up to so many parts of the total."""
 _NORMAL = NormalDist()
 
 
@@ -172,6 +169,7 @@ def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Sta
     the level `city` alone and speeds that are never clipped a vehicle-day's weight is 1 whatever it did. Source:
     docs/released.md, "The wrong input".
     """
+    # The most noise at which neither chance is exceeded; a Laplace law exceeds t scales with probability e^-t / 2.
     gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if like.kind == "gaussian":
         most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
@@ -200,7 +198,7 @@ def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage
     """Prepends a stage that counts vehicles, scaling the others."""
     if count is None:
         return stages
-    remainder = 1 - count.share / sum(stage.share for stage in stages)
+    remainder = 1 - count.share / sum(stage.share for stage in stages)  # all together cost what they did
     return count, *scaled(stages, remainder)
 
 

@@ -90,8 +90,8 @@ class Level:
 
 def _numbered(values: Sequence[int]) -> tuple[int, ...]:
     """Ranks values from 0, equal ones alike."""
-    number = {value: number_of_value for number_of_value, value in enumerate(sorted(set(values)))}
-    return tuple(number[value] for value in values)
+    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
+    return tuple(ranks[value] for value in values)
 
 
 CITY, GRANDPARENT, PARENT, CELL = range(4)
@@ -146,9 +146,9 @@ FIRST_CENTRE = 2_000
 """Centre without earlier releases: 20 km/h, in steps of CENTRE_STEP_KMH."""
 
 EXPONENT = Fraction(3, 4)
-
+"""Between 0, a mean of vehicles' means, and 1, a mean of all reports."""
 WEIGHT_STEPS = 10_000
-
+"""Of a usual day, in which plans store forecast weights as integers."""
 
 Shares = tuple[tuple[str, Fraction], ...]
 """Names of levels, each with its part; the parts add up to 1."""
@@ -196,7 +196,7 @@ class Differences:
         return sum(self.slot_weights) / WEIGHT_STEPS
 
     def centres(self, of_cells: Int64s) -> Int64s:
-        """Computes the centres of places from those of cells."""
+        """Computes centres, int64 (places, slots), from those of cells, (cells, slots)."""
         centres: Int64s = np.clip(of_cells[self.cell] + self.steps[:, None], self.lowest, self.highest)
         return centres
 
@@ -240,7 +240,7 @@ class Stage:
     counts_public: weights are then exact and unscaled, and speeds have the full share at twice the bound.
     counts_vehicles: see `dpops.levels.parts`. classes: see `dpops.levels.parts`, ascending inner edges in
     steps of the speed grid. accounting: "gdp" where Gaussian noise is normal and rounded, else discrete.
-    around: None until the stage is laid on a day's HATs.
+    number: from 0, of the `stages` of a period. around: None until the stage is laid on a day's HATs.
     """
 
     kind: Kind
@@ -347,18 +347,18 @@ def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> Pur
 
 
 def with_last(stages: tuple[Stage, ...], last: Stage, share: Fraction) -> tuple[Stage, ...]:
-    """Appends a stage at a share, scaling the others."""
+    """Appends a stage with `share` of the stages' total, which stays as it was."""
     total = sum((stage.share for stage in stages), Fraction(0))
     return (*scaled(stages, 1 - share), replace(last, share=share * total))
 
 
-def scaled(stages: Iterable[Stage], part: Fraction) -> tuple[Stage, ...]:
-    """Scales the stages' shares by a part."""
-    return tuple(replace(stage, share=part * stage.share) for stage in stages)
+def scaled(stages: Iterable[Stage], factor: Fraction) -> tuple[Stage, ...]:
+    """Multiplies the stages' shares by a factor."""
+    return tuple(replace(stage, share=factor * stage.share) for stage in stages)
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:
-    """Rounds speeds to centres within [lowest, highest] km/h."""
-    steps = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
-    cut = np.clip(np.rint(steps / float(CENTRE_STEP_KMH)), float(lowest * 100), float(highest * 100))
-    return cut.astype(np.int64)
+    """Rounds speeds to centres within [lowest, highest] km/h, unknown ones to the first centre."""
+    known_kmh = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
+    ends = float(lowest / CENTRE_STEP_KMH), float(highest / CENTRE_STEP_KMH)
+    return np.clip(np.rint(known_kmh / float(CENTRE_STEP_KMH)), *ends).astype(np.int64)

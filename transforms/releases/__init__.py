@@ -32,7 +32,7 @@ class DayShare(NamedTuple):
 
 
 class DayShares(NamedTuple):
-    """Days' shares of a week's epsilon, others in `first_days`."""
+    """Days' shares of a week's epsilon, Monday first; `first`: on days in `first_days`."""
 
     by_weekday: Sequence[DayShare]
     first: Sequence[DayShare] = ()

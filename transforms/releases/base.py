@@ -156,9 +156,9 @@ def release_group(
     try:
         while drawn := release.draw({group: tallies}, History(account, recorded), Noise()):
             slots = record([unit for unit, _ in drawn])
-            if not slots:
+            if not slots:  # the ledger refused them: nothing may be published
                 return iter(())
             recorded += slots
     except MustStop as stop:
-        return Stopped(*stop.args)
+        return Stopped(*stop.args)  # the period
     return release.estimates(recorded[-1], History(account)) if recorded else iter(())

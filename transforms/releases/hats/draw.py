@@ -96,6 +96,7 @@ def draw_releases(
     divided = []
     for (plan_s, shard), tally in groups.items():
         facts, by_slot = slots[plan_s], []
+        # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
         hat = tally.cell if len(facts.plan) == 1 else packed_keys(tally.slot_s, tally.cell)
         reported = tally.take(by_both(places(hat), tally.vehicle))
         rows, share = divide(reported, facts.plans, policy.allocation)
@@ -162,7 +163,10 @@ def _units_of(
 
 
 def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
-    """Divides vehicles' spending among HATs; drops suppressed rows."""
+    """Divides a vehicle's budget among its HATs, and counts suppressed samples as dropped.
+
+    rows: by slot and cell. plans: those that share a period.
+    """
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)
@@ -175,7 +179,7 @@ class SlotDrawn(NamedTuple):
 
     released: list[Released]
     cell: Int64s
-    drawn: Int64s  # see `exposure_of`
+    drawn: Int64s  # (HATs, statistics), 1 where a draw spends epsilon
 
 
 def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
@@ -184,10 +188,10 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
     with_users = [hats.with_users() for hats in occupied]
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
     by_epsilon: dict[Fraction, list[int]] = {}
-    for place, slot in enumerate(by_slot):
-        by_epsilon.setdefault(slot.epsilon, []).append(place)
+    for number, slot in enumerate(by_slot):
+        by_epsilon.setdefault(slot.epsilon, []).append(number)
     for numbers in by_epsilon.values():
-        start = np.cumsum([0, *(by_slot[number].rows.cell.size for number in numbers[:-1])])
+        start = np.cumsum([0, *(by_slot[number].rows.cell.size for number in numbers[:-1])])  # first row
         for _, pairs in groupby(zip(numbers, start // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
             chosen = [number for number, _ in pairs]
             hats = SlotHats.joined([with_users[number] for number in chosen])
@@ -195,17 +199,20 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
             for stat in policy.statistics:
                 epsilon, grid = by_slot[chosen[0]].epsilon * stat.share, policy.value.grid
                 needed = {field: hats.columns[column.name] for field, column in stat.columns(grid).items()}
-                seen = replace(hats.hats, totals=Totals(hats.hats.totals.counts, **needed))
-                together = stat.mechanism.draw(seen, grid, epsilon, noise)
-                for number, its in zip(chosen, starmap(slice, pairwise([0, *ends])), strict=True):
-                    drawn[number].append(Drawn(together.mechanisms[its], together.plans[its], together.integers[its]))
+                hats_for_stat = replace(hats.hats, totals=Totals(hats.hats.totals.counts, **needed))
+                mechanisms, plans, integers = stat.mechanism.draw(hats_for_stat, grid, epsilon, noise)
+                for number, hats_of_slot in zip(chosen, starmap(slice, pairwise([0, *ends])), strict=True):
+                    drawn[number].append(Drawn(mechanisms[hats_of_slot], plans[hats_of_slot], integers[hats_of_slot]))
     return [_slot_drawn(*columns, policy) for columns in zip(by_slot, occupied, with_users, drawn, strict=True)]
 
 
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """Lists a slot's released HATs by cell and statistic, cells without data too."""
+    """Lists a slot's HATs by cell and statistic: the region's, or occupied ones.
+
+    occupied, with_users: its HATs with reports, and those of them with a report that is not dropped.
+    """
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
         region = np.array(policy.region, np.int64)
@@ -213,7 +220,7 @@ def _slot_drawn(
     places = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
     names, released = texts_of(policy.region, published), []
     for stat, drawn in zip(policy.statistics, by_statistic, strict=True):
-        # Behind the end, where places without data point, stands what they are told.
+        # Places without data point behind the end, where the entries of a HAT without a plan stand.
         columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
         of_each = (map(column.__getitem__, places) for column in columns)
         released.append(map(Released, names, repeat(stat.name), *of_each))
@@ -222,7 +229,7 @@ def _slot_drawn(
 
 
 class SlotHats(NamedTuple):
-    """HATs of slots in sequence, empty if all dropped."""
+    """HATs of slots in sequence; one whose reports are all dropped has no users."""
 
     cell: Int64s  # int64 (HATs,), ascending within a slot
     hats: Hats
@@ -234,11 +241,12 @@ class SlotHats(NamedTuple):
         if len(slots) == 1:
             return slots[0]
         hats = [slot.hats for slot in slots]
-        offsets = np.cumsum([0, *(its.totals.counts.size for its in hats[:-1])]).tolist()
-        starts = [(its.first + entries, its.users, its.reported) for its, entries in zip(hats, offsets, strict=True)]
+        # Indices of first users move by the number of users of all slots before.
+        offsets = np.cumsum([0, *(part.totals.counts.size for part in hats[:-1])]).tolist()
+        users = [(part.first + offset, part.users, part.reported) for part, offset in zip(hats, offsets, strict=True)]
         columns = {name: np.concatenate([slot.columns[name] for slot in slots]) for name in slots[0].columns}
-        totals = Totals(*map(np.concatenate, zip(*(its.totals for its in hats), strict=True)))
-        joined = Hats(totals, *map(np.concatenate, zip(*starts, strict=True)))
+        totals = Totals(*map(np.concatenate, zip(*(part.totals for part in hats), strict=True)))
+        joined = Hats(totals, *map(np.concatenate, zip(*users, strict=True)))
         return cls(np.concatenate([slot.cell for slot in slots]), joined, columns)
 
     def with_users(self) -> "SlotHats":
@@ -248,17 +256,16 @@ class SlotHats(NamedTuple):
 
 
 def hats_of(rows: Tally) -> SlotHats:
-    """Groups a slot's HATs by cell, vehicles in order."""
+    """Groups a slot's rows by cell, its vehicles by descending count."""
     if (rows.cell[1:] < rows.cell[:-1]).any():
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = np.diff(rows.cell, prepend=-1) != 0
     first = np.flatnonzero(is_first)
     users, reported = (
-        np.add.reduceat(column, first) if first.size else first
-        for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
+        np.add.reduceat(column, first) for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
     )
     max_kept = int(rows.kept.max(initial=0))
-    descending = np.cumsum(is_first) * (max_kept + 1) - rows.kept  # dropped rows come last
+    descending = np.cumsum(is_first) * (max_kept + 1) - rows.kept  # a key by cell, then count; dropped rows come last
     narrow = descending.astype(np.min_scalar_type(descending.max(initial=0)))  # which numpy sorts by counting
     order = np.argsort(narrow, kind="stable")  # keeps vehicles of equal counts in order
     columns = {name: column[order] for name, column in rows.sums.items()}
@@ -267,7 +274,7 @@ def hats_of(rows: Tally) -> SlotHats:
 
 
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
-    """Counts draws by vehicle, from each HAT's draws."""
+    """Counts each vehicle's draws by statistic. cell, drawn: as in `SlotDrawn`."""
     is_kept = rows.kept > 0
     vehicle, code = places(rows.vehicle[is_kept])
     return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))
@@ -282,13 +289,13 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
-    """Computes a vehicle's largest sum of claims."""
+    """Computes a vehicle's largest epsilon by its HATs' claims; `rows` by slot, cell."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
     first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
     slot_s, cell = slot_of[first], cell_of[first]
-    kinds: dict[tuple[Claim, ...], int] = {}  # a few
-    kind_of: list[int] = []
+    kinds: dict[tuple[Claim, ...], int] = {}  # number of each distinct list of a HAT's claims; there are a few
+    kind_of: list[int] = []  # by HAT
     for claimed in units:
         numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.distinct]
         texts = texts_of(region, cell[slot_s == claimed.unit.slot_s])
@@ -301,13 +308,13 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
 
 
 def _dearest(numbers: Int64s, prices: Sequence[Fraction]) -> Fraction:
-    """Computes the largest cost of a row at prices."""
+    """Computes the largest exact cost of a row of `numbers`, (vehicles, prices)."""
     sums = (sum(map(mul, counts, prices), ZERO) for counts in set(map(tuple, numbers.tolist())))
     return max(sums, default=ZERO)
 
 
 def _added_up(code: Int64s, values: Int64s) -> Int64s:
-    """Adds up rows of small integers by code."""
+    """Adds up rows of `values` (rows, columns) of equal code, from 0: (codes, columns)."""
     columns = [np.bincount(code, column) for column in values.T]  # exact: below 2**53
     return np.stack(columns, axis=-1).astype(np.int64)
 
@@ -319,7 +326,7 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
     """Weighs requested statistics for suppression by shares of epsilon."""
-    shares = {"mean": Fraction(0), "variance": Fraction(0)}
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}  # by what a statistic's error depends on
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share
     return Weights(upper=grid.upper, **shares)

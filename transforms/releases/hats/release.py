@@ -84,7 +84,7 @@ MISS = 0.05
 
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:
-    """Reads a slot's estimates by cell and statistic."""
+    """Reads a slot's estimates by cell and statistic; `lower`: least value, integers' 0."""
     everything = [release for unit in units for release in unit.released]
     spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
@@ -96,7 +96,7 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
     vehicles, reports = counts_of([release.plan for release in released])
     estimates = _estimates(released)
     if lower:  # added to all numbers that are values: not to squares of differences
-        numbers = estimates.numbers.copy()
+        numbers = estimates.numbers.copy()  # (outputs, value and two bounds, HATs)
         for hat, release in enumerate(released):
             outputs = [output for output in named(release.statistic).outputs if not output.is_list]
             places = [place for place, output in enumerate(outputs[: len(numbers)]) if output.unit == VALUE]
@@ -116,16 +116,17 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
 
 
 def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | None], list[int | None]]:
-    """Reads public vehicles and reports from plans' facts."""
+    """Reads HATs' vehicles and reports from plans, None where they are secret."""
     facts = [{} if plan is None else plan.get("facts", {}) for plan in plans]
-    public = [its if "users" in its and "samples" in its else {} for its in facts]
-    return [its.get("users") for its in public], [its.get("reported", its.get("samples")) for its in public]
+    public = [fact if "users" in fact and "samples" in fact else {} for fact in facts]
+    # Where a plan does not say what was reported, its samples are all.
+    return [fact.get("users") for fact in public], [fact.get("reported", fact.get("samples")) for fact in public]
 
 
 def _estimates(released: Sequence[Released]) -> Estimates:
     """Reads estimates in release order, computed per mechanism."""
     by_mechanism: dict[str, list[int]] = {}
-    for place, release in enumerate(released):
+    for place, release in enumerate(released):  # HATs without data have neither plan nor integers
         if release.plan is not None and release.integers is not None:
             by_mechanism.setdefault(release.mechanism, []).append(place)
     parts: list[tuple[list[int], Estimates]] = []

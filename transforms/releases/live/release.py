@@ -104,7 +104,7 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """Plans a live slot from earlier entries and hour."""
+    """Plans a live slot from earlier entries; `slots`: number of the period's slots."""
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
@@ -132,8 +132,8 @@ def live_estimates(
     be repeated.
     """
     entry = live[-1]
-    estimates = estimates_of_slot(learned_live(stages, live, policy), -1, facts, policy)
-    # Of Gaussian noise, what it comes to at the specification's delta.
+    estimates = estimates_of_slot(learned_live(stages, live, policy), -1, facts, policy)  # -1: the last live slot
+    # Gaussian noise has an epsilon at the specification's delta only.
     spent = str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)

@@ -23,10 +23,11 @@ from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 
 LEVELS = 0.15, 0.5, 0.85
+"""Of the percentiles that products show; the 85th is what traffic engineers use."""
 
 
 class LearnedClasses(NamedTuple):
-    """Posterior distributions, and means and variances without class data."""
+    """Posterior distributions, and (cells,) means and variances without class data, km/h."""
 
     posterior: ClassFit
     means: Float64s
@@ -34,7 +35,7 @@ class LearnedClasses(NamedTuple):
 
 
 def edges_in_units(edges: Sequence[int], grid: Grid) -> Float64s:
-    """Lists the edges of all classes in km/h."""
+    """Lists the edges of all classes in km/h, from inner edges in grid steps."""
     return np.array([0, *edges, grid.upper_steps]) * float(grid.step)
 
 
@@ -52,7 +53,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
         return None
-    design = models.state.design
+    design = models.state.design  # the mean day of the hours released follows, as one group of slots
     forecast = models.forecast(np.array(sorted(hours), np.int64))
     cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.day.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
@@ -64,7 +65,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
     """Estimates a vehicle-day's total weight over cells and classes."""
     if kind == "laplace":
-        return math.sqrt(MOVING)  # between one that only moves, 1, and one that only stands, MOVING
+        return math.sqrt(MOVING)  # geometric mean of one that only moves, 1, and one that only stands, MOVING
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 
 
@@ -83,7 +84,7 @@ def notes_of(
         }
     posterior = learned.posterior
     means = groups.values + (posterior.means - learned.means)[:, None]
-    shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
+    shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]  # classes tell of means too
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)

@@ -30,7 +30,7 @@ from transforms.time.calendar import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Infers the next stage's centres by estimate or forecast."""
+    """Infers the next stage's centres: within a day by estimate, else by forecast."""
     learned = learned_from(entries, policy)
     last = numbers_of(entries[-1].unit)
     posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
@@ -48,6 +48,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
     models = learned_from(entries, policy)
     learned = learned_places(entries, models, policy)
     far = np.zeros(places.cell.size) if learned is None else learned.differences
+    # A usual day's weight is the number of vehicles; steps are from 1, as `Differences` needs, to 100 usual days.
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
@@ -100,7 +101,7 @@ def product_estimates(
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
         groups = coarser(models, posterior, grouped.groups)
         if product.name == "city-hour":
-            whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)
+            whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)  # all slots in group 0
             groups = smooth_hours(groups, coarser(models, posterior, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and policy.classes is not None:
@@ -125,6 +126,7 @@ def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = Fa
 
 
 def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
+    """Blanks the numbers of HATs that are held back."""
     has_value = numbers.status != Status.HELD_BACK
     columns = attrgetter("values", "lower95", "upper95", "sd", "traffic_lower95", "traffic_upper95")(numbers)
     value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)

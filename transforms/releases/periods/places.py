@@ -42,7 +42,7 @@ class LearnedPlaces(NamedTuple):
     """Posterior of places, their cells' means, proved vehicles."""
 
     places: PlaceFit
-    cells: Float64s  # mean of each place's cell in the same hours, km/h
+    cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
     vehicles: VehiclesProved  # at least four proved
 
     @property
@@ -55,7 +55,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     """Learns places from releases; None before the first."""
     pieces, profile = _pieces(policy), policy.fleet.profile
     sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
-    slots = Counter[int]()  # by hour, see `Design`
+    slots = Counter[int]()  # released slots by hour, see `Design`
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == "places"):
         read = read_unit(unit, policy.region, pieces.places)
         day = place_day(read)
@@ -66,14 +66,14 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         return None
     hours = np.array(sorted(slots), np.int64)
     posterior, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
-    weights = posterior.weights * times
-    cell = pieces.places.cell
+    weights = posterior.weights * times  # (cells, hours)
+    cell = pieces.places.cell  # (places,), index of each one's cell
     means = np.sum(weights * posterior.values, axis=1) / weights.sum(axis=1)
     cells = means[cell]
     traffic = np.array(pieces.places.visits, np.float64)
     if not traffic.size:  # before any release a place weighs as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
-    in_a_cell = cell.size / np.unique(cell).size
+    in_a_cell = cell.size / np.unique(cell).size  # places per cell that has any
     retained = RETAINED * policy.fleet.vehicles
     fleet_weight = whole_weight(sums, retained * weight_at_places(profile, policy.kind, in_a_cell))
     around = Around(
@@ -121,33 +121,34 @@ def place_product(
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, posterior, groups)
     shown = published(of_cells, bound)
+    # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
         values, variances = places.places.values[:, None], places.places.variances[:, None]
         copies = places.cells[:, None]
-        far = copies - shown.values  # the cell's standing value has an interval as wide as its day's
+        shift = copies - shown.values  # the cell's standing value has an interval as wide as its day's
         value, lower, upper = (
-            rounded(np.clip(part, 0, bound)) for part in (copies, shown.lower95 + far, shown.upper95 + far)
+            rounded(np.clip(part, 0, bound)) for part in (copies, shown.lower95 + shift, shown.upper95 + shift)
         )
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
-        deviations = places.places.own[:, None]
-        if product.name != "place-day":
-            there = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
-            share = places.places.weights / np.maximum(there[cell], 1e-9)
+        deviations = places.places.own[:, None]  # variances
+        if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
+            cell_weights = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
+            share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)
             deviations = np.maximum(
                 deviations, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05))
             )
         variances = places.places.variances[:, None] + of_cells.variances[cell] + deviations
     result = _estimates(values, variances, places, shown, bound)
     cells = np.array(texts_of(policy.region))[cell]
-    whose = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
-    parents = tuple(np.where(whose == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
-    result = result._replace(parent=whose, parent_values=(parents[0], parents[1], parents[2]))
+    parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
+    parents = tuple(np.where(parent == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
+    result = result._replace(parent=parent, parent_values=parents)
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
-    of_period = len({facts.start.partition("T")[0] for facts in slots})  # a week has several days
-    behind = Behind(models.state.days * of_period, proved, named.geometries)
+    days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
+    behind = Behind(models.state.days * days, proved, named.geometries)
     grouped = ProductGroups(groups, list(named.names), spans)
     return estimates_of_product(result, product.name, grouped, slots, policy, behind)
 
@@ -155,7 +156,7 @@ def place_product(
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
 ) -> HatEstimates:
-    """Bounds values, and withholds places of withheld cells."""
+    """Bounds values, (places, times), and withholds places of withheld cells."""
     sd = np.sqrt(variances)
     half = Z95 * sd
     belief = places.places
@@ -163,7 +164,7 @@ def _estimates(
     ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))
-    is_told = status != Status.HELD_BACK
+    has_value = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
-    value, lower, upper, sd = (np.where(is_told, part, np.nan) for part in (value, lower, upper, rounded(sd)))
+    value, lower, upper, sd = (np.where(has_value, part, np.nan) for part in (value, lower, upper, rounded(sd)))
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])

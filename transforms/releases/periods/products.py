@@ -79,7 +79,7 @@ def _part(text: str, slot_minutes: int, service: Part) -> Part:
 
 
 def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Sequence[str]) -> ProductGroups:
-    """Groups cells by parents, and slots by local start."""
+    """Groups cells by `parents`, (cells,) from 0, and slots by local start."""
     from dpops.learning import Groups
     from transforms.places.hierarchy import CITY, parent_texts, texts_of
 
@@ -87,14 +87,14 @@ def grouping(product: Product, parents: Int64s, cells: Sequence[int], starts: Se
     if product.name == "city-hour":
         return ProductGroups(Groups(cells=0 * parents, slots=of_slot), [CITY], spans)
     if product.name == "parent-hour":
-        names = parent_texts(cells)
-        first = [names[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
-        return ProductGroups(Groups(cells=parents, slots=of_slot), first, spans)
+        names = parent_texts(cells)  # by cell; those of each parent's first cell follow
+        parent_names = [names[int(np.argmax(parents == parent))] for parent in range(int(parents.max()) + 1)]
+        return ProductGroups(Groups(cells=parents, slots=of_slot), parent_names, spans)
     return ProductGroups(Groups(cells=np.arange(len(cells)), slots=of_slot), texts_of(cells), spans)
 
 
 def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[tuple[int, int] | None]]:
-    """Numbers slots' groups; finds groups' first and last slot."""
+    """Numbers slots' groups by first slot, int64 (slots,); also returns `ProductGroups.spans`."""
     times = [_time(product, start) for start in starts]
     number = {time: index for index, time in enumerate(dict.fromkeys(times))}
     of_slot = np.array([number[time] for time in times], np.int64)
@@ -104,14 +104,15 @@ def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[t
 
 def _time(product: Product, start: str) -> Hashable:
     """Names a slot's time group, None outside all parts."""
-    if product.name == "place-standing":
+    # starts look like 2026-03-01T06:00:00+01:00: [:10] is the date, [:13] its hour, [19:] the offset
+    if product.name == "place-standing":  # one row for the period
         return ""
     if product.name == "place-slot":
         return start
     if product.name in ("days", "place-day"):
         return start[:10]
     if not product.parts:
-        return start[:13], start[19:]
+        return start[:13], start[19:]  # a clock change repeats an hour at another offset
     minute = int(start[11:13]) * 60 + int(start[14:16])
     part = next((part for part in product.parts if part[0] <= minute < part[1]), None)
     return part and (start[:10], part)

@@ -25,7 +25,7 @@ _PARENT_COLUMNS = ("parent_value", "parent_lower95", "parent_upper95")
 
 
 class HatEstimates(NamedTuple):
-    """Estimates of a period's HATs, km/h; nan: no value."""
+    """Estimates of a period's HATs or groups, km/h, (cells, slots) each; nan: no value."""
 
     value: Float64s
     lower95: Float64s
@@ -142,8 +142,8 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
         **dict(zip(ABOUT, estimates.about or (), strict=False)),
         **(estimates.notes or {}),
     }
-    texts = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
-    return {name: [None if x == "" or x != x else x for x in values] for name, values in texts.items()}
+    lists = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
+    return {name: [None if x == "" or x != x else x for x in values] for name, values in lists.items()}  # x != x: nan
 
 
 SCHEMA = pa.schema(
@@ -177,7 +177,7 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
         centres = np.bincount(groups, stage.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
         sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.tolist(), strict=True)
         for group, (weight, speed, centre) in enumerate(sums):
-            numbers = slots_of[group % layout.slot_groups]
+            numbers = slots_of[group % layout.slot_groups]  # a group's number: place * slot_groups + slot group
             weights, speeds = _with_sd(weight, level.weight_sd), _with_sd(speed, level.speed_sd)
             yield {
                 "spec_id": policy.spec_id,
@@ -195,4 +195,5 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
 
 
 def _with_sd(value: float, sd: float) -> tuple[float | None, float | None]:
+    """Rounds a sum and its deviation; None where infinite, as nothing was released."""
     return (round(value, 9), round(sd, 9)) if np.isfinite(sd) else (None, None)

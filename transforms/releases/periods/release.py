@@ -138,15 +138,16 @@ def plan_for(
     complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A waiting
     period's later stage takes its own entries in ledger order.
     """
-    recorded = of_period(entries, period)
+    recorded = of_period(entries, period)  # this period's stages so far
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
     reference = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
     counts = counts_vehicles(reference) if reference else policy.count is not None
+    # Only a first day has so many stages, besides one that counts vehicles.
     is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
         return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
-    evidence = (
+    evidence = (  # a count alone teaches no centres: the stage after it rests on earlier periods
         earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
     )
     if not evidence or not stages[number].has_speeds:
@@ -158,6 +159,7 @@ def plan_for(
 
 
 Z95 = 1.959963984540054
+"""97.5 % quantile of the normal law; dpops.spread rounds it, and published bounds must stay."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,7 @@ class CountRelease(PeriodRelease):
         value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
         (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)
         read = read_unit(unit, policy.region)
-        (level,), bound = read.levels, read.stage.least_norm
+        (level,), bound = read.levels, read.stage.least_norm  # weights are counts over the bound: `counts_stage`
         counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
         counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
         shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))

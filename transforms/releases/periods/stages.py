@@ -108,7 +108,7 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def names_of(self, level: Level) -> tuple[list[str], Sequence[str]]:
-        """Names a level, and its groups' cells, parents or places."""
+        """Names a level's kinds of groups (several classes, else one) and its places."""
         region, names, grid = self.region, texts_of(self.region), self.value.standard
         if level.name == PLACE and self.public_places is not None:
             return [level.name], self.public_places.names
@@ -148,13 +148,13 @@ def laid_stage(
     """Lays stage `number` of `stages` on HATs, whose slots begin at local `hours`."""
     stage = replace(stages[number], number=number, stages=len(stages))
     hats = hats_under(stage, policy.region, hours, policy.public_places)
-    if stage.classes:
+    if stage.classes:  # no speeds are summed, and HATs are classes of cells
         centres = np.zeros((hats.cells, hats.slots), np.int64)
     return stage.on(hats, centres, policy.value.standard.step, rests_on, differences)
 
 
 def first_centres(cells: int, slots: int) -> Int64s:
-    """Creates centres of a first stage."""
+    """Creates centres of a first stage, which no entry has taught, int64 (cells, slots)."""
     return np.full((cells, slots), FIRST_CENTRE, np.int64)
 
 
@@ -168,14 +168,12 @@ def rows_of(tally: Tally, cell: Int64s, slots: Sequence[int]) -> Rows:
     order = order[cell[order] != NOWHERE]
     keys = [column[order] for column in (tally.vehicle, cell, slot)]
     first = np.flatnonzero(changes(*keys))
-    if not first.size:
-        return Rows(*[np.zeros(0, np.int64)] * len(Rows._fields))
     added = (np.add.reduceat(column[order], first) for column in (tally.kept, tally.sums["sums"]))
     return Rows(*(key[first] for key in keys), *added)
 
 
 def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
-    """Lists vehicles' rows in classes of cells, without NOWHERE."""
+    """Sums rows by vehicle, cell and speed class, dropping NOWHERE. cell: each row's index."""
     order = np.lexsort((cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
     return rows_of_classes(tally.vehicle[order], cell[order], tally.sums[column.name][order])
@@ -189,7 +187,7 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
         if pieces is None:
             cell = np.searchsorted(region, tally.cell)
         else:
-            cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]
+            cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]  # tallies are by piece then
         return rows_by_class(tally, cell, Classes(stage.classes)) if stage.classes else rows_of(tally, cell, slots)
 
     parts = (sum_up(rows(tally), stage) for tally in tallies)

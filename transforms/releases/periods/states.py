@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("hatstream.learned")
 LOG.setLevel(logging.WARNING)
-MOST_BYTES = 1 << 30
-_SIGN_BYTES = 32
+MOST_BYTES = 1 << 30  # of a file: a larger one is not read
+_SIGN_BYTES = 32  # of HMAC-SHA256, before the arrays
 WRONG = (ValueError, KeyError, TypeError, IndexError, EOFError, OverflowError, zipfile.BadZipFile, zlib.error)
 """What arrays raise that are none of a state, and a file that is none of arrays."""
 
@@ -174,7 +174,7 @@ class StateSource:
 
 @lru_cache(maxsize=2)
 def _fitted(released: StateSource) -> Learned:
-    """Fits a folded state and all periods since."""
+    """Fits all periods; the state after the last multiple of `least_recent` is cached."""
     periods, minimum = len(released.periods), released.least_recent
     folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
     state = _folded(released.first(folded)) if folded else _new(released)
@@ -184,12 +184,14 @@ def _fitted(released: StateSource) -> Learned:
 
 
 def _new(released: StateSource) -> State:
+    """Makes the state before the first period."""
     policy = released.policy
     return _begun(policy.region, facts_of(policy.fleet), released.least_recent, policy.trips)
 
 
 @lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
 def _begun(region: Sequence[int], facts: Facts, least_recent: int | None, trips: Trips | None) -> State:
+    """Makes a city's empty state; trips: a timetable's, whose visits the model expects."""
     visits = None if trips is None or not trips.are_counted else trips.of_habits(texts_of(region))
     return State.new(replace(design_of(region), visits=visits), facts, least_recent)
 
@@ -199,7 +201,7 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 
 
 def _folded(released: StateSource) -> State:
-    """Computes a folded state from the newest known one."""
+    """Computes the state after all periods from the newest known one, and stores it."""
     file = released.policy.cache_file
     stored = None if file is None else file.read()
     state = next(_known(released, stored), _new(released))
@@ -221,12 +223,14 @@ def _known(released: StateSource, stored: StoredState | None) -> Iterator[State]
             yield state
     if stored is not None and _is_after(released, stored.number, stored.rests_on):
         minimum = released.least_recent or 0
+        # The file lacks the days that a state keeps as released: they are read from entries.
         recent = tuple(released.first(stored.number).days(stored.number - minimum))
         with suppress(*WRONG):  # arrays of another model
             yield restore_state(_new(released), stored.number, recent, stored.arrays)
 
 
 def _is_after(released: StateSource, periods: int, digest: str) -> bool:
+    """Checks whether a digest is that of the source's first periods."""
     return periods <= len(released.periods) and released.first(periods).digest == digest
 
 
@@ -247,11 +251,11 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
-    """Reads a stage in units of a typical vehicle-day."""
+    """Reads a stage's sums in units of a typical vehicle-day's weight."""
     if is_live:
         unit = slot_weight(read.stage, fleet.profile)
     else:
-        is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
+        is_unclipped = read.stage.counts_public or read.stage.counts_vehicles  # weights, by a wide or no bound
         unit = vehicle_weight(read.stage, fleet) * (1.0 if is_unclipped else weight_gain(read.stage.bound_kmh))
     levels = []
     for level in read.levels:
