@@ -198,7 +198,7 @@ class EffectLayout:
         return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in roots]))
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists precisions by block and day; a mean of n days has n-fold."""
+        """Lists precisions by block and day; those of means of n days are n-fold."""
         rows = []
         for block in self.blocks:
             by_day = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
@@ -241,7 +241,7 @@ class EffectLayout:
 
 
 class Item(NamedTuple):
-    """Sums of a day over groups, and their regressors."""
+    """Groups to sum a day's HATs over; hours of its slots; its index; regressors."""
 
     groups: Groups
     hours: Int64s
@@ -270,7 +270,7 @@ class Stack:
 
     def __call__(self, hats: Sequence[Float64s], regressors: Sequence[Regressors] | None = None) -> EffectRows:
         """Fills in rows with weights of HATs and regressors, (cells, slots) of each item."""
-        order, border = self._order, np.zeros((self.starts[-1], self._border))
+        order, border = self._order, np.zeros((self.starts[-1], self._border))  # (rows, border effects)
         local, sums_by_key = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
         for index, block, sums, first in self._terms:
             key = index, id(sums), block.regressor  # blocks of equal keys have equal sums

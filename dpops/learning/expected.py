@@ -70,6 +70,7 @@ def expected_days(
     noiseless = sum(part * _hat_variance(bounds, busy) for busy, part in strategy.busyness_classes())
     expected = []
     for day, weight_sd in enumerate(weights):
+        # Means over cells of what `_of_cells` yields: three errors, pattern variance, its unknown part.
         *errors, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(5))
         low_kmh, kmh, high_kmh = (OF_NORMAL * math.sqrt(error) for error in errors)
         expected.append(
@@ -135,6 +136,7 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
         shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
+# Cautious variances without learning: a plan has no releases.
 _ROUGH = VehicleSpread(CAUTION * fitted.VEHICLE_VARIANCE, CAUTION * fitted.FLOOR_VARIANCE)
 HAT_SPREAD = 2 * fitted.BUSIER**2
 """Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
@@ -231,11 +233,7 @@ def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s
 
 
 def _level_evidence(
-    stages: Sequence[Stage],
-    bounds: BoundsOnly,
-    vehicles: Float64s,
-    days: float,
-    noise: Noise,
+    stages: Sequence[Stage], bounds: BoundsOnly, vehicles: Float64s, days: float, noise: Noise
 ) -> tuple[Float64s, Float64s]:
     """Computes single HATs' precision and other levels' joint variance, (vehicles,) each.
 

@@ -47,9 +47,8 @@ def expected_maps(
 ) -> list[ExpectedMap]:
     """Forecasts the map after each of these days.
 
-    stage: a day's stage of places. cells: of the region that hold them. crowding: as SPREAD and CONCENTRATED.
-
-    A place of weight w is known to (noise / w)^2 a day; the error of its weight moves its difference likewise.
+    stage: a day's stage of places. cells: of the region that hold them. crowding: as SPREAD or CONCENTRATED. A place of
+    weight w is known to (noise / w)^2 a day; the error of its weight moves its difference likewise.
     """
     share = dict(stage.shares)["place"]
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
@@ -64,14 +63,14 @@ def expected_maps(
         noise_variance = (of_speed**2 + prior_variance * of_weight**2) / weights**2
         variance = 1 / (1 / prior_variance + day / (noise_variance + own))
         half = Z95 * np.sqrt(variance + own / day)
-        sure = weights - Z90 * of_weight / math.sqrt(day) > LEAST_VEHICLES
+        is_sure = weights - Z90 * of_weight / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(
                 day=day,
                 kmh=OF_NORMAL * float(reports @ np.sqrt(variance)),
                 cell_kmh=OF_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
-                ok=float(reports @ ((half < INFORMATIVE_KMH) & sure)),
+                ok=float(reports @ ((half < INFORMATIVE_KMH) & is_sure)),
             )
         )
     return maps

@@ -38,7 +38,7 @@ class Fit:
 
 def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]:
     """Fits weights by their sums, then speeds by theirs; returns HATs' weights too."""
-    days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)
+    days = (*state.older, *state.recent) or (DayValues(hours=np.arange(HOURS)),)  # the prior, before any release
     vehicles = _typical_vehicles(state, days)
     counted_vehicles = [_number(day, vehicles) for day in days]
     totals = [_released_total(day) for day in days]
@@ -54,17 +54,17 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
 def fitted_fields(state: State) -> Fit:
     """Fits both fields, with a coming day appended."""
     weights, speeds, hats = rough_fields(state)
-    days, (*_, to_weights, to_speeds) = weights.days, COLD if state.start is None else WARM
+    days, (*_, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
     coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
     speed_sums = _sums(days, "speeds")
     weight_sums = _merged(_sums(days, "weights") + _weights_from_speeds(speeds, speed_sums))
-    weights.fit(weight_sums, to_weights)
+    weights.fit(weight_sums, weight_rounds)
     weights.finish(weight_sums, coming, _number(coming, vehicles))
-    # NoisySums of speeds move a day's total by its doubt alone, so totals stay those of weights.
+    # Sums of speeds move a day's total by its doubt alone, so totals stay those of weights.
     *fitted_hats, of_coming = weights.weights(weights.effects)
     scaled = [of_day * (rough.sum() / of_day.sum()) for rough, of_day in zip(hats, fitted_hats, strict=True)]
     speeds.add(coming)
-    speeds.fit(speed_sums, weights, [*scaled, of_coming], to_speeds, is_last=True)
+    speeds.fit(speed_sums, weights, [*scaled, of_coming], speed_rounds, is_last=True)
     return Fit(state, (*days, coming), weights, speeds)
 
 
@@ -168,7 +168,7 @@ def add_day(state: State, day: DayValues) -> State:
     for index, old in enumerate(days):
         by_hours.setdefault(old.hours.tobytes(), []).append(index)
     folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in group]) for group in by_hours.values())
-    lasting = state.layouts.weights.zeros(0)
+    lasting = state.layouts.weights.zeros(0)  # effects without those of days, which come last
     effects = Effects(*(part[: empty.size] for part, empty in zip(weights.effects, lasting, strict=True)))
     start = Start(effects, weights.strengths, speeds.strengths, speeds.spread)
     return replace(state, older=folded, recent=state.recent[state.least_recent :], start=start)
@@ -212,7 +212,7 @@ def _mean_stage(parts: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> S
         np.maximum(1 / np.stack(variances), 1e-300)
         for variances in ([level.weight_variances for level in levels], [level.speed_variances for level in levels])
     )
-    importance = of_speeds.max(axis=(1, 2))
+    importance = of_speeds.max(axis=(1, 2))  # of each day: its most precise group's
     centre = np.tensordot(importance / importance.sum(), centres, 1)
     shifts = [groups.totals(weights * (around - centre)) for weights, around in zip(hats, centres, strict=True)]
     speeds = np.sum(of_speeds * (np.stack([level.speeds for level in levels]) + shifts), axis=0)

@@ -44,7 +44,7 @@ class Learned:
         fit, hours = self.fit, values.hours
         field, posterior = fit.speeds.layout, fit.speeds.posterior
         hats, log_variances = fit.weights.of_day(values, index)
-        if values.speed_stages:
+        if values.speed_stages:  # sums of speeds have updated the day's total weight
             hats = fit.speeds.weights[index]
         day = DayFields(index=index, hours=hours, weights=hats, regressors={"traffic": fit.weights.traffic(values)})
         means = field.hats(posterior.mean, hours, index, day.regressors)
@@ -62,12 +62,12 @@ class Learned:
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
         numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
-        likely, of_nodes = np.maximum(numbers, 1.0), (kmh[..., None], precisions[..., None])
+        counts, of_nodes = np.maximum(numbers, 1.0), (kmh[..., None], precisions[..., None])
         return Field(
             values=kmh,
             variances=variances,
-            deviations=spread.of_reports(likely, *of_nodes),
-            traffic_deviations=traffic_variances(spread.of(likely, of_nodes[0]), precisions, spread.floor),
+            deviations=spread.of_reports(counts, *of_nodes),
+            traffic_deviations=traffic_variances(spread.of(counts, of_nodes[0]), precisions, spread.floor),
             precisions=precisions,
             spread=spread,
             weights=weights,
@@ -90,12 +90,7 @@ class Learned:
 
 
 def _with_single_hats(
-    day: DayValues,
-    kmh: Float64s,
-    weights: Float64s,
-    log_variances: Float64s,
-    one_weight: float,
-    spread: VehicleSpread,
+    day: DayValues, kmh: Float64s, weights: Float64s, log_variances: Float64s, one_weight: float, spread: VehicleSpread
 ) -> tuple[Float64s, Float64s, Float64s]:
     """Updates HATs by single-HAT releases, in scalar Kalman steps: weight, then speed.
 

@@ -32,8 +32,8 @@ EVIDENCE = 5
 CHANCE = 0.05
 """That at any place, on any day, four vehicles are spoken of where fewer were."""
 _TINY = 1e-12
-_CHUNK = 512
-_NEAR = np.linspace(-4, 4, RATIOS.size)
+_CHUNK = 512  # places at once, which bounds memory
+_NEAR = np.linspace(-4, 4, RATIOS.size)  # in standard deviations of a weight's noise
 _SURE = 5.0
 """A weight so many standard deviations above 0 is looked for near what was measured."""
 _POWERS = np.linspace(0, 1, 3)
@@ -135,9 +135,9 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
     """Computes the posterior mean of all places' total weight."""
     if not sums.days:
         return expected
-    scores = np.linspace(-20, 20, 20_001)
+    scores = np.linspace(-20, 20, 20_001)  # of the logarithm, in prior deviations: a grid fine at small noise too
     weights = expected * np.exp(FLEET_SD * scores)
-    precision = sums.weight_precision / sums.weights.size
+    precision = sums.weight_precision / sums.weights.size  # of the total: noises of places add up
     residuals = weights - float(sums.weights.sum()) / sums.weight_precision
     costs = scores**2 + precision * residuals**2
     likely = np.exp(-0.5 * (costs - costs.min()))
@@ -149,6 +149,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
+    # The power of slowness, and whether places differ from cells at all, are chosen by likelihood.
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
@@ -185,36 +186,37 @@ def _posterior(
     for chosen in _chunks(sums.weights.size):
         expected = around.expected[chosen]
         weights, log = nodes(ratios, sums, expected, chosen)
-        speeds, centred, centres, squares, sharp = (
-            column[chosen, None]
-            for column in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
+        speeds, centred, centres, squares, information = (
+            part[chosen, None] for part in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
-        faster = _slowed(weights / expected[:, None], power) / typical
-        middle = around.values[chosen, None] * faster
-        misfit = middle**2 * sharp - 2 * middle * centres + squares
-        log = log + weights * (speeds * middle - centred) - 0.5 * weights**2 * misfit
-        residual = (weights * speeds + weights**2 * (centres - sharp * middle))[..., None]
-        precision = sds_kmh**-2.0 + (weights**2 * sharp)[..., None]
-        gain = np.log(sds_kmh**-2.0 / precision) + residual**2 / precision
+        relative_speed = _slowed(weights / expected[:, None], power) / typical
+        expected_kmh = around.values[chosen, None] * relative_speed
+        misfit = expected_kmh**2 * information - 2 * expected_kmh * centres + squares
+        # Log likelihood at the place's expected speed (`expected_kmh`), then its derivative by the speed (`slope`).
+        log = log + weights * (speeds * expected_kmh - centred) - 0.5 * weights**2 * misfit
+        slope = (weights * speeds + weights**2 * (centres - information * expected_kmh))[..., None]
+        precision = sds_kmh**-2.0 + (weights**2 * information)[..., None]
+        gain = np.log(sds_kmh**-2.0 / precision) + slope**2 / precision  # the speed integrated out, times 2
         joint = log[..., None] + 0.5 * gain - math.log(sds_kmh.size)
-        largest = joint.max(axis=(1, 2), keepdims=True)
+        largest = joint.max(axis=(1, 2), keepdims=True)  # log-sum-exp over weights and deviations
         likely = np.exp(joint - largest)
         total = likely.sum(axis=(1, 2), keepdims=True)
         likely /= total
         log_likelihood += float(np.sum(largest) + np.sum(np.log(total)))
-        value = middle[..., None] + residual / precision
+        value = expected_kmh[..., None] + slope / precision
         mean = np.sum(likely * value, axis=(1, 2))
         variance = np.sum(likely * (1 / precision + (value - mean[:, None, None]) ** 2), axis=(1, 2))
-        of_weight = likely.sum(axis=2)
-        weight = np.sum(of_weight * weights, axis=1)
-        weight_variance = np.maximum(np.sum(of_weight * weights**2, axis=1) - weight**2, 0.0)
-        visited = np.sum(np.sum(likely * value, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
-        of_reports = np.where(weight > _TINY, visited, mean)
+        likely_weights = likely.sum(axis=2)
+        weight = np.sum(likely_weights * weights, axis=1)
+        weight_variance = np.maximum(np.sum(likely_weights * weights**2, axis=1) - weight**2, 0.0)
+        of_visits = np.sum(np.sum(likely * value, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
+        of_reports = np.where(weight > _TINY, of_visits, mean)
         moments.append(np.stack([mean, of_reports, np.maximum(variance, 1e-6), weight, weight_variance]))
     return np.concatenate(moments, axis=1), log_likelihood
 
 
 def _slowed(ratios: Float64s, power: float) -> Float64s:
+    """Computes relative speeds at relative weights, which count within one deviation of busyness."""
     return np.asarray(np.clip(ratios, math.exp(-fitted.BUSIER), math.exp(fitted.BUSIER)) ** power)
 
 
@@ -231,7 +233,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
     if not sums.days:
         return Traffic(expected, LAWS.mean(axis=0))
     candidates = []
-    for power in np.linspace(0, 1, 4):
+    for power in np.linspace(0, 1, 4):  # 0: places are alike whatever traffic their cells have
         for size_power in (0.0,) if sizes is None else np.linspace(0, 1, 3):
             scaled = expected**power * (1.0 if sizes is None else sizes**size_power)
             scaled = scaled * (expected.sum() / scaled.sum())
@@ -246,12 +248,12 @@ def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) 
     """Lists possible weights and log posteriors, (places, RATIOS) each."""
     weights, log, low, part, density = _weight_grid(sums, expected, chosen)
     high = np.minimum(low + 1, RATIOS.size - 1)
-    prior = density * ((1 - part) * ratios[low] + part * ratios[high])
+    prior = density * ((1 - part) * ratios[low] + part * ratios[high])  # interpolated between RATIOS
     return weights, log + np.log(prior + _TINY)
 
 
 def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
-    """Computes the log likelihood of each of LAWS."""
+    """Computes LAWS' log likelihoods; weights between two RATIOS count for both."""
     _, log, low, part, density = _weight_grid(sums, expected, chosen)
     likely = density * np.exp(log - log.max(axis=1, keepdims=True))
     grid, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
@@ -279,32 +281,33 @@ def _weight_grid(
         ratio = weights[is_sure] / expected[is_sure, None]
         position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
         low[is_sure] = position.astype(np.int64)
-        part[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio
+        part[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # as RATIOS[1:] are even in logs
     scores = np.sqrt(precision) * (weights - measured[:, None])
     log = -surprise(scores, sums.days) if sums.is_laplace else -0.5 * scores**2
     return weights, log, low, part, density
 
 
 def _laws() -> Iterator[Float64s]:
-    """Tabulates laws of mean 1: unvisited places, lognormal others."""
+    """Tabulates laws of RATIOS with mean 1: `part` of places unvisited, others lognormal."""
     for part in np.linspace(0, 1, 7, endpoint=False):
         ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
         for sd in np.geomspace(0.25, 4, 9):
-            density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)
+            density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1
             yield _anchored(np.concatenate([[part], (1 - part) * density / density.sum()]))
 
 
 def _anchored(counts: Float64s) -> Float64s:
     """Maximises the likelihood of `counts` over probabilities of RATIOS with mean 1."""
+    # Empirical likelihood (Owen, 1988): bisection finds Lagrange's multiplier of the mean.
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
     counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
     for _ in range(60):
-        middle = (low + high) / 2
-        result = counts / (1 + middle * (RATIOS - 1))
+        multiplier = (low + high) / 2
+        result = counts / (1 + multiplier * (RATIOS - 1))
         if result @ RATIOS / result.sum() > 1:
-            low = middle
+            low = multiplier
         else:
-            high = middle
+            high = multiplier
     return np.asarray(result / result.sum())
 
 
@@ -338,9 +341,9 @@ def tempered(sums: PlaceSums) -> PlaceSums:
     if not sums.is_laplace:
         return sums
     scores = np.maximum(np.abs(sums.speeds) / np.sqrt(sums.speed_precision), 1e-6)
-    part = np.minimum(2 * surprise(scores, sums.days) / scores**2, 1.0)
+    factor = np.minimum(2 * surprise(scores, sums.days) / scores**2, 1.0)
     names = ("speeds", "centred", "centres", "squares", "speed_precision")
-    return replace(sums, **{name: part * getattr(sums, name) for name in names})
+    return replace(sums, **{name: factor * getattr(sums, name) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,9 +388,9 @@ def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> 
     """
     if kind == "gaussian":
         return -NormalDist().inv_cdf(chance) * math.sqrt(variance)
-    days, log = variance / 2 / step**2, -math.log(chance)
+    days, log = variance / 2 / step**2, -math.log(chance)  # a Laplace law's variance is 2 scale^2
     low, high = 0.0, 2 * (log + math.sqrt(log * days)) + 1
-    for _ in range(60):
+    for _ in range(60):  # bisection of the bound's exponent; at each sum the best tilt is a root of a quadratic
         middle = (low + high) / 2
         tilt = (math.sqrt(days**2 + middle**2) - days) / middle
         exponent = tilt * middle + days * math.log1p(-(tilt**2))

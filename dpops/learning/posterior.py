@@ -66,16 +66,19 @@ class Posterior:
     ) -> None:
         self.layout, self.strengths, self.days = layout, strengths, tuple(days)
         narrow, wide = data.rows[: data.wide], data.rows[data.wide :]
+        # Block elimination of [[A, C E], [E'C', B]]: A of local effects, sparse; B of border effects and wide rows.
         self._prior = prior = layout.prior(strengths, days)
         self._border = len(prior.means)
         self._factor = _factored(prior.local.T @ prior.local + narrow.local.T @ narrow.local)
         square = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
+        # Columns C without multiples of one another; E (`_expand`) restores all columns from them.
         first, self._expand = _distinct(_probes(narrow, wide))
         at_border, at_wide = np.split(first, [np.searchsorted(first, self._border)])
         of_wide = wide.local[at_wide - self._border].T.toarray()
         self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], of_wide])
         self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))
         inner = self._expand.T @ (self._coupling.T @ self._solved) @ self._expand
+        # A wide row's residual is an unknown of precision -1, so that its outer product does not fill A.
         corner = np.block([[square, wide.border.T], [wide.border, -np.eye(len(wide.border))]])
         self._schur: Float64s = np.linalg.inv(corner - inner)
         shift = data.rows.adjoint(data.values)
@@ -95,16 +98,17 @@ class Posterior:
         return self._with_border(self._factor.solve(shift.local), shift.border)
 
     def _with_border(self, local: Float64s, border: Float64s) -> Effects:
-        """Solves for all effects from local ones without border."""
+        """Solves for all effects; local: as solved without border, (local, ..), border: right-hand side."""
         pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))
-        pulled = self._expand.T @ (self._coupling.T @ local)
-        at_border = self._schur @ (np.concatenate([border, pad]) - pulled)
+        eliminated = self._expand.T @ (self._coupling.T @ local)
+        at_border = self._schur @ (np.concatenate([border, pad]) - eliminated)
         return Effects(local - self._solved @ (self._expand @ at_border), at_border[: self._border])
 
     def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> Float64s:
         """Draws posterior samples, as `_draw_exactly`; `conditional` are given the border.
 
-        Variances after Hutchinson (1990): exact where data tell nothing.
+        Perturbation: random signs for each row of the prior and of data, whose adjoint has the precision as covariance,
+        are solved for. Variances of the prior's rows by Hutchinson's (1990) estimator: exact where data tell nothing.
         """
         rng, prior = np.random.default_rng(1), self._prior
         local, border, of_narrow, of_wide = (
@@ -120,7 +124,7 @@ class Posterior:
         return np.asarray(np.mean(local * (prior.local @ self.samples.local), axis=1))
 
     def _draw_exactly(self) -> Float64s:
-        """Computes scaled roots of covariances; returns variances of the prior's rows."""
+        """Computes scaled roots of covariances (block inverse); returns variances of the prior's rows."""
         conditional = self._factor.solve(np.eye(len(self._coupling)))
         self.conditional = _root(conditional)
         shared = self._expand @ self._schur
@@ -139,8 +143,9 @@ class Posterior:
     def variances_of_hats(self, hours: Int64s, day: int | Int64s, regressors: Regressors | None = None) -> Float64s:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
-        Exact, but local effects' variances given the border are sampled. day: of all slots or of each. regressors: as
-        in `EffectLayout.hats`.
+        A row r of local and b of border effects has the variance r A^-1 r' (sampled in large cities), plus that of the
+        border in (b - r A^-1 C) S (..)', S the inverse Schur complement. Slots of the same local effects (`starts`) are
+        computed at once; a regressor adds one more border effect to b. day: of all slots or of each.
         """
         layout, total, days = self.layout, np.empty((self.layout.cells, hours.size)), np.broadcast_to(day, hours.shape)
         at_border = layout.slot_rows(hours, days, len(self._schur))
@@ -150,8 +155,8 @@ class Posterior:
         for starts in np.unique(offsets, axis=1).T:
             slots = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
             rows = [start + block.cell_keys * block.slots for block, start in zip(layout.local, starts, strict=True)]
-            drawn, solved = (sum(table[row] for row in rows) for table in (self.conditional, self._solved))
-            of_cells = np.mean(drawn**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
+            samples, solved = (sum(table[row] for row in rows) for table in (self.conditional, self._solved))
+            of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
             total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
                 if block.regressor is not None and regressors is not None and block.regressor in regressors:
@@ -171,6 +176,7 @@ class Posterior:
         for block, uninformed, energy in zip(self.layout.blocks, self._uninformed, energies, strict=True):
             if block.is_learned:
                 strength = float(np.mean(self.strengths[block.name]))
+                # Effects that data inform: all, less the prior's part of the posterior variance.
                 freedom = max(block.size * (len(self.days) if block.is_daily else 1) - uninformed, 1e-3)
                 step = (freedom + fitted.PRIOR_WORTH) / (energy / strength + fitted.PRIOR_WORTH / block.precision)
                 steps[block.name] = np.array([np.clip(step, strength / LARGEST_STEP, strength * LARGEST_STEP)])
@@ -178,22 +184,22 @@ class Posterior:
 
 
 def _probes(narrow: EffectRows, wide: EffectRows) -> Float64s:
-    """Multiplies couplings of local effects with border and wide rows by noise."""
+    """Multiplies couplings by noise, (3, border and wide): multiples stay multiples."""
     noise = np.random.default_rng(2).normal(size=(narrow.local.shape[1], 3))
     return np.hstack([(narrow.local @ noise).T @ narrow.border, (wide.local @ noise).T])
 
 
 def _distinct(probes: Float64s) -> tuple[Int64s, Float64s]:
-    """Finds columns of which all are multiples, by probes, and the multiples."""
-    sizes = probes[0] + 1e-300
+    """Finds columns of which all are multiples, by probes, and the multiples, (distinct, columns)."""
+    sizes = probes[0] + 1e-300  # ratios of a column's other probes to its first are equal for its multiples
     _, first, kinds = np.unique(np.round(probes[1:] / sizes / _SAME), axis=1, return_index=True, return_inverse=True)
-    order = np.argsort(first)
+    order = np.argsort(first)  # np.unique sorts kinds by value; by first column those of the border stay in front
     coefficients = (order[:, None] == kinds.ravel()) * (sizes / sizes[first][kinds.ravel()])
     return first[order], coefficients
 
 
 def _root(covariance: Float64s) -> Float64s:
-    """Computes a covariance's root: squares average to the variance."""
+    """Computes a covariance's Cholesky root, scaled: squares average to the variance."""
     stable = (covariance + covariance.T) / 2 + 1e-12 * np.diag(np.diag(covariance))
     return np.asarray(np.sqrt(len(covariance)) * np.linalg.cholesky(stable))
 
@@ -234,7 +240,7 @@ class LatentField:
     def lay(
         self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), wide_items: Sequence[Item] = ()
     ) -> list[NoisySums]:
-        """Orders sums, wide last, and lays sparse rows; `wide_items`: observed besides sums."""
+        """Orders sums, wide last, and prepares their rows; `wide_items`: observed besides sums."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
         self.stack = Stack(self.layout, [*items, *wide_items], len(self.days))

@@ -14,10 +14,11 @@ from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
 
 MAX_DOUBT_STEP = 0.5
-_CONVERGED = 0.1
+"""Largest change of a day's doubt, a log weight, in a round."""
 _MAX_EXCESS = 8.0
 """Cap of squared residuals, in variances, so that no outlier decides."""
 _MAX_VARIANCE_STEP = 0.7
+"""Largest change of a log variance: about a factor of 2."""
 
 
 class SpeedField(LatentField):
@@ -43,13 +44,7 @@ class SpeedField(LatentField):
         self.values.append(np.full((self.layout.cells, coming.hours.size), TYPICAL_KMH))
 
     def fit(
-        self,
-        sums: Sequence[NoisySums],
-        weights: WeightField,
-        hats: Sequence[Float64s],
-        rounds: int,
-        *,
-        is_last: bool,
+        self, sums: Sequence[NoisySums], weights: WeightField, hats: Sequence[Float64s], rounds: int, *, is_last: bool
     ) -> None:
         """Fits the field, strengths, variances and doubts of weights.
 
@@ -77,7 +72,7 @@ class SpeedField(LatentField):
             self._update_values()
             if index + 1 < rounds:
                 self.strengths = self.posterior.next_strengths()
-                if index or not is_first:
+                if index or not is_first:  # the very first data precede any fitted values
                     self._learn_spread(data)
             del data  # two at once exceed a large city's memory
 
@@ -126,7 +121,7 @@ class SpeedField(LatentField):
             variances.append(item.variances + self.spread.vehicle * vehicles + self.spread.floor * floor)
             values.append(item.values + totals(hats * (item.centre + doubts[day] * offset)).ravel())
         rows = self.stack([self.weights[item.day] for item in sums], regressors)
-        precisions = 1 / np.concatenate([np.ones(0), *variances])
+        precisions = 1 / np.concatenate([np.ones(0), *variances])  # empty without sums
         return LinearData.of(rows, np.concatenate([np.zeros(0), *values]), precisions, self.wide)
 
     def _learn_spread(self, data: LinearData) -> None:
@@ -136,7 +131,7 @@ class SpeedField(LatentField):
         is expected to be 1 less the leverage: `excess` is what it has beyond. Neither variance falls below its prior.
         """
         posterior, prior = self.posterior, VehicleSpread()
-        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)
+        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # sampled: may exceed 1
         excess = np.minimum((data.values - data.rows.times(posterior.mean)) ** 2 + leverage - 1, _MAX_EXCESS)
         vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._parts, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
