@@ -111,13 +111,13 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
         entries, of_row = np.unique(key, return_inverse=True)
         touched.append(_TouchedGroups(of_row, *np.divmod(entries, level.size)))
     u = units(rows.reports, stage).astype(np.float64)
-    count = int(vehicle[-1]) + 1 if vehicle.size else 0
-    by_level = [_sums(groups, u) for groups in touched]
+    count = int(vehicle[-1]) + 1 if vehicle.size else 0  # of vehicles
+    u_sums = [_sums(groups, u) for groups in touched]
     # Speeds are clipped by one norm, weights scaled by another, which mixes both kinds' levels by their budgets.
-    speed_norm = _norm(touched, by_level, [float(level.speed_share) for level in stage.levels], count, stage)
+    speed_norm = _norm(touched, u_sums, [float(level.speed_share) for level in stage.levels], count, stage)
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     mixed = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
-    norms = _norm(touched, by_level, mixed, count, stage)
+    norms = _norm(touched, u_sums, mixed, count, stage)
     w = u / np.maximum(norms, float(stage.least_norm * UNIT))[vehicle]
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]

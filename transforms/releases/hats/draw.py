@@ -93,7 +93,7 @@ def draw_releases(
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
     Raises LedgerError if plans claim more of a vehicle than their debit.
     """
-    divided = []
+    divided = []  # by group: rows without suppressed ones, epsilon of a HAT, slots
     for (plan_s, shard), tally in groups.items():
         facts, by_slot = slots[plan_s], []
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
@@ -134,11 +134,11 @@ def _units_of(
 ) -> Iterator[tuple[HatUnit, Exposure]]:
     """Creates a plan's units, checking claims against debits."""
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
-    exposures = [exposure_of(slot.rows, its.cell, its.drawn) for slot, its in zip(by_slot, drawn, strict=True)]
+    exposures = [exposure_of(slot.rows, hats.cell, hats.drawn) for slot, hats in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]
     debits = allocation.debits(share, in_slot, most_spent(exposures, costs))
     units = []
-    for slot, its, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
+    for slot, hats, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
         facts = slots[slot.slot_s]
         unit = HatUnit(
             spec_id=policy.spec_id,
@@ -150,7 +150,7 @@ def _units_of(
             per_hat=PureDP(share.epsilon_hat),
             spent=PureDP(spent),
             unit=policy.value.unit,
-            released=its.released,
+            released=hats.released,
             digest=slot.digest,
             is_of_whole_period=allocation.whole_periods,
             debit=PureDP(debit),

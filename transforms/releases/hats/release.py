@@ -88,7 +88,7 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
     everything = [release for unit in units for release in unit.released]
     spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
-    lengths = list(map(len, cells))  # cells ascend as hexadecimal numbers
+    lengths = list(map(len, cells))  # compared first, as cells are hexadecimal numbers without leading zeros
     is_plain = len({*lengths}) == len({*names}) == 1
     keys: Sequence[Any] = cells if is_plain else list(zip(lengths, cells, names, strict=True))
     order = sorted(range(len(cells)), key=keys.__getitem__)

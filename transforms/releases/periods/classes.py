@@ -53,8 +53,8 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
         return None
-    design = models.state.design  # the mean day of the hours released follows, as one group of slots
-    forecast = models.forecast(np.array(sorted(hours), np.int64))
+    design = models.state.design
+    forecast = models.forecast(np.array(sorted(hours), np.int64))  # averaged over all hours below: one group of slots
     cells = coarser(models, forecast, Groups(cells=np.arange(design.cells), slots=0 * forecast.day.hours))
     weights, means, variances = (column[:, 0] for column in (cells.weights, cells.values, cells.variances))
     fleet_weight = policy.fleet.vehicles * weight_of_one(policy.fleet, policy.kind)
@@ -89,7 +89,7 @@ def notes_of(
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
     percentiles = [rounded(np.clip(part, 0, bound)) for part in result]
-    _, lower, upper = percentiles
+    _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
     vehicles = published(groups, bound).vehicles
     is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than an interval of any cell's mean
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower

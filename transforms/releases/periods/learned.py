@@ -10,7 +10,7 @@ from operator import attrgetter
 import numpy as np
 
 from dpops.learning import Field, Learned, PublishedNumbers, Status, coarser, published, smooth_hours, with_coarser
-from dpops.learning import live as today
+from dpops.learning import live as estimate_live
 from dpops.learning.field import STATUS_NAMES, rounded, vehicles_about
 from dpops.levels.defaults import Profile
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage, centres_of
@@ -90,13 +90,14 @@ def product_estimates(
     forecast: bool = False,
 ) -> tuple[SlotEstimates, ...]:
     """Estimates a period's products from its HATs' posterior."""
-    starts, shown, kinds = [facts.start for facts in slots], [], policy.products
-    places = learned_places(entries, models, policy) if any(product.is_of_places for product in kinds) else None
-    classes = learned_classes(entries, models, policy) if any(product.has_distributions for product in kinds) else None
-    for product in kinds:
+    starts, tables, products = [facts.start for facts in slots], [], policy.products
+    places = learned_places(entries, models, policy) if any(product.is_of_places for product in products) else None
+    has_distributions = any(product.has_distributions for product in products)
+    classes = learned_classes(entries, models, policy) if has_distributions else None
+    for product in products:
         if product.is_of_places:
-            if places is not None:
-                shown.append(place_product(product, places, models, posterior, slots, policy))
+            if places is not None:  # else no day has released places yet
+                tables.append(place_product(product, places, models, posterior, slots, policy))
             continue
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
         groups = coarser(models, posterior, grouped.groups)
@@ -107,8 +108,8 @@ def product_estimates(
         if product.has_distributions and policy.classes is not None:
             notes = notes_of(classes, groups, estimates.status, float(policy.value.standard.upper))
             estimates = estimates._replace(notes=notes)
-        shown.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
-    return tuple(shown)
+        tables.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
+    return tuple(tables)
 
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
@@ -116,7 +117,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     units = [(entry.unit, read_unit(entry.unit, policy.region)) for entry in live]
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, (_, read) in enumerate(units)}
     hours = [recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours) for unit, read in units]
-    live_field = today(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
+    live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
     return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans))
 
 

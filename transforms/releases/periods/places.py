@@ -74,8 +74,8 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     if not traffic.size:  # before any release a place weighs as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     in_a_cell = cell.size / np.unique(cell).size  # places per cell that has any
-    retained = RETAINED * policy.fleet.vehicles
-    fleet_weight = whole_weight(sums, retained * weight_at_places(profile, policy.kind, in_a_cell))
+    prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, in_a_cell)
+    fleet_weight = whole_weight(sums, prior_weight)
     around = Around(
         values=cells,
         expected=fleet_weight * traffic / traffic.sum(),
@@ -136,10 +136,9 @@ def place_product(
         deviations = places.places.own[:, None]  # variances
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
-            share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)
-            deviations = np.maximum(
-                deviations, TYPICAL.of(np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05))
-            )
+            share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
+            vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)  # bounds variances
+            deviations = np.maximum(deviations, TYPICAL.of(vehicles))
         variances = places.places.variances[:, None] + of_cells.variances[cell] + deviations
     result = _estimates(values, variances, places, shown, bound)
     cells = np.array(texts_of(policy.region))[cell]
@@ -160,10 +159,10 @@ def _estimates(
     sd = np.sqrt(variances)
     half = Z95 * sd
     belief = places.places
-    is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
-    ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
+    is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES  # even if overestimated
+    is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
-    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(ok, Status.OK, fallback))
+    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
     has_value = status != Status.HELD_BACK
     value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
     value, lower, upper, sd = (np.where(has_value, part, np.nan) for part in (value, lower, upper, rounded(sd)))

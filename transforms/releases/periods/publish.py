@@ -88,12 +88,13 @@ def estimates_of_product(
     """
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
-    named: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}
+    product_column: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}  # a row a place and span
     of_estimates = _notes(estimates, list(spans))
-    notes, geometries = named | of_estimates, dict[str, Any]()
+    notes, geometries = product_column | of_estimates, dict[str, Any]()
     if behind is not None:
         days, vehicles = [behind.days] * len(names) * len(spans), [*behind.vehicles] * len(spans)
-        notes = of_estimates | named | {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
+        of_places: dict[str, list[Any]] = {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
+        notes = of_estimates | product_column | of_places
         geometries = dict(zip(names, behind.geometries, strict=False))
     columns = _columns(estimates, list(spans), names, notes, policy.on(slots[0].period))
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]
@@ -168,24 +169,24 @@ place of the stage among those of the specification, 1, 2, .."""
 
 def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
     """Yields a stage's noisy sums; place: its ordinal (`counted`)."""
-    stage = read_unit(unit, policy.region, policy.public_places)
-    for level in stage.levels:
+    released = read_unit(unit, policy.region, policy.public_places)
+    for level in released.levels:
         layout, groups = level.level, level.level.groups().ravel()
         kinds, places = policy.names_of(layout)
         slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
         hats = np.bincount(groups, minlength=layout.size)
-        centres = np.bincount(groups, stage.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
+        centres = np.bincount(groups, released.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
         sums = zip(level.weights.tolist(), level.speeds.tolist(), centres.tolist(), strict=True)
         for group, (weight, speed, centre) in enumerate(sums):
-            numbers = slots_of[group % layout.slot_groups]  # a group's number: place * slot_groups + slot group
+            slot_indices = slots_of[group % layout.slot_groups]  # a group's number: place * slot_groups + slot group
             weights, speeds = _with_sd(weight, level.weight_sd), _with_sd(speed, level.speed_sd)
             yield {
                 "spec_id": policy.spec_id,
                 "period": unit.period,
                 "level": kinds[group % len(kinds)],
                 "cell": places[group // layout.slot_groups],
-                "slot_start": slots[numbers[0]].start,
-                "slot_end": slots[numbers[-1]].end,
+                "slot_start": slots[slot_indices[0]].start,
+                "slot_end": slots[slot_indices[-1]].end,
                 "stage": unit.stage,
                 "sequence": place,
                 **dict(zip(("weight", "weight_sd"), weights, strict=True)),

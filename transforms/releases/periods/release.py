@@ -138,7 +138,7 @@ def plan_for(
     complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A waiting
     period's later stage takes its own entries in ledger order.
     """
-    recorded = of_period(entries, period)  # this period's stages so far
+    recorded = of_period(entries, period)  # this period's stages so far; else the last complete one's tell of counts
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
     reference = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
     counts = counts_vehicles(reference) if reference else policy.count is not None
