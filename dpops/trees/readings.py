@@ -72,7 +72,7 @@ class Law(NamedTuple):
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Computes the noise law at levels' `shares` of epsilon 1, from how each node moves the distribution."""
+    """Computes the noise law, at epsilon 1, from how nodes move the distribution."""
     weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)  # (nodes, K - 1); without the known total: the slopes
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):

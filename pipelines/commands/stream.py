@@ -89,7 +89,7 @@ class HealthOptions:
         return say
 
     def _tell(self, line: Summary) -> None:
-        """Appends a line to the file, or prints it; with what only the operator may read."""
+        """Appends a line, only for the operator, to the file, or prints it."""
         text = msgspec.json.encode(line.whole().opened()).decode()
         if self.log is None:
             (click.echo if self.as_json else note)(text)

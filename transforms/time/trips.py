@@ -1,4 +1,7 @@
-"""Public trips of a timetable, by cell and hour of a week: HATs with rows, and where vehicles are expected."""
+"""Public trips of a timetable, by cell and hour of a week.
+
+They decide which HATs have rows, and tell learning and plans where vehicles are expected.
+"""
 
 import csv
 import io

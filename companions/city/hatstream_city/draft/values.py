@@ -280,7 +280,7 @@ def _seconds_forms(text: str) -> tuple[str, ...]:
 
 @cache
 def _shape(form: str) -> re.Pattern[str]:
-    """Compiles a pattern of a format's texts: matching is faster than parsing. %s: seconds after midnight."""
+    """Compiles a format's pattern, as parsing is slower. %s: seconds after midnight."""
     shapes = {"%b": "[A-Za-z]{3,9}\\.?", "%a": "[A-Za-z]{2,9}\\.?", "%p": "[AaPp]\\.?[Mm]\\.?", "%Y": "[0-9]{4}"}
     shapes |= {"%z": "(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})", "%f": "[0-9]{1,9}", "%y": "[0-9]{2}", "%s": "[0-9]{1,6}"}
     pieces = re.split("(%.)", form)

@@ -200,9 +200,10 @@ def tables(table: Table) -> Iterator[RichTable]:
 
 
 def pictures(table: Table, folder: Path) -> list[Path]:
-    """Draws errors of means and divergences of distributions: a line a method (`column`), by setting (`config`).
+    """Draws errors of means and divergences of distributions.
 
-    Rings are the papers' figures (`reference`). Means are of one data set, so their file does not name it.
+    A line is a method (`column`), its points settings (`config`), rings the papers' figures (`reference`). Means are of
+    one data set, so their file does not name it.
     """
     paths = []
     for kind, data in dict.fromkeys((row["table"], row["data"]) for row in table.rows):
