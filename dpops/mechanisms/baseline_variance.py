@@ -43,7 +43,7 @@ class BaselineVariance(Mechanism):
     m_ub: CapRule = "none"
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """Plans noisy sums of values and of squares."""
+        """Plans one noisy variance, in units of its highest value over RANGE."""
         counts, reported = hat
         mechanism.check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)

@@ -60,7 +60,7 @@ class PlannedHat(NamedTuple):
 
 
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
-    """Plans the HATs of all periods, and composes the largest period's totals."""
+    """Plans the HATs of all periods; each total is the largest of any period."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
     hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
 

@@ -32,8 +32,9 @@ STOPPED_HERE = (
 class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTally]]):
     """Tallies and heartbeats, rekeyed to their period's window.
 
-    Periods have no fixed length (days of 23 and 25 hours), windows have: a period's elements get its end as their time,
-    in one window `more_s` long. Periods that began before `start_s`, the stream's start, are dropped as incomplete.
+    Periods have no fixed length (days of 23 and 25 hours), windows have: all elements of a period get its end as their
+    time, and so are in its last slot's window. `more_s`: delay of both. Periods that began before `start_s`, the
+    stream's start, are dropped as incomplete.
     """
 
     periods: Mapping[int, SlotFacts]

@@ -115,7 +115,7 @@ def _sample(path: str, data: bytes) -> Sample:
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
-    if start == b"<" or data.startswith(_UTF16):
+    if start == b"<" or data.startswith(_UTF16):  # other texts in UTF-16 were refused
         return _decoded("xml", path)
     return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _decoded("binary", path)
 

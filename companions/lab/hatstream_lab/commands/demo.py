@@ -115,7 +115,7 @@ def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
 
 
 def _draw(results: Mapping[str, pa.Table], output: Path, guarantee: str, spec: Specification) -> str:
-    """Draws maps of hexagons and streets; returns their paths."""
+    """Draws maps of hexagons and of streets' usual speeds; returns a sentence."""
     from hatstream_publish.pages.page import MapTexts, Surroundings, draw_map
     from hatstream_publish.pages.places import read_ground, read_places
     from hatstream_publish.pages.rows import STANDING, with_days
