@@ -150,7 +150,7 @@ def _check(table: pa.RecordBatch) -> None:
 
 
 def _as_bytes(column: Any) -> Any:
-    """Views texts as bytes, without a copy, as nobody has checked that they are UTF-8."""
+    """Views texts as bytes, without a copy: they may not be UTF-8."""
     if pa.types.is_string(column.type):
         return column.view(pa.binary())
     return column.view(pa.large_binary()) if pa.types.is_large_string(column.type) else column
