@@ -128,12 +128,16 @@ class LevelsPolicy:
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""
-        shares = [stage.share for stage in (self.first if is_first else self.later)]
-        return self.total.times(sum(shares, Fraction(0)) / self.part)
+        return self.total.times(_whole(self.first if is_first else self.later) / self.part)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
         """Lists a period's stages, optionally counting vehicles first."""
         return counted_first(self.count if counts else None, self.first if is_first else self.later)
+
+
+def _whole(stages: Sequence[Stage]) -> Fraction:
+    """Sums stages' shares of a period; mutants of the debit replace it."""
+    return sum((stage.share for stage in stages), Fraction(0))
 
 
 def laid_stage(
