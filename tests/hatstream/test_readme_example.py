@@ -41,6 +41,6 @@ def test_the_pipeline_of_the_library_runs_as_it_is_printed(tmp_path, monkeypatch
     spec = load(Path("build/town.toml"))
     hats = spec.trips.number(texts_of(spec.cells.region), replace(spec.timetable, weekdays=("thu",)))
     assert 700 < hats < 18 * 41
-    assert 0.9 * hats < len(rows) - 41 <= hats  # hexagons and hours with a trip that are known, and days
+    assert 0.8 * hats < len(rows) - 41 <= hats  # hexagons and hours with a trip that are known, and days
     assert all(re.match(r"[0-9a-f]{15} 2026-05-14T\d\d:00:00-06:00 (\d+\.\d+|None) km/h [a-z-]+$", row) for row in rows)
     assert hatstream("ledger", "verify", "--ledger", "build/town.sqlite")[0] == 0
