@@ -7,7 +7,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from _pytest.runner import runtestprotocol
 
 from tests.kit.quick import (
     let_beam_remember,
@@ -16,7 +15,6 @@ from tests.kit.quick import (
     let_models_be_remembered,
     let_noise_be_fresh,
     let_noise_repeat,
-    let_small_matrices_be_quick,
 )
 from tests.servers import Postgres, emptied, postgres_server
 
@@ -67,7 +65,6 @@ def pytest_collection_finish() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     let_beam_remember(starts_workers=item.get_closest_marker("engines") is not None)
-    let_small_matrices_be_quick()
     if "statistical" in item.path.parts:
         let_noise_be_fresh()
     elif item.path.relative_to(item.config.rootpath).parts[1] in RELEASES:
@@ -75,20 +72,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         let_models_be_remembered()
     else:
         let_noise_repeat(item.nodeid)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A worker tells what a test's call came to, and of its setup and teardown what is slow or went wrong: the process
-    that listens takes a millisecond for each of five messages.
-    """
-    if not hasattr(item.config, "workerinput"):
-        return None
-    for report in runtestprotocol(item, log=False, nextitem=nextitem):
-        if report.when == "call" or not report.passed or report.duration > 0.5:
-            item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 @pytest.fixture(scope="session")

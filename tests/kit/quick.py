@@ -83,26 +83,6 @@ def _once_for_the_same(compute: Callable[..., Any], parts_of: Callable[..., Any]
     return computed
 
 
-# sparse matrices
-
-
-def let_small_matrices_be_quick() -> None:
-    """Lets scipy, where it is imported, not look for the width of indices where all have 32 bits: a tenth of a fit."""
-    base = sys.modules.get("scipy.sparse._base")
-    ask = getattr(getattr(base, "_spbase", None), "_get_index_dtype", None)
-    if base is None or ask is None or hasattr(ask, "__wrapped__"):
-        return
-
-    @functools.wraps(ask)
-    def index_type(self: Any, arrays: Any = (), maxval: Any = None, check_contents: bool = False) -> Any:
-        several = arrays if isinstance(arrays, tuple) else (arrays,)
-        if (maxval is None or maxval < 2**31) and all(getattr(array, "dtype", None) == np.int32 for array in several):
-            return np.int32
-        return ask(self, arrays, maxval, check_contents)
-
-    base._spbase._get_index_dtype = index_type
-
-
 # Beam and SQLAlchemy
 
 
