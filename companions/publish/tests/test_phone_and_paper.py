@@ -1,6 +1,7 @@
 """Pages on phones and on paper: what only these show, how many sheets they take, and that the screen stays."""
 
 import base64
+import json
 
 import pytest
 
@@ -96,6 +97,23 @@ def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, dra
         bottom = asked(page, "el('map').getBoundingClientRect().bottom")
         assert bottom <= tops[0] < tops[1]
         assert asked(page, "document.documentElement.scrollWidth") == 390
+
+
+def test_a_long_name_is_one_short_line_on_a_phone_and_at_most_two_elsewhere(page, tmp_path, hatstream):
+    write(tmp_path / "hats.parquet", [row(cell, 6, 10.0) for cell in CELLS])
+    named = [{"place": CELLS[0], "name": "Queen's / Kingston General Hospital and Old Station", "departures": 9}]
+    features = [{"type": "Feature", "geometry": None, "properties": properties} for properties in named]
+    (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    drawn = ("map", "--input", tmp_path / "*.parquet", "--places", tmp_path / "places.geojson")
+    assert hatstream(*drawn, "--output", tmp_path / "map.html")[0] == 0
+    page.open(tmp_path / "map.html")
+    name = "placedNames(el('map').getContext('2d'))[0]"
+    assert len(asked(page, f"{name}.lines")) <= 2
+    with page.screen(390, 844):
+        page.open(tmp_path / "map.html")
+        lines, half = asked(page, f"[{name}.lines, {name}.half]")
+        assert [line[-1] for line in lines] == ["…"]
+        assert 2 * half[0] <= 390 / 2.5
 
 
 def test_a_tap_on_a_phone_opens_a_place_and_leaves_the_map_in_sight(page, drawn):

@@ -157,21 +157,21 @@ function drawGroundLines(pen) {
 function drawNames(pen) {
   for (const { lines, centre, left, top, half } of placedNames(pen)) {
     if (Math.abs(top - centre[1]) > half[1] || Math.abs(left - centre[0]) > half[0]) drawPointer(pen, centre, [left, top]);
-    lines.forEach((line, at) => plate(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
+    lines.forEach((line, at) => writeLine(pen, line, left, top + (at - (lines.length - 1) / 2) * 15));
   }
 }
-// Names that have room, the busiest places' first: these stand beside their place if not on it. On a phone two do, for five would cover it.
+// Names that have room, the busiest places' first: these stand beside their place if not on it. On a phone two do, cut to a line, for five would cover it.
 function placedNames(pen) {
   pen.font = "600 12px system-ui, sans-serif";
   pen.textAlign = "center";
   pen.textBaseline = "middle";
-  const names = [], busiest = DATA.places.busiest.slice(0, view.width < PHONE_PX ? 2 : undefined);
+  const names = [], busiest = DATA.places.busiest.slice(0, Math.floor(view.width / NAME_ROOM_PX)), most = view.width < SMALL_MAP_PX ? 1 : 2;
   for (const place of new Set([...busiest, ...DATA.places.id.keys()])) {
     const { box, isLine } = DATA.shapes.shapes[place], name = DATA.places.name[place];
     if (!name || isLine || isOutside(box)) continue;
     const wide = (box[2] - box[0]) * view.scale - 8, isBusy = busiest.includes(place);
     if (wide < 140 && !isBusy) continue;
-    const lines = brokenText(pen, name, Math.max(wide, 110)), centre = [screenX((box[0] + box[2]) / 2), screenY((box[1] + box[3]) / 2)];
+    const lines = brokenText(pen, name, Math.max(wide, NAME_PX), isBusy ? most : Infinity), centre = [screenX((box[0] + box[2]) / 2), screenY((box[1] + box[3]) / 2)];
     const half = [Math.max(...lines.map(line => pen.measureText(line).width)) / 2 + 5, lines.length * 7.5 + 2];
     const isFree = ([left, top]) => !names.some(other => Math.abs(other.left - left) < other.half[0] + half[0] && Math.abs(other.top - top) < other.half[1] + half[1]);
     const spots = isBusy ? SPOTS.map(([x, y]) => inView([centre[0] + x * half[0], centre[1] + y * half[1]], half)) : [centre];
@@ -180,7 +180,7 @@ function placedNames(pen) {
   }
   return names;
 }
-const PHONE_PX = 500;
+const NAME_PX = 130, NAME_ROOM_PX = 170, SMALL_MAP_PX = 600;
 // Where a busy place's name may stand, the best first, in half sizes of it from the place.
 const SPOTS = [[0, 0], [0, 1.6], [0, -1.6], [1.3, 0], [-1.3, 0], [1.1, 1.6], [-1.1, 1.6], [1.1, -1.6], [-1.1, -1.6], [0, 3.4], [0, -3.4], [1.1, 3.4], [-1.1, 3.4], [1.1, -3.4], [-1.1, -3.4], [0, 5.2], [0, -5.2]];
 function inView([left, top], half) {
@@ -218,19 +218,25 @@ function drawScaleBar(pen) {
   pen.lineTo(left + width, bottom - 4);
   pen.stroke();
 }
-function brokenText(pen, text, wide) {
-  const lines = [];
+function brokenText(pen, text, wide, most) {
+  const lines = [], fits = line => pen.measureText(line).width <= wide;
   for (const word of text.split(" ")) {
     const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
-    if (lines.length && pen.measureText(longer).width <= wide) lines[lines.length - 1] = longer;
+    if (lines.length && (lines.length === most || fits(longer))) lines[lines.length - 1] = longer;
     else lines.push(word);
   }
-  return lines;
+  return lines.map(line => {
+    let end = line.length;
+    while (lines.length === most && end > 1 && !fits(line.slice(0, end))) end--;
+    return end < line.length ? `${line.slice(0, end - 1).trimEnd()}…` : line;
+  });
 }
-function plate(pen, text, left, top) {
-  const wide = pen.measureText(text).width + 6;
-  pen.fillStyle = paper().plate;
-  pen.fillRect(left - wide / 2, top - 7.5, wide, 15);
+// A line of text in a thin rim of paper, which hides less of the map than a plate.
+function writeLine(pen, text, left, top) {
+  pen.lineJoin = "round";
+  pen.lineWidth = 3.5;
+  pen.strokeStyle = paper().plate;
+  pen.strokeText(text, left, top);
   pen.fillStyle = paper().ink;
   pen.fillText(text, left, top);
 }

@@ -1,7 +1,7 @@
 // Where the map is looked at: fitting, moving, zooming, and which place lies under a point.
 
 const view = { x: 0.5, y: 0.5, scale: 1, width: 1, height: 1, fitted: null };
-const PADDING = 14, MOST_ZOOM = 2 ** 27;
+const PADDING = 14, BAR_ROOM_PX = 24, MOST_ZOOM = 2 ** 27; // room for the scale bar under all places
 
 function fit() {
   const box = [Infinity, Infinity, -Infinity, -Infinity];
@@ -11,9 +11,9 @@ function fit() {
   }
   const wide = Math.max(box[2] - box[0], 1e-7), high = Math.max(box[3] - box[1], 1e-7);
   view.x = (box[0] + box[2]) / 2;
-  view.y = (box[1] + box[3]) / 2;
   const room = size => Math.max(size - 2 * PADDING, 1); // a window may be next to nothing for a moment
-  view.scale = Math.min(room(view.width) / wide, room(view.height) / high);
+  view.scale = Math.min(room(view.width) / wide, room(view.height - BAR_ROOM_PX) / high);
+  view.y = (box[1] + box[3]) / 2 + BAR_ROOM_PX / 2 / view.scale;
   view.fitted = view.scale;
 }
 const screenX = x => (x - view.x) * view.scale + view.width / 2;
