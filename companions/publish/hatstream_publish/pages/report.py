@@ -57,13 +57,13 @@ _LEAST_SAID = 1e-5
 
 
 def _percent(share: float, rounded: Callable[[float], int]) -> str:
-    """Writes a probability in per cent, with three digits; rounded: math.ceil or math.floor."""
+    """Writes a probability in per cent, unbroken, with three digits; rounded: math.ceil or math.floor."""
     if share < _LEAST_SAID:
-        return f"less than {100 * _LEAST_SAID:g} %"
+        return f"less than {100 * _LEAST_SAID:g}\u00a0%"
     if share > 1 - _LEAST_SAID:
-        return f"more than {100 - 100 * _LEAST_SAID:g} %"
+        return f"more than {100 - 100 * _LEAST_SAID:g}\u00a0%"
     digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))  # after the point; near 1 those of 1 - share count
-    return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f} %"
+    return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f}\u00a0%"
 
 
 def shown(epsilon: float) -> float:
