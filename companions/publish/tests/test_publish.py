@@ -138,6 +138,13 @@ def test_every_record_agrees_with_the_files(portal):
     assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
 
 
+def test_the_first_page_names_days_for_an_hour_s_values_do_not_tell_that_anything_drove(portal):
+    folder, code, said = portal(pattern="out/*.parquet")
+    assert code == 0, said
+    text = (folder / "index.html").read_text()
+    assert "<p>Newest day: 2022-01-02. First day: 2022-01-01.</p>" in text
+
+
 def test_the_publisher_is_the_specifications_controller_where_none_is_named(released, tmp_path, hatstream):
     spec = (released / "spec.toml").read_text()
     spec = spec.replace("minutes = 60", 'minutes = 60\ntrips = "hours.csv"')
@@ -186,7 +193,7 @@ def test_the_card_tells_the_promise_and_what_days_cost_together(edition):
     text = (edition / "privacy.html").read_text()
     assert "that it drove at all" in text
     assert "18.96" in text
-    assert "93.34 %" in text
+    assert "93.34\u00a0%" in text
 
 
 def test_provenance_names_the_newest_release_and_no_number_that_audit_events_move(edition, portal, released, hatstream):

@@ -60,6 +60,19 @@ def test_numbers_of_a_sentence_are_its_values_and_no_sentence_is_half_translated
     assert "un factor de 22\u202f100 como máximo" in both
 
 
+def test_a_title_that_publish_makes_is_translated_and_the_city_s_own_is_not(page, tmp_path, hatstream) -> None:
+    write(tmp_path / "hats.parquet", [row(cell, 6, 10.5) for cell in CELLS])
+    for title, shown in (
+        ("Hourly speeds of vehicles: Town", "Stündliche Geschwindigkeiten von Fahrzeugen: Town"),
+        ("30-minute speeds of vehicles: Town", "Geschwindigkeiten von Fahrzeugen je 30 Minuten: Town"),
+        ("Buses of Town: a map", "Buses of Town: a map"),
+    ):
+        drawn = ("map", "--input", tmp_path / "*.parquet", "--title", title, "--output", tmp_path / "map.html")
+        assert hatstream(*drawn)[0] == 0
+        page.open((tmp_path / "map.html").as_uri() + "?lang=de")
+        assert (page.driver.title, page.one("h1").text) == (shown, shown)
+
+
 def test_a_place_has_a_small_day_for_each_day_of_the_week(page, tmp_path, hatstream) -> None:
     rows = [row(CELLS[0], hour, 10.0 + hour, day=day) for day in (13, 14) for hour in (6, 7, 8)]
     write(tmp_path / "hats.parquet", [*rows, row(CELLS[1], 6, 9.0)])

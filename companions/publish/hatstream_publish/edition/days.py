@@ -83,7 +83,7 @@ def openapi(edition: Edition) -> dict[str, Any]:
     date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
     latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}
     documents = {  # summary, media type, and kinds of properties, by path
-        "/latest.json": ("What changed last: the newest slot, and where its files are", "application/json", latest),
+        "/latest.json": ("The last slot that has values, and where its files are", "application/json", latest),
         f"/{DAYS}": ("Every day with its files and checksums", "application/json", {"days": "array"}),
         "/api/days/{date}.json": (
             "Values of a local day: of its slots, and of the places' whole day",
@@ -91,7 +91,7 @@ def openapi(edition: Edition) -> dict[str, Any]:
             {"values": "array", "of_the_day": "array"},
         ),
         "/api/days/{date}.parquet": ("Values of its slots as GeoParquet 1.1", "application/vnd.apache.parquet", None),
-        f"/{LATEST_VALUES}": ("Values of the newest slot", "application/geo+json", {"features": "array"}),
+        f"/{LATEST_VALUES}": ("Values of the last slot that has any", "application/geo+json", {"features": "array"}),
         "/places.geojson": ("Every place with its outline", "application/geo+json", {"features": "array"}),
     }
     licence = {"name": wishes.licence.title} | ({"url": wishes.licence.url} if wishes.licence.url else {})

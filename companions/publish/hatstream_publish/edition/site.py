@@ -76,7 +76,7 @@ _TITLES = {
     "place-slot": "Values of places by slot",
     TRIPS.removesuffix(".csv"): "Hours with a trip of each place, by the timetable",
     DAYS.removesuffix(".json"): "Days, each with its files",
-    LATEST_VALUES.removesuffix(".geojson"): "Values of the newest slot",
+    LATEST_VALUES.removesuffix(".geojson"): "Values of the last slot that has any",
     OPENAPI.removesuffix(".json"): "Description of the files for programs",
 }
 

@@ -10,7 +10,7 @@ const TEXTS = Object.fromEntries(ROWS.map(row => [row[0], row[LANGUAGES.indexOf(
 function t(text, ...values) {
   return (TEXTS[text] ?? text).replace(/\{\}/g, () => values.shift());
 }
-// A text whose numbers are its values; sentence by sentence where the whole is not in the table, or not at all.
+// A text whose numbers are its values: whole, or sentence by sentence, or what stands before a colon as in titles, or not at all.
 function plainly(text) {
   const number = /\d[\d.,:e^-]*\d|\d/g;  // a comma between thousands is a decimal one elsewhere
   const spaced = text => text.replace(/,(?=\d{3})/g, "\u202f");
@@ -19,11 +19,12 @@ function plainly(text) {
     return TEXTS[part] ?? (key in TEXTS ? t(key, ...(part.match(number) ?? []).map(spaced)) : undefined);
   };
   const parts = text.split(/(?<=\.) /).map(numbered);
-  return numbered(text) ?? (parts.includes(undefined) ? text : parts.join(" "));
+  return numbered(text) ?? (parts.includes(undefined) ? text.replace(/^[^:]+:/, kind => numbered(kind) ?? kind) : parts.join(" "));
 }
 function translatePage() {
   if (LANGUAGE === "en") return;
   document.documentElement.lang = LANGUAGE;
+  document.title = plainly(document.title);
   const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (nodes.nextNode()) {
     const node = nodes.currentNode, text = node.data.replace(/\s+/g, " ").trim();
