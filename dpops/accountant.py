@@ -130,7 +130,7 @@ class Limit(ABC):
         """Checks that the limit adds up all spent claims."""
 
     @abstractmethod
-    def part(self, spent: Accountant) -> float:
+    def fraction(self, spent: Accountant) -> float:
         """Computes the spent fraction; 1 where the limit's exceeded."""
 
     @abstractmethod
@@ -177,7 +177,7 @@ class PureLimit(Limit):
         """Checks that all claims are pure."""
         return not (spent.concentrated or spent.epsilon or spent.delta)
 
-    def part(self, spent: Accountant) -> float:
+    def fraction(self, spent: Accountant) -> float:
         """Computes the spent fraction, 1 if over."""
         return float(spent.pure / self.epsilon) if self.fits(spent) else 1.0
 
@@ -246,16 +246,16 @@ class DeltaLimit(Limit):
             return epsilon >= 0
         return spent.delta < self.delta and noise.rho <= noise.within(epsilon, self.delta - spent.delta).rho
 
-    def part(self, spent: Accountant) -> float:
+    def fraction(self, spent: Accountant) -> float:
         """Computes the spent fraction of noise or pure claims."""
         if not self.fits(spent):
             return 1.0
         pure, noise = self.pure or ZERO, self._noise(spent)
         epsilon = self.epsilon - pure
-        parts = [spent.epsilon / epsilon, spent.delta / self.delta, spent.pure / pure if pure else ZERO]
+        fractions = [spent.epsilon / epsilon, spent.delta / self.delta, spent.pure / pure if pure else ZERO]
         if noise.rho:
-            parts.append(noise.rho / noise.within(epsilon - spent.epsilon, self.delta - spent.delta).rho)
-        return float(max(parts))
+            fractions.append(noise.rho / noise.within(epsilon - spent.epsilon, self.delta - spent.delta).rho)
+        return float(max(fractions))
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending at the limit's delta; epsilon rounds up."""
@@ -340,9 +340,9 @@ class SpanLimits(Limit):
         """Checks that every span can account for the claims."""
         return all(span.limit.adds_up(spent) for span in self.by_days)
 
-    def part(self, spent: Accountant) -> float:
+    def fraction(self, spent: Accountant) -> float:
         """Computes the largest spent fraction of the spans."""
-        return max(span.limit.part(spent) for span in self.by_days)
+        return max(span.limit.fraction(spent) for span in self.by_days)
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending by the shortest span that supports it."""
@@ -362,16 +362,16 @@ def limit_of(text: str) -> Limit:
     '2.64 at delta 1e-06 in a day, 10 at delta 1e-06 in any 28 days'
     """
     if text.startswith("days="):
-        spans = (part.removeprefix("days=").partition(":") for part in text.split(";"))
+        spans = (field.removeprefix("days=").partition(":") for field in text.split(";"))
         return SpanLimits(tuple(Span(int(days), limit_of(limit)) for days, _, limit in spans))
     if "=" not in text:
         return PureLimit(Fraction(text))
-    parts = {name: value for name, _, value in (part.partition("=") for part in text.split(","))}
+    fields = {name: value for name, _, value in (field.partition("=") for field in text.split(","))}
     by_name: dict[str, Accounting] = {name: name for name in NOISE_CLAIMS}  # so that its type is checked
-    accounting = by_name.get(parts.pop("accounting", "zcdp"))
-    if not {"epsilon", "delta"} <= parts.keys() <= {"epsilon", "delta", "pure"} or accounting is None:
-        raise ClaimError(f"a limit has an epsilon, and may have delta, pure and accounting; it has {', '.join(parts)}")
-    values = {name: Fraction(value) for name, value in parts.items()}
+    accounting = by_name.get(fields.pop("accounting", "zcdp"))
+    if not {"epsilon", "delta"} <= fields.keys() <= {"epsilon", "delta", "pure"} or accounting is None:
+        raise ClaimError(f"a limit has an epsilon, and may have delta, pure and accounting; it has {', '.join(fields)}")
+    values = {name: Fraction(value) for name, value in fields.items()}
     return DeltaLimit(values["epsilon"], values["delta"], values.get("pure"), accounting)
 
 

@@ -37,7 +37,7 @@ class Allocation:
     suppress: error that suppression must not worsen; None: no suppression.
 
     >>> day = Allocation(epsilon=Fraction(3), per="period")
-    >>> day.hat(most_hats=5, plans=day.plans(slots=24))
+    >>> day.hat_epsilon(most_hats=5, plan_count=day.plan_count(slots=24))
     Fraction(1, 40)
     """
 
@@ -66,7 +66,7 @@ class Allocation:
         """Lists the slots that are planned together with one."""
         return period if self.whole_periods else (slot_s,)
 
-    def plans(self, slots: int) -> int:
+    def plan_count(self, slots: int) -> int:
         """Counts the plans that share a period's spending."""
         return 1 if self.whole_periods else slots
 
@@ -74,29 +74,30 @@ class Allocation:
         """Returns the allocation with a period as scope."""
         return replace(self, scope="period")
 
-    def hat(self, most_hats: int, plans: int) -> Fraction:
+    def hat_epsilon(self, most_hats: int, plan_count: int) -> Fraction:
         """Computes epsilon per HAT for plans of a period, `most_hats` >= 1."""
-        return self.epsilon if self.total is None else self.total / plans / most_hats
+        return self.epsilon if self.total is None else self.total / plan_count / most_hats
 
-    def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plans: int) -> PlanShare:
+    def divide(self, hat: Int64s, vehicle: Int64s, counts: Int64s, reported: Int64s, plan_count: int) -> PlanShare:
         """Divides a vehicle's budget over HATs, after suppression.
 
         One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
-        without it. plans: those that share a period. Suppression happens once, at the epsilon of all HATs that its
+        without it. plan_count: of plans in a period. Suppression happens once, at the epsilon of all HATs that its
         busiest vehicle has before it. Source: S2; algorithms 9.2.
         """
         is_kept = counts > 0
         if self.most_hats is not None:
-            return PlanShare(is_kept, self.most_hats if counts.size else 0, self.hat(max(self.most_hats, 1), plans))
+            epsilon = self.hat_epsilon(max(self.most_hats, 1), plan_count)
+            return PlanShare(is_kept, self.most_hats if counts.size else 0, epsilon)
         rows = np.flatnonzero(is_kept)
         most_hats = int(np.bincount(vehicle[rows]).max(initial=0))
         if self.suppress is not None and most_hats:
             hats, hat_code = np.unique(hat[rows], return_inverse=True)
             vehicle_code = np.unique(vehicle[rows], return_inverse=True)[1]
             samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
-            epsilon = self.hat(most_hats, plans)
+            epsilon = self.hat_epsilon(most_hats, plan_count)
             is_kept[rows], most_hats = clip_user(hat_code, vehicle_code, counts[rows], samples, epsilon, self.suppress)
-        return PlanShare(is_kept, most_hats, self.hat(max(most_hats, 1), plans))
+        return PlanShare(is_kept, most_hats, self.hat_epsilon(max(most_hats, 1), plan_count))
 
     def debits(
         self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction

@@ -152,7 +152,7 @@ def claim_of(text: str) -> Claim:
     """
     if "=" not in text:
         return PureDP(Fraction(text))
-    values = {name: Fraction(value) for name, _, value in (part.partition("=") for part in text.split(","))}
+    values = {name: Fraction(value) for name, _, value in (field.partition("=") for field in text.split(","))}
     if values.keys() == {"rho"}:
         return ZCDP(values["rho"])
     if values.keys() == {"mu_squared"}:

@@ -36,25 +36,25 @@ class Estimates:
     epsilon: Float64s
     status: Sequence[str]
 
-    def number(self, place: int) -> Float64s:
+    def number(self, index: int) -> Float64s:
         """Picks a numeric output with its interval, (3, HATs)."""
-        return self.numbers[place] if self.numbers.size else np.full((3, len(self.status)), np.nan)
+        return self.numbers[index] if self.numbers.size else np.full((3, len(self.status)), np.nan)
 
     @classmethod
-    def placed(cls, hats: int, parts: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Joins parts, each with the indices of its HATs below `hats`; others: no data."""
-        numbers = np.full((max((len(part.numbers) for _, part in parts), default=0), 3, hats), np.nan)
-        lists_of_part = max((len(part.lists) for _, part in parts), default=0)
-        lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(lists_of_part)]
+    def placed(cls, hats: int, groups: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
+        """Joins (HAT indices, estimates) groups; HATs below `hats` without one: no data."""
+        numbers = np.full((max((len(group.numbers) for _, group in groups), default=0), 3, hats), np.nan)
+        most_lists = max((len(group.lists) for _, group in groups), default=0)
+        lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(most_lists)]
         floats, status = np.full((3, hats), np.nan), [NO_DATA] * hats
-        for hats_of_part, part in parts:
-            rows = np.array(hats_of_part, np.int64)
-            numbers[: len(part.numbers), :, rows] = part.numbers
-            floats[:, rows] = part.noise_std, part.bias_bound, part.epsilon
-            for index, hat in enumerate(hats_of_part):
-                status[hat] = part.status[index]
-                for joined, of_part in zip(lists, part.lists, strict=False):  # parts may have fewer lists
-                    joined[hat] = of_part[index]
+        for indices, group in groups:
+            rows = np.array(indices, np.int64)
+            numbers[: len(group.numbers), :, rows] = group.numbers
+            floats[:, rows] = group.noise_std, group.bias_bound, group.epsilon
+            for index, hat in enumerate(indices):
+                status[hat] = group.status[index]
+                for joined, of_group in zip(lists, group.lists, strict=False):  # a group may have fewer lists
+                    joined[hat] = of_group[index]
         noise_std, bias_bound, epsilon = floats
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
@@ -73,10 +73,10 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
     texts = list(map(_LAW, plans))
-    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    number = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     laws, law_of_hat = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
     noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, law_of_hat]
-    steps = (laws[place][0] for place in law_of_hat.tolist())  # as (numerator, denominator): queries may exceed 2**53
+    steps = (laws[index][0] for index in law_of_hat.tolist())  # as (numerator, denominator): queries may exceed 2**53
     exact = np.array([query * above / below for query, (above, below) in zip(queries, steps, strict=True)], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)

@@ -73,7 +73,7 @@ class HatCounts:
         sizes = np.array([hat.counts.size for hat in hats], np.int64)
         order = np.argsort(sizes, kind="stable")
         ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
-        ordered = [hats[place] for place in order.tolist()]
+        ordered = [hats[index] for index in order.tolist()]
         rows = [np.asarray(hat.counts, np.int64) for hat in ordered]
         edges = pairwise([0, *ends.tolist()])
         matrices = tuple(np.stack(rows[start:end]) for start, end in edges)

@@ -264,9 +264,9 @@ class Mechanism(Protocol):
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
         hat_plans = self.plans(list(counts.values()), grid, epsilon)
         planned = {key: (plan, plan.document()) for key, plan in zip(counts, hat_plans, strict=True)}
-        plans = [planned[key] for key in keys]
-        released = self.release(totals, [plan for plan, _ in plans], noise)
-        return Drawn([plan.mechanism for plan, _ in plans], [stored for _, stored in plans], released)
+        planned_hats = [planned[key] for key in keys]
+        released = self.release(totals, [plan for plan, _ in planned_hats], noise)
+        return Drawn([plan.mechanism for plan, _ in planned_hats], [stored for _, stored in planned_hats], released)
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:  # noqa: ARG004 - the interface

@@ -139,7 +139,7 @@ class Statistic:
         """Outputs with separate columns in rows."""
         return self.outputs if len(self.outputs) > 1 else ()
 
-    def place(self, output: Output) -> int:
+    def index_of(self, output: Output) -> int:
         """Indexes an output among numbers, or among lists."""
         return [same_kind for same_kind in self.outputs if same_kind.is_list == output.is_list].index(output)
 

@@ -27,9 +27,9 @@ def find_own_packages_first() -> None:
     """Makes the three names mean hatstream's packages. Raises ImportError where one means another already."""
     for name in OWN:
         module = sys.modules.get(name)
-        places = [str(Path(place).resolve().parent) for place in getattr(module, "__path__", [])]
-        if module is not None and HOME not in places:
-            where = getattr(module, "__file__", None) or ", ".join(places) or "elsewhere"
+        folders = [str(Path(path).resolve().parent) for path in getattr(module, "__path__", [])]
+        if module is not None and HOME not in folders:
+            where = getattr(module, "__file__", None) or ", ".join(folders) or "elsewhere"
             raise ImportError(
                 f"hatstream has a package {name!r} of its own, and another one was imported before it: {where}. "
                 "Import hatstream first, in a program that does not import that one, or give that one another name"

@@ -97,10 +97,12 @@ def ledger_account_of(spec: Specification, location: AccountLocation, *, signs: 
     return LedgerAccount(location.url, location.head, account.name, account.limit, spec.name, spec.text, signature)
 
 
-def facts_of(spec: Specification, period: str, slot_s: int, plan: tuple[int, ...], plans: int) -> SlotFacts:
-    """Returns a slot's public facts. plan: slots planned together. plans: number in a period."""
+def facts_of(
+    spec: Specification, period: str, slot_s: int, joint_slots_s: tuple[int, ...], plan_count: int
+) -> SlotFacts:
+    """Returns a slot's public facts. joint_slots_s: slots planned together. plan_count: number in a period."""
     start, end = (spec.timetable.text(edge) for edge in (slot_s, slot_s + spec.timetable.slot_s))
-    return SlotFacts(period, start, end, plan, plans)
+    return SlotFacts(period, start, end, joint_slots_s, plan_count)
 
 
 def continuing(job: Job, ledger: Ledger) -> Job:
@@ -168,6 +170,7 @@ def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
                 f"the range holds {len(starts)} of them"
             )
         for start_s in starts:
-            plan = spec.privacy.allocation.planned_with(start_s, starts)
-            facts[start_s] = facts_of(spec, period, start_s, plan, spec.privacy.allocation.plans(len(every)))
+            allocation = spec.privacy.allocation
+            joint_slots_s, plan_count = allocation.planned_with(start_s, starts), allocation.plan_count(len(every))
+            facts[start_s] = facts_of(spec, period, start_s, joint_slots_s, plan_count)
     return facts

@@ -56,8 +56,8 @@ def listed(*offered: str) -> Callable[[click.Context, click.Parameter, str | Non
 
     def read(_context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
         # An empty text is no choice; an option with a default needs one, and refuses it below.
-        parts = (value or "").split(",") if value or isinstance(parameter.default, str) else []
-        names = tuple(dict.fromkeys(part.strip() for part in parts))  # each once, in order
+        items = (value or "").split(",") if value or isinstance(parameter.default, str) else []
+        names = tuple(dict.fromkeys(item.strip() for item in items))  # each once, in order
         if unknown := [name for name in names if name not in offered]:
             raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(offered)}")
         return names

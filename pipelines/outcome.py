@@ -86,6 +86,6 @@ def count_in(outcome: Outcome, counts: Mapping[str, int]) -> None:
                 numbers[key] = numbers.get(key, 0) + number
 
 
-def hundredths(part: float) -> str:
+def hundredths(share: float) -> str:
     """Formats a part of 1 in hundredths, "under 1" if it rounds to 0."""
-    return "under 1" if 0 < part < 0.005 else f"{100 * part:.0f}"
+    return "under 1" if 0 < share < 0.005 else f"{100 * share:.0f}"

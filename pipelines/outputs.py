@@ -67,12 +67,12 @@ def make_writable(folder: Path) -> None:
                         os.rmdir(entry)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for place in (*filter(Path.is_dir, folder.glob(DATES)), folder):
-            with locked(place):  # no other process writes in it now, so that all partial files are leftovers
+        for directory in (*filter(Path.is_dir, folder.glob(DATES)), folder):
+            with locked(directory):  # no other process writes in it now, so that all partial files are leftovers
                 for pattern in (*(f".{product}-*.part" for product in (HATS, LIVE, *PRODUCTS)), ".hatstream-*"):
-                    for part in place.glob(pattern):
-                        part.unlink()
-                if place == folder:
+                    for partial_file in directory.glob(pattern):
+                        partial_file.unlink()
+                if directory == folder:
                     probe = folder / PROBE
                     os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW))
                     probe.unlink()

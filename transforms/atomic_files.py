@@ -50,17 +50,17 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     if path.exists() and not (path.is_file() or path.is_symlink()):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    part = path.with_name(f".{path.name}.part")
-    part.unlink(missing_ok=True)
-    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    partial_path = path.with_name(f".{path.name}.part")
+    partial_path.unlink(missing_ok=True)
+    handle = os.open(partial_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        partial_path.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)  # frees a full disk
+        partial_path.unlink(missing_ok=True)  # frees a full disk
         error.filename = error.filename or str(path)  # errors of a write name no file
         raise
 

@@ -35,8 +35,8 @@ def failpoint(name: str) -> None:
         return
     if file is not None:
         with suppress(FileNotFoundError):  # another process has done it
-            place, action = Path(file).read_text().split()
-            if place == name:
+            awaited_name, action = Path(file).read_text().split()
+            if awaited_name == name:
                 os.rename(file, f"{file}.done")
                 if action == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)

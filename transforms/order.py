@@ -21,32 +21,32 @@ class DistinctValues(NamedTuple):
     code: Int64s
 
 
-def places(column: Int64s) -> DistinctValues:
+def factorize(column: Int64s) -> DistinctValues:
     """Encodes a column as `np.unique` with its inverse, faster by hashing."""
     encoded = pa.array(column).dictionary_encode()
     values = encoded.dictionary.to_numpy()
     order = np.argsort(values)
-    place = np.empty(values.size, np.int64)
-    place[order] = np.arange(values.size)
-    return DistinctValues(values[order], place[encoded.indices.to_numpy()])
+    code = np.empty(values.size, np.int64)
+    code[order] = np.arange(values.size)
+    return DistinctValues(values[order], code[encoded.indices.to_numpy()])
 
 
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     """Numbers distinct pairs, whose values are first code * second.values.size + second code."""
-    key = first.code * second.values.size + second.code
+    pair_key = first.code * second.values.size + second.code
     room = first.values.size * second.values.size
-    if room > _ROOMY * key.size:
+    if room > _ROOMY * pair_key.size:
         order = np.lexsort((*_digits(second), *_digits(first)))
-        ordered = key[order]
-        is_first, code = changes(ordered), np.empty(key.size, np.int64)
+        ordered = pair_key[order]
+        is_first, code = changes(ordered), np.empty(pair_key.size, np.int64)
         code[order] = np.cumsum(is_first) - 1
         return DistinctValues(ordered[is_first], code)
     seen = np.zeros(room, np.bool_)
-    seen[key] = True
+    seen[pair_key] = True
     values = np.flatnonzero(seen)
-    place = np.empty(room, np.int32)
-    place[values] = np.arange(values.size, dtype=np.int32)
-    return DistinctValues(values, place[key].astype(np.int64))
+    code_of_key = np.empty(room, np.int32)
+    code_of_key[values] = np.arange(values.size, dtype=np.int32)
+    return DistinctValues(values, code_of_key[pair_key].astype(np.int64))
 
 
 def _digits(column: DistinctValues) -> list[NDArray[Any]]:
@@ -64,19 +64,19 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
     """Packs two columns into ordered keys; at most 2^31 entries, 2^25 first values."""
     if not second.size:
         return np.zeros(0, np.int64)
-    major = first if isinstance(first, DistinctValues) else places(first)
+    major = first if isinstance(first, DistinctValues) else factorize(first)
     lowest, highest = int(second.min()), int(second.max())
     if highest - lowest < NARROW:
         return major.code * (highest - lowest + 1) + second - lowest
-    ranked = places(second)
+    ranked = factorize(second)
     return major.code * ranked.values.size + ranked.code
 
 
-def ascending(key: Int64s, first: DistinctValues) -> Int64s:
+def ascending(row_key: Int64s, first: DistinctValues) -> Int64s:
     """Sorts keys packed by `first`, roughly first, so the stable sort finds runs."""
     low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
     by_first = np.argsort((first.code >> low_bits).astype(np.uint16), kind="stable")
-    return np.sort(key[by_first], kind="stable")
+    return np.sort(row_key[by_first], kind="stable")
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
@@ -88,9 +88,9 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
     return new
 
 
-def rank_in_group(group: Int64s, key: Int64s | Float64s) -> Int64s:
+def rank_in_group(group: Int64s, sort_key: Int64s | Float64s) -> Int64s:
     """Ranks entries among their group by key, from 0."""
-    order = np.lexsort((key, group))
+    order = np.lexsort((sort_key, group))
     start = np.flatnonzero(changes(group))
     rank = np.empty(group.size, np.int64)
     rank[order] = np.arange(group.size) - np.repeat(start, np.diff(start, append=group.size))

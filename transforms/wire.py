@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.order import places
+from transforms.order import factorize
 from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
 from transforms.value import NAME
 
@@ -103,13 +103,13 @@ class Partial(NamedTuple):
     late: Events = NO_EVENTS  # events after their panes closed, in no entry yet
 
 
-def joined(parts: Sequence[Tally]) -> Tally:
+def joined(tallies: Sequence[Tally]) -> Tally:
     """Joins tallies that have the same sums."""
-    if len(parts) == 1:
-        return parts[0]
-    sums = {name: np.concatenate([part.sums[name] for part in parts]) for name in parts[0].sums}
+    if len(tallies) == 1:
+        return tallies[0]
+    sums = {name: np.concatenate([tally.sums[name] for tally in tallies]) for name in tallies[0].sums}
     return Tally(
-        *(np.concatenate(columns) for columns in zip(*(part.keys() for part in parts), strict=True)), sums=sums
+        *(np.concatenate(columns) for columns in zip(*(tally.keys() for tally in tallies), strict=True)), sums=sums
     )
 
 
@@ -152,26 +152,26 @@ def split(
     if pane_s is not None:
         pane_us = observations.event_us - (observations.event_us - pane_us) % (pane_s * S_US)
     # Start of the pane and number of the shard in one: panes are seconds apart, and shards fewer than 10**6.
-    group = pane_us + observations.vehicle % shards if shards > 1 else pane_us
+    pane_and_shard = pane_us + observations.vehicle % shards if shards > 1 else pane_us
     vehicle, event_us, slot_start_us, lat_e7, lon_e7, value, _ = observations
     events = Events(vehicle, event_us - slot_start_us, lat_e7, lon_e7, cell, value)
-    for first, chosen in _runs(group):
-        pane_start_s, shard = divmod(int(group[first]), S_US)
-        part = events.take(chosen)
+    for first, chosen in _runs(pane_and_shard):
+        pane_start_s, shard = divmod(int(pane_and_shard[first]), S_US)
+        packed = events.take(chosen)
         yield WirePart(
-            int(slot_start_us[first]) // S_US, pane_start_s, shard, pack_events(part, packing), part.vehicle.size
+            int(slot_start_us[first]) // S_US, pane_start_s, shard, pack_events(packed, packing), packed.vehicle.size
         )
 
 
-def _runs(group: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
+def _runs(run_key: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
     """Yields each group's first index, and a slice or indices of its entries."""
     order = None
-    if not (group[1:] >= group[:-1]).all():
-        values, place = places(group)  # codes of few bits, which numpy sorts faster
-        order = np.argsort(place.astype(np.min_scalar_type(values.size)), kind="stable")
-    ordered = group if order is None else group[order]
+    if not (run_key[1:] >= run_key[:-1]).all():
+        values, code = factorize(run_key)  # codes of few bits, which numpy sorts faster
+        order = np.argsort(code.astype(np.min_scalar_type(values.size)), kind="stable")
+    ordered = run_key if order is None else run_key[order]
     cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    for start, stop in pairwise([0, *cuts.tolist(), group.size]):
+    for start, stop in pairwise([0, *cuts.tolist(), run_key.size]):
         if start < stop:
             yield (start, slice(start, stop)) if order is None else (int(order[start]), order[start:stop])
 
@@ -201,12 +201,12 @@ def pack_partial(rows: Partial) -> PartialBytes:
     columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.spans, rows.late)
-    return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(part)) for part in others)]))
+    return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(partial)) for partial in others)]))
 
 
-def unpack_partial(part: PartialBytes, columns: Sequence[Column]) -> Partial:
+def unpack_partial(data: PartialBytes, columns: Sequence[Column]) -> Partial:
     """Unpacks a pane's partial tally with its columns."""
-    source = pa.BufferReader(part)
+    source = pa.BufferReader(data)
     entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
@@ -232,30 +232,30 @@ def _written(columns: Mapping[str, pa.Array], packing: pa.ipc.IpcWriteOptions) -
     return bytes(sink.getvalue())
 
 
-def unpack_events(parts: Iterable[bytes]) -> Events:
+def unpack_events(packed: Iterable[bytes]) -> Events:
     """Unpacks and joins events."""
-    return Events(*_columns(parts, len(Events._fields)))
+    return Events(*_columns(packed, len(Events._fields)))
 
 
-def unpack_tally(parts: Iterable[bytes], columns: Sequence[Column]) -> Tally:
+def unpack_tally(packed: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     """Unpacks tallies with the columns they were packed with."""
     nothing = np.zeros(0, np.int64)
     tallies = [Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
-    for part in parts:
-        batch = pa.ipc.open_stream(part, options=_UNPACKING).read_next_batch()
+    for data in packed:
+        batch = pa.ipc.open_stream(data, options=_UNPACKING).read_next_batch()
         sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}
         tallies.append(Tally(*(_numbers(batch.column(name)) for name in _KEYS), sums=sums))
     return joined(tallies)
 
 
-def unpack_exposure(parts: Iterable[bytes], statistics: int) -> Exposure:
+def unpack_exposure(packed: Iterable[bytes], statistics: int) -> Exposure:
     """Unpacks and joins exposures, (vehicles, statistics)."""
-    vehicle, drawn = _columns(parts, len(Exposure._fields))
+    vehicle, drawn = _columns(packed, len(Exposure._fields))
     return Exposure(vehicle, drawn.reshape(-1, statistics))
 
 
-def _columns(parts: Iterable[bytes], width: int) -> list[Int64s]:
-    batches = [pa.ipc.open_stream(part, options=_UNPACKING).read_next_batch() for part in parts]
+def _columns(packed: Iterable[bytes], width: int) -> list[Int64s]:
+    batches = [pa.ipc.open_stream(data, options=_UNPACKING).read_next_batch() for data in packed]
     if not batches:
         return [np.zeros(0, np.int64) for _ in range(width)]
     return [np.concatenate([_values(batch.column(i)) for batch in batches], dtype=np.int64) for i in range(width)]
@@ -282,10 +282,10 @@ def _array(column: Int64s) -> pa.Array:
 
 def _coded(column: Int64s) -> pa.Array:
     """Dictionary-encodes a column whose values repeat twice on average."""
-    values, place = places(column)
-    if 2 * values.size > place.size:
+    values, code = factorize(column)
+    if 2 * values.size > code.size:
         return _array(column)
-    return pa.DictionaryArray.from_arrays(_array(place), pa.array(values))
+    return pa.DictionaryArray.from_arrays(_array(code), pa.array(values))
 
 
 def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":

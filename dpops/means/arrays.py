@@ -133,10 +133,10 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     first_array = np.cumsum(arrays) - arrays
     user = np.concatenate([group.user for group in groups]) + np.repeat(users.start, pieces)
     array = np.concatenate([group.array for group in groups]) + np.repeat(first_array, pieces)
-    slots = np.concatenate([group.slots for group in groups])
+    samples = np.concatenate([group.slots for group in groups])
     fills = np.concatenate([group.fills for group in groups])
     first_piece = np.flatnonzero(np.diff(array, prepend=-1))
-    array_sum = np.add.reduceat(user_mean[user] * slots, first_piece)
+    array_sum = np.add.reduceat(user_mean[user] * samples, first_piece)
     return ArrayMeans(array_sum // fills, first_array)
 
 
@@ -229,15 +229,15 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     laid, order = plans.layout, np.argsort(plans.layout.array, kind="stable")  # users by array, so by HAT too
     first = np.cumsum(users) - users
     user, piece = order - np.repeat(first, users), laid.array[order] - np.repeat(laid.first_array, users)
-    slots = laid.samples[order]
-    for shared in (user, piece, slots, laid.fills, laid.weight):  # groupings are views of these
+    samples = laid.samples[order]
+    for shared in (user, piece, samples, laid.fills, laid.weight):  # groupings are views of these
         shared.flags.writeable = False
     arrays = []
-    places = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
-    for start, first_array, facts, bias in places:
+    by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
+    for start, first_array, facts, bias in by_hat:
         of_hat, moved = slice(start, start + facts["users"]), facts.pop("sensitivity")
         fills = laid.fills[first_array : first_array + facts["arrays"]]
-        group = Grouping(user[of_hat], piece[of_hat], slots[of_hat], fills)
+        group = Grouping(user[of_hat], piece[of_hat], samples[of_hat], fills)
         arrays.append(Arrays(facts["m_ub"], group, laid.weight[of_hat], moved, bias, facts))
     return arrays
 

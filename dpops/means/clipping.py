@@ -35,14 +35,14 @@ def private_quantiles(
     gaps = numbers + 1
     low = np.zeros(values.size + first.size, np.int64)
     high = np.repeat(upper, gaps)
-    place = np.arange(values.size) + hat
-    low[place + 1] = ordered
-    high[place] = ordered
+    position = np.arange(values.size) + hat
+    low[position + 1] = ordered
+    high[position] = ordered
     rank = np.arange(low.size) - np.repeat(gap_first, gaps)
     # Distances in units of the target's denominator are integers.
-    units = np.array([target.denominator for target in ranks], np.int64)
-    target = np.array([target.numerator for target in ranks], np.int64)
-    costs = np.abs(rank * np.repeat(units, gaps) - np.repeat(target, gaps))
+    denominators = np.array([numerators.denominator for numerators in ranks], np.int64)
+    numerators = np.array([numerators.numerator for numerators in ranks], np.int64)
+    costs = np.abs(rank * np.repeat(denominators, gaps) - np.repeat(numerators, gaps))
     rates = [epsilon / (2 * rank.denominator) for epsilon, rank in zip(epsilons, ranks, strict=True)]
     drawn = choose(high - low, costs, gap_first, rates, noise)
     return low[drawn.entry] + 1 + drawn.offset

@@ -107,10 +107,10 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     laid = laid_out(hats, m_ub)
     first, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
     distinct, forecasts = laid.take(first), np.zeros(first.size)
-    for arrays, places in groups_of(distinct.arrays):
+    for arrays, hats_of_size in groups_of(distinct.arrays):
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
-        for rows in (places[rows_at_once] for rows_at_once in chunks(places.size, arrays)):
+        for rows in (hats_of_size[rows_at_once] for rows_at_once in chunks(hats_of_size.size, arrays)):
             around = distinct.sd[rows, None] * normal_scores(arrays)
             cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
             averages = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
@@ -148,9 +148,9 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     reach = np.zeros(ends.shape)
     np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]
-    place = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
+    gap = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
     # Within its gap the quantile is uniform: from `low` to `high` while probabilities go from `start` to `stop`.
-    low, high, start, stop = (_picked(rows, place + step) for rows in (ends, reach) for step in (0, 1))
+    low, high, start, stop = (_picked(rows, gap + step) for rows in (ends, reach) for step in (0, 1))
     return (high - low) / (stop - start) * (target - start) + low
 
 
@@ -166,15 +166,15 @@ class Ends(NamedTuple):
     moved_down: Float64s
 
 
-def ends_of(means: Float64s, places: Float64s) -> Ends:
+def ends_of(means: Float64s, edges: Float64s) -> Ends:
     """Sums ascending means on either side of interval ends."""
-    number = rank_below(means, places)
-    return Ends(places, _picked(_running(means), number), places * number, places * (means.shape[1] - number))
+    below = rank_below(means, edges)
+    return Ends(edges, _picked(_running(means), below), edges * below, edges * (means.shape[1] - below))
 
 
-def _picked(rows: Float64s, places: Int64s) -> Float64s:
-    """Picks values at places from each row, (HATs, places)."""
-    return rows.take(places + np.arange(0, rows.size, rows.shape[1])[:, None])
+def _picked(rows: Float64s, columns: Int64s) -> Float64s:
+    """Picks values at (HATs, n) columns of each row."""
+    return rows.take(columns + np.arange(0, rows.size, rows.shape[1])[:, None])
 
 
 def _running(means: Float64s) -> Float64s:

@@ -62,9 +62,9 @@ def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
     for number, m_ub in zip(users.tolist(), length.tolist(), strict=True):
         room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest
         for size in islice(sizes, number):
-            place = bisect_left(room, (size, 0))
-            if place < len(room):
-                free, array = room.pop(place)
+            index = bisect_left(room, (size, 0))
+            if index < len(room):
+                free, array = room.pop(index)
             else:
                 free, array, opened = m_ub, opened, opened + 1
             arrays.append(array)

@@ -64,23 +64,23 @@ class Auto(Mechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans means of HATs far within all bounds together, others singly."""
-        usual_places = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
-        usual_hats = [hats[place] for place in usual_places]
-        plan_at: dict[int, Plan] = {}
+        usual_indices = np.flatnonzero(is_usual(hats, grid, epsilon)).tolist() if self.statistic == "mean" else []
+        usual_hats = [hats[index] for index in usual_indices]
+        plan_of: dict[int, Plan] = {}
         if usual_hats and self.prior is not None:
             counts, order = HatCounts.of(usual_hats, grid, epsilon, self.prior)
             for mechanism, chosen in self._chosen(counts):
-                places = [usual_places[place] for place in order[chosen].tolist()]
-                plan_at |= zip(places, mechanism.plans([hats[place] for place in places], grid, epsilon), strict=True)
+                indices = [usual_indices[index] for index in order[chosen].tolist()]
+                plan_of |= zip(indices, mechanism.plans([hats[index] for index in indices], grid, epsilon), strict=True)
         elif usual_hats:
             # One whose bias may be all of U is worse than the constant U/2, which is off by half of it at most.
             safe = (candidate for candidate in _candidates(self.statistic) if not candidate.chooses)
             by_hat = zip(*(candidate.plans(usual_hats, grid, epsilon) for candidate in safe), strict=True)
             best = [min(plans, key=lambda plan: (plan.error(), plan.epsilon)) for plans in by_hat]
-            plan_at |= zip(usual_places, best, strict=True)
+            plan_of |= zip(usual_indices, best, strict=True)
         return [
-            plan_at[place] if place in plan_at else self.ranking(hat, grid, epsilon)[0].plan
-            for place, hat in enumerate(hats)
+            plan_of[index] if index in plan_of else self.ranking(hat, grid, epsilon)[0].plan
+            for index, hat in enumerate(hats)
         ]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:

@@ -90,13 +90,13 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
     """Forecasts errors of HATs with equally many bins, averaged over the drawn bin."""
-    unit, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
+    fine_step, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
     # Each bin's cost and probability, (HATs, bins), then the error if it is drawn.
-    drawn = _bins(np.rint(means / unit).astype(np.int64), tau, upper)
+    drawn = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
     chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
-    low, high = (np.float64(unit) * end for end in _interval(every, tau, bins, upper))
+    low, high = (np.float64(fine_step) * end for end in _interval(every, tau, bins, upper))
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
     clipped = start.moved_up + stop.below - start.below + stop.moved_down  # sums of the means clipped to it
     errors = interval_errors_of(hats, means, clipped, stop.places - start.places, sensitivity)

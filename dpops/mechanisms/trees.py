@@ -34,12 +34,12 @@ class CappedTree(TreeMechanism):
         """Plans trees over samples within a cap."""
 
         def cost(cap: CountCap) -> float:
-            return cap.share_moved + level * cap.max_count / cap.samples
+            return cap.share_moved + error * cap.max_count / cap.samples
 
         plans = []
         for hat in hats:
             trees.check_counts(hat, grid, epsilon)
-            level = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
+            error = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
             cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
             masses = trees.FINE * np.minimum(hat.counts, cap.max_count)
             plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))

@@ -165,22 +165,22 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)
-    open_ = np.arange(code.size)
-    while open_.size:
-        t, variance_of, words = scale[open_], code[open_], source.words(open_.size)
+    undecided = np.arange(code.size)
+    while undecided.size:
+        t, variance_of, words = scale[undecided], code[undecided], source.words(undecided.size)
         integers, accepted = geometric(source, t)
-        variance, part = floats[variance_of], words * 2.0**-64
-        rates = (integers - variance / t + part) ** 2 / (2 * variance) + part / t
+        variance, fraction = floats[variance_of], words * 2.0**-64
+        rates = (integers - variance / t + fraction) ** 2 / (2 * variance) + fraction / t
 
         def exact(row: int, proposals: tuple[NDArray[Any], ...] = (words, integers, t, variance_of)) -> Rate:
             word, integer, t, code = (int(column[row]) for column in proposals)
             return _rate(source.uniform(word), integer, t, variances[code])
 
         accepted &= source.exp_minus(rates, exact)
-        half, negative = words >> np.uint64(63) == 1, source.words(open_.size) >> np.uint64(63) == 1
-        size = integers + half
-        out[open_[accepted]] = np.where(negative, -size, size)[accepted]
-        open_ = open_[~accepted]
+        half, negative = words >> np.uint64(63) == 1, source.words(undecided.size) >> np.uint64(63) == 1
+        magnitude = integers + half
+        out[undecided[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
+        undecided = undecided[~accepted]
     return out
 
 

@@ -42,8 +42,8 @@ class Weights:
         mean = self.upper if self.mean else Fraction(0)
         variance = self.upper**2 / 4 if self.variance else Fraction(0)
         noise = (
-            part / (epsilon * share) if share else part
-            for part, share in ((mean, self.mean), (variance, self.variance))
+            worst_bias / (epsilon * share) if share else worst_bias
+            for worst_bias, share in ((mean, self.mean), (variance, self.variance))
         )
         return Factors(mean, variance, *noise)
 

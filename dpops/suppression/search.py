@@ -127,12 +127,12 @@ class RowsByHat(NamedTuple):
 class Search:
     """State of rounds: sums, and HATs vehicles may leave.
 
-    A row is known by its place in the tally. Places that a vehicle may leave are [first, last) of the arrays `its_*`,
+    A row is known by its row in the tally. Places that a vehicle may leave are [first, last) of the arrays `entry_*`,
     in no order: a removed one is overwritten by the last. Memoryviews read and write single elements as fast as lists.
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:
-        # By HAT: sums and the two largest rows. By vehicle: how many HATs it is in, and its part of `its_*`.
+        # By HAT: sums and the two largest rows. By vehicle: how many HATs it is in, and its part of `entry_*`.
         self.tally = tally
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
@@ -151,19 +151,19 @@ class Search:
         self.second = second.astype(np.float64)  # second largest count, 0 where there is but one vehicle
         self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
-        self.first_place, self.second_place = begin.copy().data, (begin + 1).data
+        self.first_row, self.second_row = begin.copy().data, (begin + 1).data
         self.occupancy = np.bincount(tally.vehicle)
         last = np.cumsum(self.occupancy)
         self.first, self.last = (last - self.occupancy).data, last.data
-        self.its_place = np.lexsort((tally.hat, tally.vehicle))
-        self.its_hat = tally.hat[self.its_place]
-        self.its_count = tally.counts[self.its_place].astype(np.float64)
-        self.its_part = self.its_count / self.samples[self.its_hat]
-        self.its_half = _half(self.samples)[self.its_hat]
-        columns = (self.its_place, self.its_hat, self.its_count, self.its_part, self.its_half)
-        self.its = tuple(column.data for column in columns)
-        for place in begin[is_single].tolist():
-            self._stays(place)
+        self.entry_row = np.lexsort((tally.hat, tally.vehicle))
+        self.entry_hat = tally.hat[self.entry_row]
+        self.entry_count = tally.counts[self.entry_row].astype(np.float64)
+        self.entry_share = self.entry_count / self.samples[self.entry_hat]
+        self.entry_half = _half(self.samples)[self.entry_hat]
+        columns = (self.entry_row, self.entry_hat, self.entry_count, self.entry_share, self.entry_half)
+        self.entry_columns = tuple(column.data for column in columns)
+        for row in begin[is_single].tolist():
+            self._stays(row)
         # E_thr: the largest error of a HAT, before any vehicle leaves
         scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))  # with the row it works in
         largest = scores >= scores.max() * (1 - TOLERANCE)
@@ -176,68 +176,68 @@ class Search:
         for most_hats in range(int(self.occupancy.max()), 1, -1):
             gone: list[int] = []
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
-                slot = self._choice(vehicle)
-                if slot < 0:
+                entry = self._choice(vehicle)
+                if entry < 0:
                     self.alive[gone] = True
                     return most_hats
-                gone.append(self._leaves(vehicle, slot))
+                gone.append(self._leaves(vehicle, entry))
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the place in `its_*` that the vehicle leaves, or -1.
+        """Chooses the row in `entry_*` that the vehicle leaves, or -1.
 
         -1: each choice would raise an error above `threshold`. Within TOLERANCE of it exact errors decide.
         """
         first, last = self.first[vehicle], self.last[vehicle]
         if first == last:
             return -1
-        slots = slice(first, last)
+        entries = slice(first, last)
         # The state of each HAT without the vehicle.
-        hats, counts = self.its_hat[slots], self.its_count[slots]
+        hats, counts = self.entry_hat[entries], self.entry_count[entries]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
         dropped, heaviest, retained, _ = work
-        dropped += self.its_part[slots]
+        dropped += self.entry_share[entries]
         rows = (counts == heaviest).nonzero()[0]
         if rows.size:
             heaviest[rows] = self.second[hats[rows]]
         retained -= counts
-        scores = self._scores(work, self.its_half[slots])
+        scores = self._scores(work, self.entry_half[entries])
         score = scores.item(scores.argmin())
         near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
         if score > self.threshold_score * (1 + TOLERANCE):
             return -1
-        slot = near.item(0) if near.size == 1 else self._least(self._distinct(near))
+        entry = near.item(0) if near.size == 1 else self._least(self._distinct(near))
         close = score >= self.threshold_score * (1 - TOLERANCE)
-        return -1 if close and self.exact(*self._without(slot)) > self.threshold else slot
+        return -1 if close and self.exact(*self._without(entry)) > self.threshold else entry
 
-    def _least(self, slots: list[int]) -> int:
+    def _least(self, entries: list[int]) -> int:
         """Minimises the exact error; ties: the lowest HAT."""
         lowest: dict[tuple[int, int, int], int] = {}
-        for slot in sorted(slots, key=self.its_hat.__getitem__):
-            lowest.setdefault(self._without(slot), slot)
+        for entry in sorted(entries, key=self.entry_hat.__getitem__):
+            lowest.setdefault(self._without(entry), entry)
         if len(lowest) == 1:
             return next(iter(lowest.values()))
-        return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.its_hat[item[1]]))[1]
+        return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.entry_hat[item[1]]))[1]
 
-    def _distinct(self, slots: Int64s) -> list[int]:
-        """Drops slots of equal outcome, except the lowest HAT's."""
-        slots = slots[self.its_hat[slots].argsort()]
-        hats, counts = self.its_hat[slots], self.its_count[slots]
+    def _distinct(self, entries: Int64s) -> list[int]:
+        """Drops entries of equal outcome, except the lowest HAT's."""
+        entries = entries[self.entry_hat[entries].argsort()]
+        hats, counts = self.entry_hat[entries], self.entry_count[entries]
         _, first_count, retained = self.state[:, hats]
         heaviest = np.where(counts < first_count, first_count, self.second[hats])
         states = np.stack([self.samples[hats], retained - counts, heaviest])
         distinct = []
-        while slots.size:
-            distinct.append(int(slots[0]))
+        while entries.size:
+            distinct.append(int(entries[0]))
             others = (states != states[:, :1]).any(axis=0)
-            slots, states = slots[others], states[:, others]
+            entries, states = entries[others], states[:, others]
         return distinct
 
-    def _without(self, slot: int) -> tuple[int, int, int]:
-        """Counts samples, retained, largest count without the slot's vehicle."""
-        _, hats, counts, *_ = self.its
-        hat, count = hats[slot], counts[slot]
+    def _without(self, entry: int) -> tuple[int, int, int]:
+        """Counts samples, retained, largest count without the entry's vehicle."""
+        _, hats, counts, *_ = self.entry_columns
+        hat, count = hats[entry], counts[entry]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
         return int(self.samples_of[hat]), int(self.retained[hat] - count), int(heaviest)
 
@@ -247,51 +247,51 @@ class Search:
         work: float64 (4, HATs), the rows of `state` and one more, all overwritten; half_samples: their `_half`. They
         become biases and sensitivities of the mean, then of the variance, in the order of `weights`.
         """
-        dropped, part, retained, half = work
-        part /= retained  # a vehicle's largest share
+        dropped, largest_share, retained, half = work
+        largest_share /= retained  # a vehicle's largest share
         np.multiply(retained, 0.5, out=half)
         np.floor(half, out=half)
         half /= retained
-        np.minimum(part, half, out=half)
+        np.minimum(largest_share, half, out=half)
         np.minimum(dropped, half_samples, out=retained)
         variances = work[2:]
         variances *= 1 - variances
         scores: Floats = self.weights.dot(work)
         return scores
 
-    def _leaves(self, vehicle: int, slot: int) -> int:
-        """Removes the slot's vehicle; returns the row's index."""
-        its_place, its_hat, its_count, *_ = self.its
-        place, hat = its_place[slot], its_hat[slot]
-        self.is_alive[place] = False
-        self.retained[hat] -= its_count[slot]
-        self._forget(vehicle, slot)
+    def _leaves(self, vehicle: int, entry: int) -> int:
+        """Removes the entry's vehicle; returns the row's index."""
+        entry_row, entry_hat, entry_count, *_ = self.entry_columns
+        row, hat = entry_row[entry], entry_hat[entry]
+        self.is_alive[row] = False
+        self.retained[hat] -= entry_count[entry]
+        self._forget(vehicle, entry)
         self.dropped[hat] = (self.samples_of[hat] - self.retained[hat]) / self.samples_of[hat]
         # Of the HAT's two largest rows, one that left is followed by the next, and the second by one still there.
-        if place == self.first_place[hat]:
-            self.first_place[hat], self.first_count[hat] = self.second_place[hat], self.second_count[hat]
-        elif place != self.second_place[hat]:
-            return place
-        second, end = self.second_place[hat] + 1, self.end[hat]
+        if row == self.first_row[hat]:
+            self.first_row[hat], self.first_count[hat] = self.second_row[hat], self.second_count[hat]
+        elif row != self.second_row[hat]:
+            return row
+        second, end = self.second_row[hat] + 1, self.end[hat]
         while second < end and not self.is_alive[second]:
             second += 1
-        self.second_place[hat] = second
+        self.second_row[hat] = second
         self.second_count[hat] = self.counts[second] if second < end else 0
         if second == end:
-            self._stays(self.first_place[hat])
-        return place
+            self._stays(self.first_row[hat])
+        return row
 
-    def _stays(self, place: int) -> None:
+    def _stays(self, row: int) -> None:
         """Bars a HAT's last row, as HATs need vehicles."""
-        vehicle = int(self.tally.vehicle[place])
+        vehicle = int(self.tally.vehicle[row])
         first = self.first[vehicle]
-        self._forget(vehicle, first + int((self.its_place[first : self.last[vehicle]] == place).argmax()))
+        self._forget(vehicle, first + int((self.entry_row[first : self.last[vehicle]] == row).argmax()))
 
-    def _forget(self, vehicle: int, slot: int) -> None:
-        """Removes the slot from those of the vehicle."""
+    def _forget(self, vehicle: int, entry: int) -> None:
+        """Removes the entry from those of the vehicle."""
         last = self.last[vehicle] = self.last[vehicle] - 1
-        for column in self.its:
-            column[slot] = column[last]
+        for column in self.entry_columns:
+            column[entry] = column[last]
 
 
 def _half(total: Floats) -> Floats:

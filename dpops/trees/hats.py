@@ -138,8 +138,8 @@ def shape_of(plan: Plan) -> PlannedTree:
 
 
 @cache
-def _shape(bins: int, factors: tuple[int, ...], parts: tuple[int, ...], denominator: int) -> PlannedTree:
-    return PlannedTree(Tree(bins, factors), tuple(Fraction(part, denominator) for part in parts))
+def _shape(bins: int, factors: tuple[int, ...], numerators: tuple[int, ...], denominator: int) -> PlannedTree:
+    return PlannedTree(Tree(bins, factors), tuple(Fraction(numerator, denominator) for numerator in numerators))
 
 
 @cache

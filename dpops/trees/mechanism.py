@@ -123,15 +123,15 @@ class TreeMechanism(Mechanism):
 
         The first output is a quantile: its noise depends on the distribution's shape, and any bias may move it.
         """
-        parts, read_plans = [], [Plan.from_public(cls.name, plan) for plan in plans]
+        indexed_estimates, read_plans = [], [Plan.from_public(cls.name, plan) for plan in plans]
         by_shape: dict[PlannedTree, list[int]] = {}
-        for place, plan in enumerate(read_plans):
-            by_shape.setdefault(shape_of(plan), []).append(place)
-        for shape, places in by_shape.items():
-            plans_of_shape = [read_plans[place] for place in places]
-            outputs = read_alike([released[hat] for hat in places], plans_of_shape, shape, miss)
+        for index, plan in enumerate(read_plans):
+            by_shape.setdefault(shape_of(plan), []).append(index)
+        for shape, indices in by_shape.items():
+            plans_of_shape = [read_plans[index] for index in indices]
+            outputs = read_alike([released[hat] for hat in indices], plans_of_shape, shape, miss)
             unknown = np.full(len(plans_of_shape), np.nan)
-            part = Estimates(
+            shape_estimates = Estimates(
                 numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),
                 lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],
                 noise_std=unknown,
@@ -139,5 +139,5 @@ class TreeMechanism(Mechanism):
                 epsilon=np.array([float(plan.epsilon) for plan in plans_of_shape]),
                 status=[OK] * len(plans_of_shape),
             )
-            parts.append((places, part))
-        return Estimates.placed(len(plans), parts)
+            indexed_estimates.append((indices, shape_estimates))
+        return Estimates.placed(len(plans), indexed_estimates)

@@ -121,13 +121,13 @@ def standard_errors(miss: float) -> float:
     return max(math.log(1 / miss) / math.sqrt(2), NormalDist().inv_cdf(1 - miss / 2))
 
 
-def quantile(cdf: Float64s, level: float) -> Float64s:
+def quantile(cdf: Float64s, probability: float) -> Float64s:
     """Inverts piecewise linear distribution functions, in bins."""
     ends = _with_ends(cdf)
-    edge = (ends < level).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
+    edge = (ends < probability).sum(axis=1)  # >= 1, for the first is 0; <= K, for the last is 1
     rows = np.arange(cdf.shape[0])
     low, high = ends[rows, edge - 1], ends[rows, edge]
-    return np.asarray(edge - 1 + (level - low) / (high - low))
+    return np.asarray(edge - 1 + (probability - low) / (high - low))
 
 
 def mean(cdf: Float64s) -> Float64s:
@@ -146,16 +146,16 @@ def cdf_interval(raw: Float64s, half: Float64s) -> Between:
     return Between(np.clip(raw - half, 0.0, 1.0), np.clip(raw + half, 0.0, 1.0))
 
 
-def quantile_interval(raw: Float64s, half: Float64s, level: float) -> Between:
+def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Between:
     """Bounds the true quantile by edges of bins.
 
-    raw +- half holds the true distribution function at any one edge with probability 1 - miss. Say it reaches `level`
+    raw +- half holds the true distribution function at any one edge with probability 1 - miss. It reaches `probability`
     at edge t and not before. Then raw + half reaches it at t, but for half of a miss, so the first edge where it does
     is none after t; and raw - half stays below it at t - 1, so the last edge where it does is none before that.
     """
     edges = raw.shape[1] + 1
-    may_reach = _with_ends(raw + half) >= level
-    must_reach = _with_ends(raw - half) >= level
+    may_reach = _with_ends(raw + half) >= probability
+    must_reach = _with_ends(raw - half) >= probability
     last_unsure = edges - (~must_reach)[:, ::-1].argmax(axis=1)
     return Between(may_reach.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
@@ -188,8 +188,8 @@ def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) ->
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
     """Computes the standard error of e2 - 2 m e1 at m = centre."""
-    places = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t)
-    first, second = (law.weights @ np.stack([2 * places, np.full(places.size, 2.0)], axis=1)).T
+    ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t)
+    first, second = (law.weights @ np.stack([2 * ranks, np.full(ranks.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))
     square, cross, plain = (float((law.variances * left_sum * right_sum).sum()) for left_sum, right_sum in pairs)
     return np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))

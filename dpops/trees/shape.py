@@ -64,9 +64,7 @@ class Tree:
 
     def digit_sums(self) -> tuple[int, ...]:
         """Counts by level the nodes that all prefixes need."""
-        return tuple(
-            digit_sum(self.bins, width, factor) for width, factor in zip(self.widths, self.branching, strict=True)
-        )
+        return tuple(digit_sum(self.bins, width, base) for width, base in zip(self.widths, self.branching, strict=True))
 
 
 def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
@@ -80,8 +78,8 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 def digit_sum(bins: int, width: int, factor: int) -> int:
     """Sums a level's digits over all bins: places among `factor` siblings."""
     cycles, remainder = divmod(bins, width * factor)
-    full, part = divmod(remainder, width)
-    return width * (cycles * factor * (factor - 1) // 2 + full * (full - 1) // 2) + full * part
+    full_digits, partial = divmod(remainder, width)
+    return width * (cycles * factor * (factor - 1) // 2 + full_digits * (full_digits - 1) // 2) + full_digits * partial
 
 
 MOST_BINS = 10_000
@@ -121,5 +119,5 @@ def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     if len(set(weights)) == 1:
         return (Fraction(1, len(weights)),) * len(weights)
     roots = [weight ** (1 / 3) for weight in weights]
-    parts = [max(1, round(root / sum(roots) * _PARTS)) for root in roots]
-    return tuple(Fraction(part, sum(parts)) for part in parts)
+    numerators = [max(1, round(root / sum(roots) * _PARTS)) for root in roots]
+    return tuple(Fraction(numerator, sum(numerators)) for numerator in numerators)

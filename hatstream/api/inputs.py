@@ -112,16 +112,16 @@ def read_positions(
     secret = token_bytes(32) if key is None else read_key(key).derive("reports")
     rules = Rules(Grid(step=step, upper_steps=steps), layout.units, None, _AnyTime(), secret)
     refused = Counter[str]()
-    parts = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
+    observations = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
     paths = input_paths(pattern)
     for done, path in enumerate(paths):
         for batch in read_batches(layout, path):
             observed, reasons = parse(batch.table, rules)
             refused.update(batch.refused)
             refused.update(reasons)
-            parts.append(observed)
+            observations.append(observed)
         report("files read", done + 1, len(paths))
-    return Observations(*(np.concatenate(columns) for columns in zip(*parts, strict=True))), dict(refused)
+    return Observations(*(np.concatenate(columns) for columns in zip(*observations, strict=True))), dict(refused)
 
 
 class _AnyTime:

@@ -36,8 +36,8 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     Traceback (most recent call last):
     pipelines.errors.InputError: examples/hourly-means.toml is no result file: it must end in .parquet, ...
     """
-    parts = input_paths(source) if isinstance(source, str) else source
-    tables = [part if isinstance(part, pa.Table) else _read(Path(part)) for part in parts]
+    paths = input_paths(source) if isinstance(source, str) else source
+    tables = [path if isinstance(path, pa.Table) else _read(Path(path)) for path in paths]
     table = pa.concat_tables(tables, promote_options="default")
     if "parent" in table.column_names:  # older files repeat a place's day, as its parent, in each slot
         table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))

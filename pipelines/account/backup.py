@@ -77,14 +77,14 @@ class Backup(NamedTuple):
         return f"of {newest['spec_id']}, period {newest['period']}, slot {start}"
 
 
-def write_backup(place: AccountLocation, path: Path) -> Backup:
+def write_backup(location: AccountLocation, path: Path) -> Backup:
     """Writes a backup atomically with mode 600. Raises AccountRefusal, LedgerError, OSError."""
     if path.exists():  # only an older backup is replaced
         with path.open("rb") if path.is_file() else io.BytesIO() as older:
             if older.read(len(_NAME)) != _NAME:
                 raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")
-    key, book = read_key(place.key), place.ledger
-    remembered = dict(place.witness.read_all())  # before the ledger is read, which never lags behind it
+    key, book = read_key(location.key), location.ledger
+    remembered = dict(location.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, timestamp = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
     backup = Backup(_BackupHeader(timestamp, key.key.hex(), remembered), entries[:1]).with_entries(entries)
@@ -98,7 +98,7 @@ def write_backup(place: AccountLocation, path: Path) -> Backup:
 
 
 def restore(
-    place: AccountLocation, path: Path, results: Sequence[Path], *, nothing_since: bool
+    location: AccountLocation, path: Path, results: Sequence[Path], *, nothing_since: bool
 ) -> tuple[Backup, list[str]]:
     """Restores and lists missing parts of ledger, key and head; existing parts must match.
 
@@ -106,17 +106,17 @@ def restore(
     Raises AccountRefusal where released days could be drawn again, LedgerError for a damaged file or ledger.
     """
     backup = read_backup(path)
-    place.key.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place.key.parent):
-        key, has_head = None, place.head.exists()
+    location.key.parent.mkdir(parents=True, exist_ok=True)
+    with locked(location.key.parent):
+        key, has_head = None, location.head.exists()
         with suppress(AccountRefusal):
-            key = read_key(place.key).key.hex()
+            key = read_key(location.key).key.hex()
         if key not in (None, backup.header.key):
             raise AccountRefusal(
-                f"the key file {place.key} holds another key than the backup: name another file with --key"
+                f"the key file {location.key} holds another key than the backup: name another file with --key"
             )
         signature = signature_of(secret_of(backup.header.key, "the backup"))
-        book = Ledger(place.url, place.head, signature)
+        book = Ledger(location.url, location.head, signature)
         # Hash of an existing ledger's first entry; number and hash of the backup's last one.
         first, (sequence, newest) = book.hash_of(1) if book.exists() else "", backup.last
         if first and first != backup.genesis:
@@ -124,7 +124,7 @@ def restore(
         if first and book.hash_of(sequence) != newest:
             raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
         now = backup.with_entries(list(book.entries())) if first else backup  # an existing ledger may have more entries
-        if not (has_head and _is_newest(place.head, signature, now)):
+        if not (has_head and _is_newest(location.head, signature, now)):
             _check_nothing_since(now, results, nothing_since=nothing_since)
         if not first:
             book.create()
@@ -133,9 +133,9 @@ def restore(
             finally:
                 book.discard()  # removes the ledger if filling failed, so that it has no entry
         if not has_head:
-            Head(place.head, signature).create(now.header.head)
+            Head(location.head, signature).create(now.header.head)
         if key is None:
-            write_key(place.key, backup.header.key)
+            write_key(location.key, backup.header.key)
         book.verify()
     existed = {"ledger": bool(first), "head": has_head, "key": key is not None}
     return backup, [name for name, is_there in existed.items() if not is_there]

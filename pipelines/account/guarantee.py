@@ -225,18 +225,20 @@ def _factor(epsilon: Fraction) -> str:
     return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
 
 
-def costs(unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
+def costs(
+    privacy_unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS
+) -> list[Cost]:
     """Computes costs of consecutive days, each at the dearest period's debits."""
     claims = reduce(Accountant.largest, by_period.values(), Accountant()).claims()
-    spent = ((number, Accountant().compose(claims * periods_in(unit, number))) for number in days)
+    spent = ((number, Accountant().compose(claims * periods_in(privacy_unit, number))) for number in days)
     return [Cost(number, loss_of(total, limit)) for number, total in spent]
 
 
-def periods_in(unit: str, days: int) -> int:
+def periods_in(privacy_unit: str, days: int) -> int:
     """Computes the maximum number of periods that consecutive days touch."""
-    if unit == "vehicle-ever":
+    if privacy_unit == "vehicle-ever":
         return 1
-    return days if unit == "vehicle-day" else (days + 5) // 7 + 1  # from a Sunday on it touches most weeks
+    return days if privacy_unit == "vehicle-day" else (days + 5) // 7 + 1  # from a Sunday on it touches most weeks
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:

@@ -129,49 +129,49 @@ def secret_of(text: str, source: str) -> Secret:
     return Secret(key)
 
 
-def open_account(place: AccountLocation, terms: "AccountTerms") -> str:
+def open_account(location: AccountLocation, terms: "AccountTerms") -> str:
     """Opens the account, creating missing ledger, key and head files. Returns a status message."""
-    place.key.parent.mkdir(parents=True, exist_ok=True)
-    is_new = not place.ledger.exists()
+    location.key.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not location.ledger.exists()
     try:
-        with locked(place.key.parent):
-            has_key = os.path.lexists(place.key)
+        with locked(location.key.parent):
+            has_key = os.path.lexists(location.key)
             if has_key:
-                place.witness.read_all()
-            elif os.path.lexists(place.head) and Head(place.head).read_all():  # key and head belong together
+                location.witness.read_all()
+            elif os.path.lexists(location.head) and Head(location.head).read_all():  # key and head belong together
                 raise LedgerError(
-                    f"the key file {place.key} is missing but its head file is there: restore it from the backup"
+                    f"the key file {location.key} is missing but its head file is there: restore it from the backup"
                 )
-            place.ledger.create()
-            place.ledger.verify_chain()
+            location.ledger.create()
+            location.ledger.verify_chain()
             if not has_key:
-                if any(entry.name == terms.name for entry in place.ledger.accounts()):
+                if any(entry.name == terms.name for entry in location.ledger.accounts()):
                     raise AccountRefusal(
-                        f"account {terms.name!r} was opened with a key file, and there is none at {place.key}: name "
+                        f"account {terms.name!r} was opened with a key file, and there is none at {location.key}: name "
                         "it with --key"
                     )
                 key = secrets.token_bytes(KEY_BYTES)
-                Head(place.head, signature_of(Secret(key))).create()
-                write_key(place.key, key.hex())
-        return place.ledger.open_account(account_of(terms, read_key(place.key)))
+                Head(location.head, signature_of(Secret(key))).create()
+                write_key(location.key, key.hex())
+        return location.ledger.open_account(account_of(terms, read_key(location.key)))
     except (AccountRefusal, LedgerError):  # leaves no empty ledger behind
-        if is_new and place.ledger.exists():
-            place.ledger.discard()
+        if is_new and location.ledger.exists():
+            location.ledger.discard()
         raise
 
 
-def other_accounts(place: AccountLocation, account: str) -> list[str]:
+def other_accounts(location: AccountLocation, account: str) -> list[str]:
     """Lists other accounts of ledger and head file; vehicles in both spend both budgets."""
-    in_ledger = {entry.name for entry in place.ledger.accounts()}
-    with_key = {name for ledger in place.witness.read_all().values() for name in ledger["accounts"]}
+    in_ledger = {entry.name for entry in location.ledger.accounts()}
+    with_key = {name for ledger in location.witness.read_all().values() for name in ledger["accounts"]}
     return sorted((in_ledger | with_key) - {account})
 
 
-def voiding_accounts(place: AccountLocation, terms: "AccountTerms") -> list[str]:
+def voiding_accounts(location: AccountLocation, terms: "AccountTerms") -> list[str]:
     """Lists accounts with public counts, which void the promise of an add-remove account."""
     if terms.adjacency != "add-remove":
         return []
-    return sorted(account.name for account in place.ledger.accounts() if account.adjacency == "counts-public")
+    return sorted(account.name for account in location.ledger.accounts() if account.adjacency == "counts-public")
 
 
 def write_key(path: Path, text: str) -> None:

@@ -87,7 +87,7 @@ def estimate(
     products: tuple[ProductName, ...],
     parts: tuple[str, ...],
     outputs_for: options.OutputsFor,
-    place: AccountLocation,
+    location: AccountLocation,
     as_json: bool,
 ) -> None:
     """Writes estimates of released periods again."""
@@ -98,7 +98,7 @@ def estimate(
     calendar = range_of(spec.timetable, start, end)
     with options.progress_bars(quiet=as_json) as report:
         outputs = outputs_for(spec)
-        recorded = estimates.recorded(spec, place, _products(spec.timetable, products, parts))
+        recorded = estimates.recorded(spec, location, _products(spec.timetable, products, parts))
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
         if forecast is not None:
             try:

@@ -13,7 +13,7 @@ import click
 from pipelines.commands.options import account_options, answer, json_option, loaded, spec_option
 
 if TYPE_CHECKING:
-    from pipelines.account import location
+    from pipelines.account.location import AccountLocation
 
 SHOWN_WINDOWS = 8  # periods or spans over the limit that are named in one line
 
@@ -31,7 +31,7 @@ SHOWN_WINDOWS = 8  # periods or spans over the limit that are named in one line
 @account_options
 @json_option
 def init(
-    spec_path: Path, region_is_public: bool, files_are_public: bool, place: location.AccountLocation, as_json: bool
+    spec_path: Path, region_is_public: bool, files_are_public: bool, location: AccountLocation, as_json: bool
 ) -> None:
     """Open the specification's account: make the ledger and the secret key, once.
 
@@ -41,8 +41,8 @@ def init(
     Example:
       hatstream init --spec austin.toml --ledger austin.sqlite --key austin.key
     """
-    from pipelines.account import location
     from pipelines.account.guarantee import bounds_of_account, fits_again
+    from pipelines.account.location import open_account, other_accounts, voiding_accounts
     from pipelines.specification import SpecificationError
     from pipelines.specification.load import foreseen
 
@@ -59,8 +59,8 @@ def init(
             "vehicle shows that it drove. Bring reports together in files of a day or an hour with a column for the "
             "vehicle, or say --files-are-public if that a vehicle drove is not to be hidden"
         )
-    outcome = location.open_account(place, spec.account)
-    bounds = bounds_of_account(place.ledger, spec.account.name)
+    outcome = open_account(location, spec.account)
+    bounds = bounds_of_account(location.ledger, spec.account.name)
     document = {
         "account": spec.account.name,
         "outcome": str(outcome),
@@ -72,12 +72,12 @@ def init(
             for bound in bounds
             for first, loss in bound.over.items()
         ],
-        "fits_again": fits_again(place.ledger, spec, bounds),
-        "ledger": place.shown,
-        "key": str(place.key),
-        "head": str(place.head),
-        "other_accounts": list(location.other_accounts(place, spec.account.name)),
-        "voided_by": list(location.voiding_accounts(place, spec.account)),
+        "fits_again": fits_again(location.ledger, spec, bounds),
+        "ledger": location.shown,
+        "key": str(location.key),
+        "head": str(location.head),
+        "other_accounts": list(other_accounts(location, spec.account.name)),
+        "voided_by": list(voiding_accounts(location, spec.account)),
         "beware": list(foreseen(spec, date.today())),
     }
     answer(as_json, document, *_lines(document))

@@ -32,14 +32,14 @@ def ledger() -> None:
 @ledger.command()
 @account_options
 @json_option
-def show(place: AccountLocation, as_json: bool) -> None:
+def show(location: AccountLocation, as_json: bool) -> None:
     """Show accounts and their spending by specification and period. Refuses a forged ledger.
 
     \b
     Example:
       hatstream ledger show --ledger austin.sqlite
     """
-    book = place.read()
+    book = location.read()
     checked = {"signatures": book.verify_chain().describe(), "head": book.describe_head()}
     accounts = [_described(book, account) | checked for account in book.accounts()]
     if as_json:
@@ -110,7 +110,7 @@ def _described(book: Ledger, account: Account) -> dict[str, Any]:
 @ledger.command()
 @account_options
 @json_option
-def verify(place: AccountLocation, as_json: bool) -> None:
+def verify(location: AccountLocation, as_json: bool) -> None:
     """Verify the ledger's chain, head and signatures, and debits against plans.
 
     Signatures are verified where the key is available; a key given by --key must belong to an account of the ledger.
@@ -120,7 +120,7 @@ def verify(place: AccountLocation, as_json: bool) -> None:
     Example:
       hatstream ledger verify --ledger austin.sqlite
     """
-    book = place.read()
+    book = location.read()
     walked, head = book.verify(), book.describe_head()
     lines = [f"the ledger is whole: {walked.entries:,} entries"]
     if 0 < walked.signed < walked.entries:
@@ -140,7 +140,7 @@ def verify(place: AccountLocation, as_json: bool) -> None:
 )
 @account_options
 @json_option
-def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_json: bool) -> None:
+def missing(spec_path: Path, start: str, end: str, location: AccountLocation, as_json: bool) -> None:
     """List due slots of a specification without a complete release.
 
     A slot is due when it and its allowed lateness are over. `hatstream release` with the same specification and
@@ -157,7 +157,7 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
     spec = load(spec_path)
     calendar = range_of(spec.timetable, start, end)
     now_s = int(datetime.now(UTC).timestamp())
-    gaps_left = gaps(spec, calendar, place.read(), now_s)
+    gaps_left = gaps(spec, calendar, location.read(), now_s)
     summary = {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -185,7 +185,7 @@ def missing(spec_path: Path, start: str, end: str, place: AccountLocation, as_js
 @click.option("--to", "path", required=True, type=LocalPath(path_type=Path, dir_okay=False), help="The file to write.")
 @account_options
 @json_option
-def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
+def backup(path: Path, location: AccountLocation, as_json: bool) -> None:
     """Back up ledger, key and head into one file, as secret as the key.
 
     An older backup at the same path is replaced. Encrypt it with age or gpg before it leaves the machine.
@@ -196,7 +196,7 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
     """
     from pipelines.account.backup import write_backup
 
-    copy = write_backup(place, path)
+    copy = write_backup(location, path)
     document = {"file": str(path), "entries": len(copy.entries), "made": copy.header.made, "newest": copy.newest_text}
     answer(
         as_json,
@@ -217,7 +217,9 @@ def backup(path: Path, place: AccountLocation, as_json: bool) -> None:
 @click.option("--nothing-since", is_flag=True, help="Confirm that nothing was released since the backup.")
 @account_options
 @json_option
-def restore(path: Path, results: tuple[Path, ...], nothing_since: bool, place: AccountLocation, as_json: bool) -> None:
+def restore(
+    path: Path, results: tuple[Path, ...], nothing_since: bool, location: AccountLocation, as_json: bool
+) -> None:
     """Restore lost parts of ledger, key and head, unless days could be drawn again.
 
     Parts that still exist stay, and must match the backup. An existing head shows whether the backup is new enough;
@@ -229,7 +231,7 @@ def restore(path: Path, results: tuple[Path, ...], nothing_since: bool, place: A
     """
     from pipelines.account.backup import restore
 
-    copy, put_back = restore(place, path, results, nothing_since=nothing_since)
+    copy, put_back = restore(location, path, results, nothing_since=nothing_since)
     document = {"restored": put_back, "made": copy.header.made, "newest": copy.newest_text}
     report = f"restored from the backup of {copy.header.made}: {' and '.join(put_back)}"
     answer(

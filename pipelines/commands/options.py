@@ -77,21 +77,21 @@ def kafka_topic(_context: click.Context, _parameter: click.Parameter, value: str
     if value is None:
         return None
     require("confluent_kafka")
-    parts = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
-    if parts is None:
+    match = re.fullmatch(r"([^/\s]+:\d+)/([A-Za-z0-9._-]{1,249})", value)
+    if match is None:
         raise click.BadParameter(f"{value!r} is not like host:9092,other:9092/topic")
-    return Topic(brokers=parts[1], name=parts[2])
+    return Topic(brokers=match[1], name=match[2])
 
 
-def _place(ledger: str | None, key: Path | None) -> AccountLocation:
+def _location(ledger: str | None, key: Path | None) -> AccountLocation:
     from pipelines.account import location
 
     return location.find(ledger, key)
 
 
 account_options = packed(
-    "place",
-    _place,
+    "location",
+    _location,
     click.option(
         "--ledger",
         metavar="URL",
@@ -104,7 +104,7 @@ account_options = packed(
         help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
     ),
 )
-"""Give `place`, the AccountLocation."""
+"""Give `location`: where the ledger, key and head are."""
 
 _FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
 
@@ -141,7 +141,7 @@ def option(name: str, **changes: Any) -> Callable[[Command], Command]:
 
     Args:
         name: `spec` (which gives spec_path), `input` (pattern), `folder` or `file` (output), `formats`, `kafka`
-            (topic), `json` (as_json), or `account`: --ledger and --key (place).
+            (topic), `json` (as_json), or `account`: --ledger and --key (location).
         changes: Arguments of `click.option`, such as help and required, that override its own.
 
     >>> @click.command()
@@ -160,15 +160,15 @@ site_option = click.option(
 
 
 def keep_current(
-    site: Path | None, spec: Specification, spec_path: Path, place: AccountLocation, outputs: Outputs
+    site: Path | None, spec: Specification, spec_path: Path, location: AccountLocation, outputs: Outputs
 ) -> AbstractContextManager[None]:
     """Keeps a published folder current while the block writes results. Raises MissingExtra and UsageError."""
     if site is None:
         return nullcontext()
     from pipelines.companions import extension
 
-    context: AbstractContextManager[None] = extension("site", "publish")(spec, spec_path, place, outputs.folder, site)
-    return context
+    update: AbstractContextManager[None] = extension("site", "publish")(spec, spec_path, location, outputs.folder, site)
+    return update
 
 
 spec_option, json_option, output_folder_option = option("spec"), option("json"), option("folder")

@@ -94,13 +94,7 @@ counts_options = options.packed(
 )
 @options.account_options
 @options.json_option
-def plan(
-    spec_path: Path,
-    counts_of: CountsOf,
-    within: float,
-    place: AccountLocation,
-    as_json: bool,
-) -> None:
+def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountLocation, as_json: bool) -> None:
     """Forecast noise, bias, error, composed total, and vehicles needed for an interval.
 
     It spends nothing and needs no ledger and no key. Speeds decide nothing: it uses counts, the largest speed, epsilon
@@ -123,7 +117,7 @@ def plan(
         planned, shown = of_kind(spec, "plan")(spec, within, counts_of(spec, report), report)
     newest, beware = None, list(foreseen(spec, date.today()))
     try:
-        newest = newest_day(spec, place)
+        newest = newest_day(spec, location)
     except LedgerError as error:
         beware.append(f"nothing is said of the account's released days: {error}")
     if as_json:
@@ -346,13 +340,13 @@ def _in_brackets(numbers: Iterable[float], published: Iterable[bool]) -> list[st
     return [f"{number:.1f}" if shown else f"({number:.1f})" for number, shown in zip(numbers, published, strict=True)]
 
 
-def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
+def _spans(spans: Sequence[SpanWorth], value_unit: str) -> Table:
     """Makes a table of expected errors, by number of days that share the total."""
     from pipelines.plan.spans import DAY_NUMBERS
 
     names = ("days", "released", "a day's\nepsilon", *(f"day\n{number}" for number in DAY_NUMBERS))
     table = table_of(
-        f"This total as that of several days: mean error by reports that is expected, {unit}, by released day",
+        f"This total as that of several days: mean error by reports that is expected, {value_unit}, by released day",
         *(f">|{name}" for name in names),
     )
     for span in spans:
@@ -362,11 +356,11 @@ def _spans(spans: Sequence[SpanWorth], unit: str) -> Table:
     return table
 
 
-def _places(planned: PlannedPlaces, unit: str) -> Table:
+def _places(planned: PlannedPlaces, value_unit: str) -> Table:
     """Makes a table of half widths and usable shares, by places and day."""
     table = table_of(
         f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
-        f"± {unit}, and reports at places that are ok, by released day",
+        f"± {value_unit}, and reports at places that are ok, by released day",
         *("|places", "|traffic", *(f">|day\n{number}" for number in planned.days)),
     )
     for kind in planned.kinds:

@@ -82,7 +82,7 @@ def release(
     end: str | None,
     yesterday: bool,
     outputs_for: options.OutputsFor,
-    place: AccountLocation,
+    location: AccountLocation,
     engine: BoundedEngine | None,
     check_input: bool,
     site: Path | None,
@@ -110,18 +110,18 @@ def release(
     table, now = spec.timetable, datetime.now(UTC)
     calendar = inputs.closed_range(table, start, end, now) if start and end else inputs.yesterday(table, now)
     detail(f"{spec.name} ({spec.spec_id}): {len(calendar.slots):,} slots of {len(calendar.periods):,} periods")
-    detail(f"ledger {place.shown}\nkey {place.key}\nhead {place.head}")
+    detail(f"ledger {location.shown}\nkey {location.key}\nhead {location.head}")
     if outputs is None:
         import transforms.lean_beam  # noqa: F401  # isort: skip
         from pipelines.job import ledger_account_of
         from pipelines.runs.check_input import check_input as check
 
         with options.progress_bars(quiet=as_json) as report:
-            checked = check(spec, calendar, files, ledger_account_of(spec, place, signs=False), report)
+            checked = check(spec, calendar, files, ledger_account_of(spec, location, signs=False), report)
         show_check(checked, as_json=as_json)
         return DONE if checked.is_complete else FAILED
-    with options.progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, place, outputs):
-        run = scheduled.release(spec, calendar, files, outputs, place, report, engine=engine)
-    print_summary(spec, run, place, as_json=as_json)
+    with options.progress_bars(quiet=as_json) as report, options.keep_current(site, spec, spec_path, location, outputs):
+        run = scheduled.release(spec, calendar, files, outputs, location, report, engine=engine)
+    print_summary(spec, run, location, as_json=as_json)
     # Whether the input is the same as before decides no exit code where counts are secret.
     return DIFFERS if spec.counts_are_public and run.outcome.opened().units_changed else DONE

@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from pipelines.runs.check_input import InputCheck
 
 
-def print_summary(spec: Specification, run: FinishedRun, place: AccountLocation, *, as_json: bool) -> None:
+def print_summary(spec: Specification, run: FinishedRun, location: AccountLocation, *, as_json: bool) -> None:
     """Prints a run's summary, as tables or JSON."""
-    summary: Summary = of_kind(spec, "summary")(spec, run, place)
+    summary: Summary = of_kind(spec, "summary")(spec, run, location)
     if as_json:
         click.echo(summary.json())
     else:
         of_kind(spec, "shown")(summary.plain(), console())
 
 
-def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
+def summarise_hats(spec: Specification, run: FinishedRun, location: AccountLocation) -> Summary:
     """Summarises a run with public counts: periods from the ledger, rows from counters."""
     outcome = run.outcome.opened()
     wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
     periods, hat, bound, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[HatUnit]()
     for period in run.calendar.periods:
-        released = all_of(HatUnit, place.ledger.released(spec.spec_id, period))
+        released = all_of(HatUnit, location.ledger.released(spec.spec_id, period))
         units = [unit for unit in released if unit.slot_s in wanted]
         recorded += units
         plans = [hat.plan for unit in units for hat in unit.released]  # one for each statistic; None without data
-        debits, spend = spending(place.ledger, spec, period)
+        debits, spend = spending(location.ledger, spec, period)
         with_data = {unit.slot_s for unit in units if any(hat.plan is not None for hat in unit.released)}
         periods.append(
             {
@@ -75,7 +75,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, place: AccountLocation
             "periods": periods,
             "slots_new": run.new,
             "slots_that_differ_now": outcome.units_changed,
-            "guarantee": sentence(spec, bounds_of_account(place.ledger, spec.account.name), hat, bound),
+            "guarantee": sentence(spec, bounds_of_account(location.ledger, spec.account.name), hat, bound),
             **_where(spec, run, [(unit.slot_s, [hat.cell for hat in unit.released]) for unit in recorded]),
         }
     )
@@ -170,11 +170,11 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
 OPERATOR_ONLY = "for the operator alone: these numbers depend on how many vehicles reported"
 
 
-def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocation) -> Summary:
+def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLocation) -> Summary:
     """Summarises a run of `levels`: a public part, and the operator's."""
     from transforms.releases.periods.stages import read_unit
 
-    levels, entries = spec.by_levels, place.ledger.stages(spec.account.name, spec.spec_id)
+    levels, entries = spec.by_levels, location.ledger.stages(spec.account.name, spec.spec_id)
     first = {entry.unit.period: entry.unit for entry in entries if not entry.unit.stage}
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
@@ -196,7 +196,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
         if path.suffix == run.files[0].suffix and name in tables:
             tables[name].append(READERS[path.suffix[1:]](path).select(["cell", "slot_start", "status"]))
     has_rows = all(tables.values())
-    usable = answer_afterwards(spec, place, *map(pa.concat_tables, tables.values())) if has_rows else ""
+    usable = answer_afterwards(spec, location, *map(pa.concat_tables, tables.values())) if has_rows else ""
     public: dict[str, Fact] = {
         "name": spec.name,
         "spec_id": spec.spec_id,
@@ -212,7 +212,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, place: AccountLocati
             for period in run.calendar.periods
         ],
         "stages_new": run.new,
-        "guarantee": levels_sentence(spec, bounds_of_account(place.ledger, spec.account.name)),
+        "guarantee": levels_sentence(spec, bounds_of_account(location.ledger, spec.account.name)),
         "usable": usable,
         **_where(spec, run, [(slot.start_s, texts_of(spec.cells.region or ())) for slot in run.calendar.slots]),
     }

@@ -132,7 +132,7 @@ def stream(
     feed: FeedOptions,
     start: str | None,
     outputs_for: options.OutputsFor,
-    place: AccountLocation,
+    location: AccountLocation,
     engine: FlinkStarter,
     vehicle_shards: int | None,
     site: Path | None,
@@ -161,10 +161,10 @@ def stream(
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
     streaming.check(spec, start_s)
     shards = vehicle_shards or min(2 * engine.parallelism, MOST_SHARDS)
-    pipeline = streaming.prepare(spec, start_s, feed.source(spec, start_s), place, outputs, shards)
+    pipeline = streaming.prepare(spec, start_s, feed.source(spec, start_s), location, outputs, shards)
     with ExitStack() as stack:
         say = health.say(stack, spec)
         stop = stack.enter_context(asked_to_stop())
-        stack.enter_context(options.keep_current(site, spec, spec_path, place, outputs))
-        streaming.run(spec, pipeline, place, engine.start(stack), stop, say)
+        stack.enter_context(options.keep_current(site, spec, spec_path, location, outputs))
+        streaming.run(spec, pipeline, location, engine.start(stack), stop, say)
     return DONE

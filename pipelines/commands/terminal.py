@@ -205,16 +205,16 @@ class _Log:
 
 def line(phase: str, count: int, total: int | None, spent_s: float) -> str:
     """Formats progress as a line of the log. spent_s: seconds since the phase began."""
-    parts = [f"{phase}: {counted(count, total)}"]
+    pieces = [f"{phase}: {counted(count, total)}"]
     if total:
-        parts.append(f"{100 * min(count / total, 1):.0f} %")
+        pieces.append(f"{100 * min(count / total, 1):.0f} %")
     rate = count / spent_s if spent_s > 0 else 0.0
     if rate >= 1:
-        parts.append(f"{rate:,.0f} a second")
-    parts.append(f"after {duration(spent_s)}")
+        pieces.append(f"{rate:,.0f} a second")
+    pieces.append(f"after {duration(spent_s)}")
     if total and 0 < count < total:
-        parts.append(f"about {duration(spent_s * (total - count) / count)} left")
-    return ", ".join(parts)
+        pieces.append(f"about {duration(spent_s * (total - count) / count)} left")
+    return ", ".join(pieces)
 
 
 def counted(count: int, total: int | None) -> str:

@@ -89,18 +89,18 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
         by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
         if cap:
             allocation = replace(allocation, most_hats=cap.max_cells)
-    parts = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
-    table, plans = spec.timetable, allocation.plans(1)
+    tallies = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
+    table, plan_count = spec.timetable, allocation.plan_count(1)
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
-        plans = allocation.plans(len(days) * len(table.service_minutes) or 1)  # the account may have no such day
-    divided = [divide(part, plans, allocation) for part in parts]
-    slot_rates = [share.epsilon_hat for part, share in divided for _ in np.unique(part.slot_s)]  # a HAT's, by slot
-    vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([part.kept for part, _ in divided]) > 0
+        plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
+    divided = [divide(tally, plan_count, allocation) for tally in tallies]
+    slot_rates = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # a HAT's, by slot
+    vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0
     pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)  # (slot, vehicle)
     stays = (*np.divmod(pairs, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
-    hats = [hat for part, share in divided for hat in _hats(part, share.epsilon_hat)]
+    hats = [hat for tally, share in divided for hat in _hats(tally, share.epsilon_hat)]
     return hats, _composed(spec, counts, stays, slot_rates, debit)
 
 
@@ -142,23 +142,23 @@ def _composed(
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(vehicle, cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
-        slot, period = _exactly(stays, rates)
+        per_slot, per_period = _exactly(stays, rates)
         debit = ComposedTotal(float(debited), "exact")
         if counts.days is not None:
-            period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (period, debit))
+            per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
         elif of_several_periods(spec, counts):
-            period, debit = (ComposedTotal(total.epsilon, "at most") for total in (period, debit))
+            per_period, debit = (ComposedTotal(total.epsilon, "at most") for total in (per_period, debit))
         if may_have_constants(spec):  # a HAT that turns out to be a constant spends nothing
-            slot, period, debit = (
+            per_slot, per_period, debit = (
                 ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
-                for total in (slot, period, debit)
+                for total in (per_slot, per_period, debit)
             )
     else:  # without a total every HAT has the same epsilon, so any rate will do; with one, no rate is needed
-        slot, debit = _bounds(spec, rates[0])
-        period = debit
+        per_slot, debit = _bounds(spec, rates[0])
+        per_period = debit
         if in_period is not None and spec.privacy.allocation.total is None:
-            period = ComposedTotal(float(rates[0] * in_period), "exact")
-            slot = slot if slot.epsilon is not None else ComposedTotal(period.epsilon, "at most")
+            per_period = ComposedTotal(float(rates[0] * in_period), "exact")
+            per_slot = per_slot if per_slot.epsilon is not None else ComposedTotal(per_period.epsilon, "at most")
     is_bounded = debit.known != "if alike" and debit.epsilon is not None
     fits = is_bounded and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
     return Composed(
@@ -166,8 +166,8 @@ def _composed(
         epsilon_per_hat_most=float(max(rates)),
         most_hats_of_a_vehicle_in_a_slot=in_slot,
         most_hats_of_a_vehicle_in_a_period=in_period,
-        vehicle_and_slot=slot,
-        vehicle_and_period=period,
+        vehicle_and_slot=per_slot,
+        vehicle_and_period=per_period,
         debit_of_a_period=debit,
         account_limit=float(spec.account.limit.epsilon),
         within_limit=fits if fits or debit.known == "exact" else None,  # a bound above the limit proves nothing
@@ -205,8 +205,8 @@ def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, Compo
     np.maximum.at(most_cells, slot, cells)
     of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))
     dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()  # rows, (rows,) bool
-    parts = zip(slot[dearest].tolist(), cells[dearest].tolist(), strict=True)
-    of_period = sum((rates[index] * number for index, number in parts), Fraction(0))
+    slot_cells = zip(slot[dearest].tolist(), cells[dearest].tolist(), strict=True)
+    of_period = sum((rates[index] * number for index, number in slot_cells), Fraction(0))
     return ComposedTotal(float(of_slot), "exact"), ComposedTotal(float(of_period), "exact")
 
 
@@ -214,13 +214,15 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
-        parts = 1 if lengths is None else spec.privacy.allocation.plans(lengths[0])  # fewest slots: largest parts
-        return ComposedTotal(float(total / parts), "at most"), ComposedTotal(float(total), "at most")
+        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # the fewest share most each
+        return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
-    slot = rate * spec.privacy.cap.max_cells
-    period = ComposedTotal(None, "unknown") if lengths is None else ComposedTotal(float(slot * lengths[1]), "at most")
-    return ComposedTotal(float(slot), "at most"), period
+    in_slot = rate * spec.privacy.cap.max_cells
+    in_period = (
+        ComposedTotal(None, "unknown") if lengths is None else ComposedTotal(float(in_slot * lengths[1]), "at most")
+    )
+    return ComposedTotal(float(in_slot), "at most"), in_period
 
 
 @cache

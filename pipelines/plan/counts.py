@@ -58,18 +58,18 @@ class SampleCounts(NamedTuple):
         """Splits the counts by period."""
         if self.period is None:
             return [self]
-        parts = []
+        counts_of_periods = []
         for index, days in enumerate(self.days or ()):
             columns = {name: getattr(self, name)[self.period == index] for name in self._fields[:4]}  # to `samples`
-            parts.append(self._replace(**columns, period=None, days=(days,)))
-        return parts
+            counts_of_periods.append(self._replace(**columns, period=None, days=(days,)))
+        return counts_of_periods
 
     @classmethod
     def unnamed(cls, hats: list[Int64s], origin: str) -> "SampleCounts":
         """Makes counts of HATs with unknown slots and vehicles."""
         count = np.concatenate(hats)
-        place = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
-        return cls(np.zeros(count.size, np.int64), place, np.arange(count.size), count, False, False, origin)
+        cell = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
+        return cls(np.zeros(count.size, np.int64), cell, np.arange(count.size), count, False, False, origin)
 
 
 def typical_counts() -> SampleCounts:
@@ -111,8 +111,9 @@ def _tally_of(observations: Observations, slots: Calendar, spec: Specification) 
     placed = slots.locate(observations.event_us)
     in_slots = observations._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, None))
-    parts = [tally(wire.unpack_events([part.data]), part.slot_s, None, ())[0] for part in wire.split(located, cell, 1)]
-    return wire.joined(parts) if parts else None
+    split = wire.split(located, cell, 1)
+    tallies = [tally(wire.unpack_events([events.data]), events.slot_s, None, ())[0] for events in split]
+    return wire.joined(tallies) if tallies else None
 
 
 def _counts_of(counted: wire.Tally, origin: str, days: int) -> SampleCounts:
@@ -199,15 +200,15 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     if wrong.size:
         raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_RULE}")
     slot = _codes(path, table, "slot") if "slot" in names else np.zeros(count.size, np.int64)
-    place = _codes(path, table, "hat" if "hat" in names else "cell")
+    cell = _codes(path, table, "hat" if "hat" in names else "cell")
     vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)
-    hat = np.unique(slot * (int(place.max()) + 1) + place, return_inverse=True)[1]  # a code of each pair
+    hat = np.unique(slot * (int(cell.max()) + 1) + cell, return_inverse=True)[1]  # a code of each pair
     if np.unique(hat * (int(vehicle.max()) + 1) + vehicle).size < count.size:
         raise InputError(f"{path}: a vehicle has more than one row in the same HAT")
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
     if int(np.bincount(hat, count).max()) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
-    counts = SampleCounts(slot, place, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    counts = SampleCounts(slot, cell, vehicle, count, "slot" in names, "vehicle" in names, str(path))
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
     if days is None:
         return counts
@@ -286,9 +287,9 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
                 refused += Counter(reasons) + Counter(batch.refused) + Counter({hexagons.OUTSIDE_REGION: outside})
                 periods = slots.locate(observed.event_us)
                 for index in np.unique(periods.period).tolist() if observed.event_us.size else ():
-                    part = observed.take(periods.period == index)
-                    by_period.setdefault(periods.periods[index], []).append(part)
-                    rows += part.event_us.size
+                    of_period = observed.take(periods.period == index)
+                    by_period.setdefault(periods.periods[index], []).append(of_period)
+                    rows += of_period.event_us.size
                 progress("observations read", rows, None)
         except UnreadableFile as error:
             raise InputError(str(error)) from None
@@ -297,7 +298,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     if not by_period:
         reasons_text = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in refused.most_common(3))
         raise InputError(f"no row of the input is usable{': ' + reasons_text if reasons_text else ''}")
-    period = max(by_period, key=lambda name: sum(part.event_us.size for part in by_period[name]))
+    period = max(by_period, key=lambda name: sum(of_period.event_us.size for of_period in by_period[name]))
     fullest = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
     days = [spec.timetable.day_of(int(fullest.event_us[0]) // 1_000_000)]
     with suppress(CalendarError):  # of an account without a first or last day

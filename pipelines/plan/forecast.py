@@ -202,7 +202,7 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
     if len(hats) <= number:
         return hats
     ordered = sorted(hats, key=lambda hat: (hat.samples.size, hat.reported, hat.samples.tobytes()))
-    return [ordered[place] for place in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
+    return [ordered[index] for index in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 
 
 def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[RankedPlan]]) -> HatClass:

@@ -161,12 +161,12 @@ _FIRST, _LATER = "the first day", "a later day"
 _DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # number of released days behind a half width
 
 
-def _epsilon(levels: LevelsRelease, factor: Fraction, part: Fraction) -> float:
+def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
     """Computes the epsilon of a day that has a part of a multiplied total."""
     rho = rho_of(levels, factor)
-    if part == 1 or rho is None or levels.delta is None:
-        return float(part * factor * levels.epsilon)
-    return float(NOISE_CLAIMS[levels.accounting](part * rho).approx(levels.delta).epsilon)  # not linear in rho
+    if share == 1 or rho is None or levels.delta is None:
+        return float(share * factor * levels.epsilon)
+    return float(NOISE_CLAIMS[levels.accounting](share * rho).approx(levels.delta).epsilon)  # not linear in rho
 
 
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
@@ -194,7 +194,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
         return of_place(stages_of(levels, fleet, factor, is_first=is_first)[-1], fleet, fleet.usual_vehicles)
 
     return Total(
-        epsilon=_epsilon(levels, factor, ONE if is_first else levels.usual_part),
+        epsilon=_epsilon(levels, factor, ONE if is_first else levels.usual_share),
         delta=None if levels.delta is None else float(levels.delta),
         days=days,
         as_specified=factor == 1 and days == _LATER,
@@ -262,8 +262,8 @@ def _counted(counts: SampleCounts) -> CountedFleet:
 
     def mean_number(code: Int64s) -> float:
         """Averages the number of distinct codes of a vehicle."""
-        place = np.unique(code, return_inverse=True)[1]
-        return float(np.unique(counts.vehicle * (int(place.max()) + 1) + place).size / vehicles)
+        dense_code = np.unique(code, return_inverse=True)[1]
+        return float(np.unique(counts.vehicle * (int(dense_code.max()) + 1) + dense_code).size / vehicles)
 
     return CountedFleet(
         origin=counts.origin,

@@ -75,7 +75,7 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share
-    stage = with_places(levels.recipe.later, share * levels.usual_part)[-1]  # the added one
+    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # the added one
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     named = None if pieces is None or pieces.places.geometries else pieces.resolution  # None also for a file's shapes
@@ -193,7 +193,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Forecasts a daily percentile's error, km/h, after so many days; at 0, a constant's."""
-    *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_part), classes.share)
+    *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_share), classes.share)
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PRIOR_SD_KMH.items()}
     # Means of busy cells matter, as errors are by reports: exp(s^2 / 2) is a lognormal's mean over its median.
     precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))

@@ -91,7 +91,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     """Forecasts the errors of an account's first released days, at a span's total."""
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
-    parts = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
+    relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     counts = levels.fleet_is_declared and not levels.counts_public
     counting = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if counts else None
     begin, times_first = 0, list[Fraction]()
@@ -100,7 +100,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     # Consecutive days as (weekday, multiple of its usual share), of which the released ones follow.
     calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(times_first, repeat(Fraction(1))), strict=False)
     share = 0 if counting is None else counting.share
-    served = (times * parts[weekday] - share for weekday, times in calendar if weekday in spec.timetable.weekdays)
+    served = (times * relative[weekday] - share for weekday, times in calendar if weekday in spec.timetable.weekdays)
     shares = list(islice(served, DAY_NUMBERS[-1]))
     days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=bool(share))
     shown = [days[number - 1] for number in DAY_NUMBERS]
@@ -134,7 +134,7 @@ def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho:
 def stages_of(levels: LevelsRelease, bounds: BoundsOnly, factor: Fraction = ONE, *, is_first: bool) -> list[Stage]:
     """Plans a first or later day's stages at a multiplied total."""
     stages = recipe_at(levels, bounds, levels.epsilon * factor, rho_of(levels, factor))
-    of_day = stages.first if is_first else scaled(stages.later, levels.usual_part)
+    of_day = stages.first if is_first else scaled(stages.later, levels.usual_share)
     return [replace(stage, counts_public=levels.counts_public) for stage in of_day]
 
 

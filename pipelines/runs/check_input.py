@@ -69,7 +69,7 @@ def check_input(
         with report_steps(job, estimate_rows(paths), progress):
             counts = InProcess("local").run(check.build, f"hatstream-check-{spec.name}", lambda _: None).counts
         # The reading step appends spellings of ids, see `spellings`: (ids, 3) of each batch.
-        ids = merged([np.frombuffer(part, np.int64).reshape(-1, 3) for part in spool.read_appended()])
+        ids = merged([np.frombuffer(report, np.int64).reshape(-1, 3) for report in spool.read_appended()])
     outcome = Outcome()
     count_in(outcome, counts)
     periods = []

@@ -111,18 +111,19 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
 
     hats, days: rows of HATs, and of places' whole days, with cell, slot_start and status. Without a row: not usable.
     """
-    rows, places = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
-    released = places.total() - places["forecast"]
+    of_hats, of_days = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
+    released = of_days.total() - of_days["forecast"]
     if not released:
         return ""
-    usable, day_part = hats.filter(pc.equal(hats["status"], "ok")), places["ok"] / released
+    usable, day_share = hats.filter(pc.equal(hats["status"], "ok")), of_days["ok"] / released
     total = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
     keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
     reports = newest_sentence(recorded(spec, account), list(keys))
     return (
-        f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, {hundredths(rows['ok'] / total)} "
-        f"are usable by themselves{reports} and {hundredths(rows['parent'] / total)} by the area around; of 100 "
-        f"places' whole days {hundredths(day_part)} are."
+        f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
+        f"{hundredths(of_hats['ok'] / total)} are usable by themselves{reports} and "
+        f"{hundredths(of_hats['parent'] / total)} by the area around; of 100 places' whole days "
+        f"{hundredths(day_share)} are."
     )
 
 
@@ -140,10 +141,10 @@ def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -
     _, share, error, constant = _expected(entries, recorded)
     cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
     starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
-    slots = {start: column for column, start in enumerate(starts)}
-    part = float(sum(share[cells[cell], slots[start]] for cell, start in hats if start in slots))
+    column_of_start = {start: column for column, start in enumerate(starts)}
+    held = float(sum(share[cells[cell], column_of_start[start]] for cell, start in hats if start in column_of_start))
     return (
-        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of {error:.1f} "
+        f" (those of {period} hold {hundredths(held)} of 100 reports, by released weights; an error of {error:.1f} "
         f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
     )
 
@@ -271,7 +272,7 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     """Estimates all slots of an unreleased period."""
     policy, zone = recorded.policy, recorded.spec.timetable.zone
     learned = learned_from(recorded.entries, policy)
-    posterior = learned.forecast(np.array(hours_of(slots[0].plan, zone), np.int64))
+    posterior = learned.forecast(np.array(hours_of(slots[0].joint_slots_s, zone), np.int64))
     products = product_estimates(learned, posterior, policy, slots, recorded.entries, forecast=True)
     return hat_estimates(posterior, policy, forecast=True)._replace(products=products)
 

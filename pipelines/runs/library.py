@@ -123,8 +123,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":
         """Releases an unbounded PCollection slot by slot. Raises SpecificationError or UsageError."""
-        place = location.find(self.ledger, self.key).absolute()
-        secret = admitted(spec, place)
+        account_location = location.find(self.ledger, self.key).absolute()
+        secret = admitted(spec, account_location)
         if lateness_s := spec.input.allowed_lateness_s:
             raise SpecificationError(
                 f"slot.allowed_lateness_s must be 0 for an unbounded PCollection; it is {lateness_s}: how long a slot "
@@ -141,7 +141,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         from_s, to_s = life_of(spec)
         if self.end is not None:
             to_s = end_of(spec, start_s, self.end)
-        job = endless(spec, start_s, (from_s, to_s), place, secret, outputs)
+        job = endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)
         life = spec.timetable, start_s, to_s, spec.privacy.release_shards
         heartbeat = Heartbeat(*life) if script is None else ScriptedHeartbeat(script, *life, int(time.time()))
         beats = elements.pipeline | f"heartbeat of {identity_of(spec, secret, job.vehicle_shards)}" >> heartbeat
@@ -228,10 +228,10 @@ class ClosedHats(NamedTuple):
         unattended: bool = False,
     ) -> "ClosedHats":
         """Opens a specification's account for a closed range."""
-        spec, place = load(spec), location.find(ledger, key).absolute()
+        spec, files = load(spec), location.find(ledger, key).absolute()
         calendar = closed_range(spec.timetable, start, end, datetime.now(UTC))
-        secret, account = admitted(spec, place), replace(ledger_account_of(spec, place), unattended=unattended)
-        return cls(spec, calendar, continuing(job_of(spec, calendar, secret, account, outputs), place.ledger))
+        secret, account = admitted(spec, files), replace(ledger_account_of(spec, files), unattended=unattended)
+        return cls(spec, calendar, continuing(job_of(spec, calendar, secret, account, outputs), files.ledger))
 
 
 @dataclass

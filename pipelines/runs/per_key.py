@@ -136,7 +136,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
             size_s = windows.size.micros // 1_000_000
         if not size_s or _DAY_S % size_s:
             raise UsageError("windows must be FixedWindows of whole minutes that divide a day, or none")
-        spec, place = load(self.tables(size_s)), self.account.location
+        spec, location = load(self.tables(size_s)), self.account.location
         presence = self.account.hides == "presence"
         if not elements.is_bounded and (self.time is None or presence):
             raise UsageError("an unbounded PCollection needs time= and an account of UserAccount(hides='values')")
@@ -153,7 +153,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         read = beam.ParDo(_Reports(self, first_s if isinstance(windows, GlobalWindows) else None))
         reports = elements | step >> read.with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
-        released = Release(spec, self.start, end, place.url, place.key).released(reports)
+        released = Release(spec, self.start, end, location.url, location.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)
         to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMNS)
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
@@ -190,10 +190,10 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
     @property
     def columns(self) -> dict[str, str]:
         """Names of the extractors' fields or functions, by the specification's fields."""
-        parts = {"vehicle": self.user, "time": self.time, "key": self.key, "reading": getattr(self, "value", None)}
+        functions = {"vehicle": self.user, "time": self.time, "key": self.key, "reading": getattr(self, "value", None)}
         names: dict[str, str] = {}
-        for field_name, part in parts.items():
-            name = part if isinstance(part, str) else getattr(part, "__name__", field_name)
+        for field_name, function in functions.items():
+            name = function if isinstance(function, str) else getattr(function, "__name__", field_name)
             name = field_name if name == "<lambda>" else name
             names[field_name] = f"{field_name} {name}" if name in names.values() else name
         return names
@@ -322,17 +322,17 @@ class _Reports(beam.DoFn):
         """Yields user, key, time and value of an element as one report."""
         transform = self._transform
         key, value = part_of(transform.key, element), getattr(transform, "value", None)
-        parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
+        values = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
         names = self._names
-        keys = (names["key"], f"{names['key']}_within")[: 1 if transform.axes is None else 2]
+        columns = (names["key"], f"{names['key']}_within")[: 1 if transform.axes is None else 2]
         report = {
             names["vehicle"]: part_of(transform.user, element),
             names["time"]: self._time(element, taken_at),
             names["reading"]: 0 if value is None else part_of(value, element),
         }
-        for name, part in zip_longest(keys, parts):  # an incomplete pair lacks its second part, and is refused later
-            report[name] = None if part is None else part_of(_text, part)
-        yield {name: plain(part) for name, part in report.items()}
+        for name, content in zip_longest(columns, values):  # an incomplete pair lacks its second, and is refused later
+            report[name] = None if content is None else part_of(_text, content)
+        yield {name: plain(content) for name, content in report.items()}
 
     def _time(self, element: Any, taken_at: Timestamp) -> Any:
         """Returns a time by extractor, else the timestamp, else one on the first day."""

@@ -71,8 +71,8 @@ def service_intervals(text: str, slot_minutes: int) -> tuple[Interval, ...]:
     ((0, 120), (300, 540), (900, 1440))
     """
     served, field = np.zeros(2 * DAY_MINUTES, np.bool_), "slot.service"  # by minute of a day and the next one
-    for part in re.split(r"\s*,\s*", text):
-        match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", part)
+    for interval in re.split(r"\s*,\s*", text):
+        match = re.fullmatch(r"(\d\d):([0-5]\d)-(\d\d):([0-5]\d)", interval)
         need(match is not None, field, 'must look like "05:00-24:00" or "05:00-09:00, 15:00-26:00"', text)
         numbers = [int(group) for group in match.groups()] if match else []
         start, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
@@ -135,7 +135,7 @@ def check_span(account: AccountTerms, levels: LevelsRelease) -> None:
     """Checks a span's total against the account's limits. Raises SpecificationError."""
     if levels.span is None:
         return
-    of_days = Accountant().compose([levels.claim.times(levels.span.parts)])  # the most that a span's days take
+    of_days = Accountant().compose([levels.claim.times(levels.span.share_sum)])  # the most that a span's days take
     if why := not_added_up(account.limit, of_days):
         raise SpecificationError(why)
     limit = next(span.limit for span in account.limit.spans if span.days == levels.span.days)

@@ -122,8 +122,7 @@ class ValueTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """In place of [speed]: any reported number, with public bounds."""
 
     name: Annotated[
-        str,
-        "its column, or key in input.columns; gtfs-..: delay; occupancy_status, 0 to 5, occupancy_percentage",
+        str, "its column, or key in input.columns; gtfs-..: delay; occupancy_status, 0 to 5, occupancy_percentage"
     ]
     unit: Annotated[str, "such as min"]
     lower: Annotated[Fraction, "what is less counts as this"]

@@ -32,13 +32,13 @@ ONE = Fraction(1)
 class SpanTotal:
     """Total of any `days` consecutive days; delta None for pure privacy.
 
-    parts: largest sum of a span's relative shares, so that a day of share s has s / parts of the total. shares: of
+    share_sum: largest sum of a span's relative shares: a day of share s has s / share_sum of the total. shares: of
     weekdays from Monday, relative to the largest of any day; empty if uniform. first: the account's first days.
     ordinary: largest relative share of any later day.
     """
 
     days: int
-    parts: Fraction
+    share_sum: Fraction
     epsilon: Fraction
     delta: Fraction | None
     shares: tuple[Fraction, ...] = ()
@@ -64,18 +64,18 @@ class SpanTotal:
             largest = max(ordinary, *(first.times * every[weekday] for weekday in early))
         shares = {weekday: weight / largest for weekday, weight in every.items()}
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
-        parts, by_weekday = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
-        return cls(days, parts, *total, by_weekday, first, ordinary / largest, accounting)
+        share_sum, by_weekday = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
+        return cls(days, share_sum, *total, by_weekday, first, ordinary / largest, accounting)
 
-    def of_a_day(self, part: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
+    def of_a_day(self, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's epsilon, and with delta its rho; epsilon then rounded up.
 
-        part: relative to the largest share.
+        share: relative to the largest share.
         """
         if self.delta is None:
-            return part * self.epsilon / self.parts, None
-        share = NOISE_CLAIMS[self.accounting].within(self.epsilon, self.delta).times(part / self.parts)
-        return self.epsilon if part == self.parts else share.approx(self.delta).epsilon, share.rho
+            return share * self.epsilon / self.share_sum, None
+        claim = NOISE_CLAIMS[self.accounting].within(self.epsilon, self.delta).times(share / self.share_sum)
+        return self.epsilon if share == self.share_sum else claim.approx(self.delta).epsilon, claim.rho
 
     @property
     def least(self) -> Fraction:
@@ -87,9 +87,9 @@ class SpanTotal:
         """Shares of each day; None if all are equal."""
         if not self.shares:
             return None
-        first = () if self.first is None else tuple(self.first.times * part for part in self.shares)
-        ordinary, early = ([DayShare(part, self.of_a_day(part)[0]) for part in parts] for parts in (self.shares, first))
-        return DayShares(ordinary, early, self.first)
+        first = () if self.first is None else tuple(self.first.times * share for share in self.shares)
+        usual, early = ([DayShare(share, self.of_a_day(share)[0]) for share in week] for week in (self.shares, first))
+        return DayShares(usual, early, self.first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +163,7 @@ class LevelsRelease:
         return next((part for part in self.parts if isinstance(part, PlacesRequest)), None)
 
     @property
-    def usual_part(self) -> Fraction:
+    def usual_share(self) -> Fraction:
         """Share of the total for days after the first."""
         return ONE if self.span is None else self.span.ordinary
 
@@ -290,18 +290,18 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
     first_shares = _shares("first_levels", written.first_levels) or named or early.shares
     bound = written.bound_kmh or (early.bound_kmh, then.bound_kmh)
     alpha = written.alpha or (early.alpha, late.alpha, then.alpha)
-    part = early.share if written.first_share is None else written.first_share
+    first_share = early.share if written.first_share is None else written.first_share
     for holds, rule in (
         (all(value > 0 for value in bound), "bound_kmh must be two numbers above 0"),
         (all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1"),
-        (0 < part < 1, "first_share must be between 0 and 1"),
+        (0 < first_share < 1, "first_share must be between 0 and 1"),
         ((4 * written.power).denominator == 1 and 0 <= written.power <= 1, "exponent must be 0, .25, .5, .75 or 1"),
         (written.target is None or written.exponent is None, "target says which exponent: leave one of the two out"),
     ):
         if not holds:
             raise ValueError(rule)
-    first = replace(early, parts=alike(first_shares), share=part, bound_kmh=bound[0], alpha=alpha[0])
-    second = replace(late, parts=alike(shares), share=1 - part, bound_kmh=bound[0], alpha=alpha[1])
+    first = replace(early, parts=alike(first_shares), share=first_share, bound_kmh=bound[0], alpha=alpha[0])
+    second = replace(late, parts=alike(shares), share=1 - first_share, bound_kmh=bound[0], alpha=alpha[1])
     later = replace(then, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])
     return Recipe(first=(first, second), later=(later,))
 

@@ -152,10 +152,10 @@ def _words(schema: Schema) -> str:
     """Writes the type of a value in words."""
     if values := values_of(schema):
         return ", ".join(f'"{value}"' for value in values)
-    if parts := schema.get("anyOf"):
-        return " or ".join(map(_words, parts))
-    if parts := schema.get("prefixItems"):
-        return f"{len(parts)} {_words(parts[0])}s"
+    if variants := schema.get("anyOf"):
+        return " or ".join(map(_words, variants))
+    if variants := schema.get("prefixItems"):
+        return f"{len(variants)} {_words(variants[0])}s"
     if schema["type"] == "array":
         item = _words(schema["items"])
         return "tables" if item.startswith("table") else f"list of {item}s"

@@ -173,9 +173,9 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     has_places = document.places is not None and document.places.column is None
     need(of_places is None or has_places, "output.product", "of places goes with [places]", of_places)
     slot_minutes, service = timetable.slot_minutes, timetable.service_span
-    parts_of = {"days" if table.product == "cell-day" else table.product: table.parts for table in document.output}
+    day_parts = {"days" if table.product == "cell-day" else table.product: table.parts for table in document.output}
     with raise_as(SpecificationError, ValueError, "output: "):
-        products = {name: product_of(name, parts, slot_minutes, service) for name, parts in parts_of.items()}
+        products = {name: product_of(name, times, slot_minutes, service) for name, times in day_parts.items()}
         return tuple(({"days": Product("days")} | products).values())
 
 

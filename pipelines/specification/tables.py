@@ -111,8 +111,7 @@ class PlacesTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     ] = None
     buffer_m: Annotated[Fraction | None, "with file: so near to a line is what belongs to it; 25 if left out"] = None
     visits: Annotated[
-        str | None,
-        "a public CSV of columns place and vehicles: how many come to each on a day; absent: hardly any",
+        str | None, "a public CSV of columns place and vehicles: how many come to each on a day; absent: hardly any"
     ] = None
     share: Annotated[Fraction, "of each period's total; hexagons and hours keep the rest"] = SHARE
     column: Annotated[

@@ -56,13 +56,13 @@ def json_type(kind: Any) -> Schema:
         return {"anyOf": [{"type": "number"}, _LIMIT]}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return table_type(kind)
-    origin, parts = get_origin(kind), [part for part in get_args(kind) if part not in (Ellipsis, type(None))]
+    origin, members = get_origin(kind), [member for member in get_args(kind) if member not in (Ellipsis, type(None))]
     if origin is Annotated:
-        kind, text, *values = parts  # what the reference says, and allowed texts beyond the type
+        kind, text, *values = members  # what the reference says, and allowed texts beyond the type
         return json_type(kind) | {"description": text} | ({"enum": list(*values)} if values else {})
     if origin is Literal:
-        return {"enum": parts}
-    inner = [{} if part is Any else json_type(part) for part in parts]
+        return {"enum": members}
+    inner = [{} if member is Any else json_type(member) for member in members]
     if origin is dict:
         return {"type": "object", "additionalProperties": inner[1] or True}  # True: values of any type
     if origin is list:
@@ -77,7 +77,7 @@ def json_type(kind: Any) -> Schema:
 def values_of(schema: Schema) -> list[str]:
     """Lists the allowed texts; empty if any is allowed."""
     values: list[str] = schema.get("enum", [])
-    return values or [value for part in schema.get("anyOf", ()) for value in values_of(part)]
+    return values or [value for variant in schema.get("anyOf", ()) for value in values_of(variant)]
 
 
 def from_toml(kind: type, value: object) -> Fraction:

@@ -106,7 +106,7 @@ def test_a_limit_in_mu_is_spent_to_its_last_bit() -> None:
     assert not TOTAL.fits(spent(*slots))
     assert not IN_MU.fits(spent(*slots, GaussianDP(Fraction(1, 10**30))))
     assert float(IN_MU.shown(spent(*slots)).epsilon) == pytest.approx(2.64)
-    assert IN_MU.part(spent(*slots[:12])) == pytest.approx(0.5)
+    assert IN_MU.fraction(spent(*slots[:12])) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("other", [ZCDP(TINY), PureDP(TINY), ApproxDP(TINY, Fraction(0)), ApproxDP(Fraction(0), TINY)])

@@ -260,5 +260,5 @@ def _(draw_releases: Any, groups: Any, *more: Any) -> Any:
 def _(of_a_day_or_check: Any, *given: Any) -> Any:
     """Each of 28 days is given a fourteenth of their total, and the ledger adds nothing up."""
     if of_a_day_or_check.__name__ == "of_a_day":
-        return of_a_day_or_check(replace(given[0], parts=given[0].parts / 2))
+        return of_a_day_or_check(replace(given[0], share_sum=given[0].share_sum / 2))
     return True

@@ -95,7 +95,7 @@ def released(kind: Kind, how: LevelsPolicy) -> tuple[list[StageUnit], Int64s]:
 
 def _one_stage(tally: Tally, stage: Stage, how: LevelsPolicy) -> StageUnit:
     shards = (tally.take(tally.vehicle % 3 == shard) for shard in range(3))
-    slots = SLOTS[FIRST_S].plan
+    slots = SLOTS[FIRST_S].joint_slots_s
     sums = add_up(shards, how, slots, stage)
     return draw_stage(sums, stage, [SLOTS[slot_s] for slot_s in slots], FIRST_S, how, Noise())
 

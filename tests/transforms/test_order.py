@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import order
-from transforms.order import NARROW, ascending, packed_keys, pairs, places
+from transforms.order import NARROW, ascending, factorize, packed_keys, pairs
 
 INT64 = st.integers(-(2**62), 2**62)
 NEAR = st.integers(-5, 5)
@@ -25,7 +25,7 @@ def test_keys_are_equal_and_in_order_where_the_pairs_of_columns_are(entries):
 def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with_a_sort(entries, in_table):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "_ROOMY", 1000 if in_table else 0)
-        first, second = (places(np.array([pair[side] for pair in entries], np.int64)) for side in range(2))
+        first, second = (factorize(np.array([pair[side] for pair in entries], np.int64)) for side in range(2))
         placed = pairs(first, second)
     row, column = np.divmod(placed.values, second.values.size)
     distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
@@ -38,10 +38,10 @@ def test_as_many_vehicles_as_need_another_digit_are_put_in_order(vehicles):
     rng = np.random.default_rng(vehicles)
     vehicle, offset_us = rng.permutation(vehicles).repeat(2), rng.integers(0, 3, 2 * vehicles)
     key = packed_keys(vehicle, offset_us)
-    assert (ascending(key, places(vehicle)) == np.sort(key)).all()
+    assert (ascending(key, factorize(vehicle)) == np.sort(key)).all()
     values, of = np.unique(key, return_inverse=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(order, "_ROOMY", 0)
-        placed = pairs(places(vehicle), places(offset_us))
+        placed = pairs(factorize(vehicle), factorize(offset_us))
     assert placed.values.size == values.size
     assert (placed.code == of).all()

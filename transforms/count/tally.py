@@ -14,7 +14,7 @@ from dpops.types import Int64s
 from transforms.observe.derived_speed import Positions, derived_headings, derived_speeds
 from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import Rules
-from transforms.order import DistinctValues, ascending, changes, packed_keys, pairs, places, rank_in_group, scatter
+from transforms.order import DistinctValues, ascending, changes, factorize, packed_keys, pairs, rank_in_group, scatter
 from transforms.places.ground import MOST_KEYS, Ground
 from transforms.records import BY_KEY
 from transforms.wire import NO_EVENTS, NO_SAMPLES, S_US, Events, EventSpans, Partial, Samples, Tally
@@ -28,9 +28,7 @@ class ContributionBound:
     max_samples: int
 
 
-def tally(
-    events: Events, slot_start_s: int, cap: ContributionBound | None, columns: Sequence[Column]
-) -> tuple[Tally, int]:
+def tally(events: Events, slot_s: int, cap: ContributionBound | None, columns: Sequence[Column]) -> tuple[Tally, int]:
     """Tallies one slot and vehicle shard, and counts dropped duplicates.
 
     Neither the order nor the split of events matters. An observation is identified by (vehicle, event time), and by its
@@ -38,16 +36,16 @@ def tally(
     the smallest value: so no value decides a place or a count. cap: None where all samples count.
     """
     partial, duplicates = tally_pane(events, cap, columns)
-    return merge_panes([partial], slot_start_s, cap, columns), duplicates
+    return merge_panes([partial], slot_s, cap, columns), duplicates
 
 
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> tuple[Partial, int]:
     """Tallies a pane by (vehicle, cell), counting duplicates; panes share no event time."""
-    vehicle = places(events.vehicle)
+    vehicle = factorize(events.vehicle)
     stays, duplicates = _distinct(events, vehicle)
     if duplicates:
         events, vehicle = events.take(stays), vehicle._replace(code=vehicle.code[stays])
-    cell = places(events.cell)
+    cell = factorize(events.cell)
     pair, row = pairs(vehicle, cell)
     of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))  # codes, see `pairs`
     rows = vehicle.values[of_vehicle], cell.values[of_cell], np.bincount(row, minlength=pair.size).astype(np.int64)
@@ -100,15 +98,13 @@ def admit_late(
         return list(partials), 0, 0
     # A vehicle's spans do not overlap: an event can lie only in the last span that begins before it.
     span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])
-    first_us, last_us = (
-        np.concatenate(earlier) for earlier in zip(*(partial.spans for partial in partials), strict=True)
-    )
-    key = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
-    order = np.argsort(key[: span_vehicle.size])
-    place = np.searchsorted(key[order], key[span_vehicle.size :], side="right") - 1
+    first_us, last_us = (np.concatenate(ends) for ends in zip(*(partial.spans for partial in partials), strict=True))
+    pair = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(pair[: span_vehicle.size])
+    latest = np.searchsorted(pair[order], pair[span_vehicle.size :], side="right") - 1
     may_be_copy = np.zeros(late.vehicle.size, np.bool_)
-    rows = np.flatnonzero(place >= 0)  # others are before all spans
-    span = order[place[rows]]
+    rows = np.flatnonzero(latest >= 0)  # others are before all spans
+    span = order[latest[rows]]
     may_be_copy[rows] = (span_vehicle[span] == late.vehicle[rows]) & (late.offset_us[rows] <= last_us[span])
     partial, duplicates = tally_pane(late.take(~may_be_copy), cap, columns)
     return [*partials, partial], int(may_be_copy.sum()), duplicates
@@ -136,7 +132,7 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
 
 def distinct(events: Events) -> tuple[Events, int]:
     """Drops and counts duplicates of (vehicle, event time)."""
-    stays, duplicates = _distinct(events, places(events.vehicle))
+    stays, duplicates = _distinct(events, factorize(events.vehicle))
     return (events.take(stays), duplicates) if duplicates else (events, 0)
 
 
@@ -145,16 +141,17 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
     moment = events.offset_us
     if (events.lat_e7[:1] == BY_KEY).any():  # all events have a public key in place of a position, or none has
         moment = moment * MOST_KEYS + events.lon_e7
-    key = packed_keys(vehicle, moment)
-    in_order = ascending(key, vehicle)
+    pair = packed_keys(vehicle, moment)
+    in_order = ascending(pair, vehicle)
     again = in_order[1:][in_order[1:] == in_order[:-1]]
     if not again.size:
-        return np.ones(key.size, np.bool_), 0
-    shared = pc.is_in(pa.array(key), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
+        return np.ones(pair.size, np.bool_), 0
+    shared = pc.is_in(pa.array(pair), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(shared)  # only events that share their identity need the full order
-    rows = rows[np.lexsort([column[rows] for column in (events.value, events.cell, events.lon_e7, events.lat_e7, key)])]
+    columns = (events.value, events.cell, events.lon_e7, events.lat_e7, pair)
+    rows = rows[np.lexsort([column[rows] for column in columns])]
     stays = ~shared
-    stays[rows[changes(key[rows], key[rows])]] = True
+    stays[rows[changes(pair[rows], pair[rows])]] = True
     return stays, again.size
 
 

@@ -289,7 +289,7 @@ def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
     """Joins consecutive small batches with equal column types, up to half of BATCH_ROWS."""
     small: list[RawBatch] = []
     for batch in batches:
-        rows = sum(part.rows for part in small) + batch.rows
+        rows = sum(earlier.rows for earlier in small) + batch.rows
         if small and (rows > BATCH_ROWS // 2 or small[0].table.schema != batch.table.schema):
             yield _as_one(small)
             small = []

@@ -143,18 +143,18 @@ def instants(
 
 def _one_text(column: pa.StructArray) -> pa.Array:
     """Joins a time's columns to texts, `2026-05-13 08:15`; null if one is empty."""
-    parts = []
-    for part in column.flatten():
-        part = part.dictionary_decode() if pa.types.is_dictionary(part.type) else part
-        if is_text(part.type):
-            part = as_binary(part).view(pa.string())
-        elif is_number(part.type):
-            part = whole_number_texts(part)
+    texts = []
+    for values in column.flatten():
+        values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+        if is_text(values.type):
+            values = as_binary(values).view(pa.string())
+        elif is_number(values.type):
+            values = whole_number_texts(values)
         else:
-            part = part.cast(pa.string())
-        trimmed = pc.ascii_trim_whitespace(part)
-        parts.append(pc.if_else(pc.equal(pc.binary_length(trimmed), 0), pa.scalar(None, pa.string()), trimmed))
-    return pc.binary_join_element_wise(*parts, " ")
+            values = values.cast(pa.string())
+        trimmed = pc.ascii_trim_whitespace(values)
+        texts.append(pc.if_else(pc.equal(pc.binary_length(trimmed), 0), pa.scalar(None, pa.string()), trimmed))
+    return pc.binary_join_element_wise(*texts, " ")
 
 
 def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
@@ -290,8 +290,8 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # which the cast would take
         for kind in (ABSOLUTE, LOCAL):
             with suppress(pa.ArrowInvalid):
-                parts = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
-                instants = timestamps(pa.concat_arrays(parts))
+                chunks = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
+                instants = timestamps(pa.concat_arrays(chunks))
                 return instants if kind is ABSOLUTE else place_local(instants, None, zone)
     signs = pc.add(pc.count_substring(text, "-"), pc.count_substring(text, "+"))  # a date has two, an offset one
     has_offset = pc.or_(pc.ends_with(text, "Z"), pc.greater(signs, 2))

@@ -94,11 +94,11 @@ def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | No
     file.flush()
 
 
-def send(file: IO[bytes], *parts: bytes) -> None:
+def send(file: IO[bytes], *messages: bytes) -> None:
     """Writes parts, each after its length in 8 bytes."""
-    for part in parts:
-        file.write(struct.pack("<q", len(part)))
-        file.write(part)
+    for message in messages:
+        file.write(struct.pack("<q", len(message)))
+        file.write(message)
     file.flush()
 
 

@@ -95,7 +95,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
         batches: list[RawBatch] = []  # yielded only when all are there, as a failure repeats them one by one
         for batch in _answers(DecoderTask(layout, STEP_CPU_S, payloads=payloads)):
             batches.append(batch)
-            if sum(part.rows for part in batches) > MESSAGE_ROWS:
+            if sum(earlier.rows for earlier in batches) > MESSAGE_ROWS:
                 raise _Refusal(f"more than {MESSAGE_ROWS:,} rows", "too-long")
         yield from batches
     except _Refusal as error:

@@ -143,8 +143,8 @@ def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
             content = pa.BufferReader(_whole(path, packed))
     with tarfile.open(fileobj=content, mode="r:") as tar:
         files = [member for member in islice(tar, MEMBERS + 1) if member.isreg() and not member.issparse()]
-    places = {member.name: (member.offset_data, member.size) for member in files}
-    return _checked(path, places), lambda name: io.BufferedReader(content.get_stream(*places[name]))
+    ranges = {member.name: (member.offset_data, member.size) for member in files}
+    return _checked(path, ranges), lambda name: io.BufferedReader(content.get_stream(*ranges[name]))
 
 
 def _checked(path: str, names: Iterable[str]) -> Sequence[str]:

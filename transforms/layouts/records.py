@@ -44,10 +44,10 @@ class RecordLayout(MappedLayout):
         """Raises ValueError for columns that index objects, as all other objects would be lost."""
         for field, name in zip(self.fields, self.columns, strict=True):
             refuse_steps(field, name)
-            *parents, _last = parts = name.split(".")
-            index = next((place for place, part in enumerate(parents) if part.isdecimal()), None)
+            *parents, _last = steps = name.split(".")
+            index = next((depth for depth, step in enumerate(parents) if step.isdecimal()), None)
             if index is not None:
-                array = ".".join(parts[:index])
+                array = ".".join(steps[:index])
                 raise ValueError(
                     f"columns.{field}: {name[:60]!r} takes one object of an array, and would lose all others: "
                     f"say records = {array[:60]!r} with layout 'json', and name columns from there"
@@ -151,26 +151,26 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
     """Follows a path into each value: None if absent, _BAD inside of no object."""
-    for part in path:
+    for step in path:
         types = set(map(type, values))
-        key = part if types == {dict} else int(part) if types == {list} and part.isdecimal() else None
+        key = step if types == {dict} else int(step) if types == {list} and step.isdecimal() else None
         try:  # fast where all values have the part
             if key is None:
                 raise KeyError
             values = list(map(itemgetter(key), values))
         except (KeyError, IndexError):
-            values = [step_into(value, part) for value in values]
+            values = [step_into(value, step) for value in values]
     return values
 
 
-def step_into(value: Any, part: str) -> Any:
+def step_into(value: Any, step: str) -> Any:
     """Steps into an object or array; None if absent, else _BAD."""
     if value is None:
         return None
-    if isinstance(value, list | tuple) and part.isdecimal():
-        return value[int(part)] if int(part) < len(value) else None
+    if isinstance(value, list | tuple) and step.isdecimal():
+        return value[int(step)] if int(step) < len(value) else None
     inner = mapping_of(value)
-    return _BAD if inner is None else inner.get(part)
+    return _BAD if inner is None else inner.get(step)
 
 
 def mapping_of(value: Any) -> Mapping[str, Any] | None:

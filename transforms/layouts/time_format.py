@@ -58,15 +58,15 @@ class TimeFormat:
         """Checks and makes a format. Raises ValueError naming rule and value."""
         directives = re.findall("%.?", text)
         unknown = next((name for name in directives if name not in _PARTS), None)
-        parts = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
-        has_clock = "midnight" not in parts
-        missing = [part for part in _NEEDED[: None if has_clock else 3] if part not in parts]
+        fields = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
+        has_clock = "midnight" not in fields
+        missing = [field for field in _NEEDED[: None if has_clock else 3] if field not in fields]
         rule = ""
         if len(text) > _LONGEST:
             rule = f"must be at most {_LONGEST} letters"
         elif unknown is not None:
             rule = f"knows {' '.join(_PARTS)}"
-        elif len(set(parts)) < len(parts):
+        elif len(set(fields)) < len(fields):
             rule = "must name each part of a time once"
         elif missing:
             rule = f"must have {', '.join(missing)}, as %d.%m.%Y %H:%M:%S has"
@@ -74,7 +74,7 @@ class TimeFormat:
             rule = "needs %I and %p (am or pm) together"
         elif "%f" in directives and not {"%S", "%s"}.intersection(directives):
             rule = "has %f after %S or %s only"
-        elif not has_clock and {"hour", "minute", "second"}.intersection(parts):
+        elif not has_clock and {"hour", "minute", "second"}.intersection(fields):
             rule = "has %s in place of a clock"
         if rule:
             raise ValueError(f"time_format: {rule}, got {text[:_LONGEST]!r}")
@@ -84,11 +84,11 @@ class TimeFormat:
         """Rewrites texts of this format as ISO 8601 and reads them; zone: without offset."""
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
-        parts = pc.extract_regex(text, _pattern(self.text))
-        names = {field.name for field in parts.type}
+        fields = pc.extract_regex(text, _pattern(self.text))
+        names = {field.name for field in fields.type}
 
         def digits(name: str) -> Any:
-            return pc.utf8_lpad(pc.struct_field(parts, name), 2, "0") if name in names else "00"
+            return pc.utf8_lpad(pc.struct_field(fields, name), 2, "0") if name in names else "00"
 
         year, month, hour = (digits(name) for name in ("year", "month", "hour"))
         if "%y" in self.text:  # of this century
@@ -97,16 +97,16 @@ class TimeFormat:
             word = pc.utf8_lower(pc.utf8_slice_codeunits(month, 0, 3))
             month = _two_digits(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
         if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
-            is_pm = pc.match_substring_regex(pc.struct_field(parts, "half"), "^[Pp]")
+            is_pm = pc.match_substring_regex(pc.struct_field(fields, "half"), "^[Pp]")
             hour = _two_digits(pc.add(pc.index_in(hour, value_set=pa.array(_HOURS)), pc.if_else(is_pm, 12, 0)))
         written = [year, "-", month, "-", digits("day"), " ", hour, ":", digits("minute"), ":", digits("second")]
         if "fraction" in names:
-            written += [".", pc.utf8_slice_codeunits(pc.struct_field(parts, "fraction"), 0, 6)]
+            written += [".", pc.utf8_slice_codeunits(pc.struct_field(fields, "fraction"), 0, 6)]
         if "offset" in names:
-            written.append(pc.replace_substring_regex(pc.struct_field(parts, "offset"), "UTC|GMT", "Z"))
+            written.append(pc.replace_substring_regex(pc.struct_field(fields, "offset"), "UTC|GMT", "Z"))
         us, valid, *_ = cast_iso(pc.binary_join_element_wise(*written, ""), ABSOLUTE if "offset" in names else LOCAL)
         if "midnight" in names:
-            seconds = pc.struct_field(parts, "midnight").cast(pa.int64()).fill_null(0)
+            seconds = pc.struct_field(fields, "midnight").cast(pa.int64()).fill_null(0)
             us = np.where(valid, us + 1_000_000 * seconds.to_numpy(zero_copy_only=False), 0)
         instants = absolute(us, valid, missing)
         return instants if "offset" in names else place_local(instants, None, zone)

@@ -143,8 +143,8 @@ def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
 
 def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) -> None:
     """Inserts the entries of a copy as they are, hashes too."""
-    while part := list(islice(entries_of_copy, _AT_ONCE)):
-        db.execute(ENTRY.insert(), part)
+    while batch := list(islice(entries_of_copy, _AT_ONCE)):
+        db.execute(ENTRY.insert(), batch)
 
 
 def walk(db: sa.Connection, signature: Signature | None) -> Walked:

@@ -24,21 +24,21 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
 
     units: all units of each slot or period. counted: upper bound of a vehicle's claims over its HATs, where known.
     """
-    groups: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
+    claimed_by_group: dict[DebitGroup, _Claimed] = defaultdict(_Claimed)
     for unit in units:
-        groups[DebitGroup.of(unit.unit)].add(unit)
-    for (spec_id, period, slot_s, _), claimed in groups.items():
-        place = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
+        claimed_by_group[DebitGroup.of(unit.unit)].add(unit)
+    for (spec_id, period, slot_s, _), claimed in claimed_by_group.items():
+        where_text = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
         claim = claimed.claim().largest(Accountant(pure=counted))
         if not claimed.debited.covers(claim):
             raise LedgerError(
-                f"{place}: the plans of {spec_id} claim more than the account was debited for them "
+                f"{where_text}: the plans of {spec_id} claim more than the account was debited for them "
                 f"({_said(claim)} above {_said(claimed.debited)})"
             )
         dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
         if claimed.rate and dearest > claimed.rate:
             raise LedgerError(
-                f"{place}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.rate})"
+                f"{where_text}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.rate})"
             )
 
 

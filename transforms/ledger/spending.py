@@ -192,12 +192,12 @@ def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
     for span in spans:
         if not sums or span.days == 1:
             continue
-        parts = [span.limit.part(spent) for spent in windows(sums, span.days).values()]
-        fullest = [max(parts[start : start + span.days]) for start in range(len(parts))]  # windows holding each day
+        shares = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]
+        fullest = [max(shares[start : start + span.days]) for start in range(len(shares))]  # windows holding each day
         first = date.fromisoformat(next(iter(sums)))
-        for part, group in groupby(range(len(fullest)), key=fullest.__getitem__):
+        for used, group in groupby(range(len(fullest)), key=fullest.__getitem__):
             days = [(first + timedelta(days=index)).isoformat() for index in group]
-            uses.append(SpanUse(span.days, days[0], days[-1], part))
+            uses.append(SpanUse(span.days, days[0], days[-1], used))
     return uses
 
 

@@ -15,7 +15,7 @@ from transforms.layouts.columns import Bools, Floats
 from transforms.observe.derived_speed import HeadingLimits, SpeedLimits
 from transforms.observe.hexagons import cells_at
 from transforms.observe.vehicle_ids import VehicleForm, join_ids, vehicle_hashes, vehicle_ids
-from transforms.order import places
+from transforms.order import factorize
 from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
 from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
@@ -128,8 +128,8 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
 
 def _check_keys(refuse: Refuse, table: pa.RecordBatch, keys: Keys) -> Int64s:
     """Refuses rows without a public key; returns keys' numbers."""
-    parts = [vehicle_ids(table.column(name)) for name in table.schema.names if name.startswith(KEY)]
-    code, ids, missing, bad = parts[0] if len(parts) == 1 else join_ids(parts, BETWEEN.encode())
+    id_columns = [vehicle_ids(table.column(name)) for name in table.schema.names if name.startswith(KEY)]
+    code, ids, missing, bad = id_columns[0] if len(id_columns) == 1 else join_ids(id_columns, BETWEEN.encode())
     numbers = np.array([*(keys.number.get(name, -1) for name in ids), -1], np.int64)  # the last: of rows without one
     number: Int64s = numbers[np.where(missing | bad, len(ids), code)]
     refuse("missing-key", missing)
@@ -173,10 +173,10 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
     """Computes accepted rows' keyed hashes, once per (period, id)."""
     if not len(code):
         return np.empty(0, np.int64)
-    pairs, place = places(period * len(ids) + code)
+    pairs, pair_code = factorize(period * len(ids) + code)
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
     vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
-    return vehicle_hashes(key, names, vehicles)[place]
+    return vehicle_hashes(key, names, vehicles)[pair_code]
 
 
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
@@ -195,5 +195,5 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """Packs a batch's accepted events by slot start."""
     observations, cell, _ = locate(parse(table, rules)[0], ground)
-    for part in wire.split(observations, cell, 1):
-        yield part.slot_s, part.data
+    for packed_events in wire.split(observations, cell, 1):
+        yield packed_events.slot_s, packed_events.data

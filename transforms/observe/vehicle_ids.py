@@ -16,7 +16,7 @@ from transforms import arrow_compute as pc
 from transforms.layouts import columns
 from transforms.layouts.columns import Bools, nulls
 from transforms.layouts.lines import is_utf8
-from transforms.order import places
+from transforms.order import factorize
 
 REMEMBERED = 1 << 16
 """Pairs whose hash is kept in memory: a vehicle comes in every batch, and its hash takes as long as ten events."""
@@ -104,7 +104,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     floats from 2^53 on, invalid UTF-8, and texts over VEHICLE_BYTES. The parts of a struct make one id together.
     """
     if columns.are_parts(column.type):
-        return join_ids([vehicle_ids(part, form) for part in column.flatten()])
+        return join_ids([vehicle_ids(chunk, form) for chunk in column.flatten()])
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     rows = len(column)
     if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
@@ -114,7 +114,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     absent = nulls(coded.indices)
     if absent.all():
         return VehicleIds(np.zeros(rows, np.int64), [], absent, ~absent)
-    used, code = places(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
+    used, code = factorize(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     values = coded.dictionary.take(pa.array(used))
     texts = _formed(_texts(_plain(values)), form)
     length = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
@@ -128,15 +128,15 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     return VehicleIds(code, ids, missing, bad)
 
 
-def join_ids(parts: Sequence[VehicleIds], between: bytes = b"\x1f") -> VehicleIds:
+def join_ids(columns: Sequence[VehicleIds], between: bytes = b"\x1f") -> VehicleIds:
     """Joins the parts of ids by a separator; one bad part refuses all."""
-    first, *others = parts
+    first, *others = columns
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
-    for part in others:
-        pairs, code = np.unique(code * max(len(part.ids), 1) + part.code, return_inverse=True)
-        size = max(len(part.ids), 1)
-        both = ((ids or [b""])[pair // size] + between + (part.ids or [b""])[pair % size] for pair in pairs.tolist())
-        ids, missing, bad = list(both), missing | part.missing, bad | part.bad
+    for column in others:
+        pairs, code = np.unique(code * max(len(column.ids), 1) + column.code, return_inverse=True)
+        size = max(len(column.ids), 1)
+        both = ((ids or [b""])[pair // size] + between + (column.ids or [b""])[pair % size] for pair in pairs.tolist())
+        ids, missing, bad = list(both), missing | column.missing, bad | column.bad
     return VehicleIds(code, ids, missing, bad & ~missing)
 
 
@@ -150,9 +150,9 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
     return np.stack(hashes, axis=1)
 
 
-def merged(parts: Sequence[Int64s]) -> MergedIds:
+def merged(columns: Sequence[Int64s]) -> MergedIds:
     """Counts distinct ids of `spellings`, (ids, 3), and those that other forms would merge."""
-    hashes = np.concatenate([*parts, np.zeros((0, 3), np.int64)])
+    hashes = np.concatenate([*columns, np.zeros((0, 3), np.int64)])
     ids, cases, numbers = (np.unique(column).size for column in hashes.T)
     return MergedIds(ids, ids - cases, ids - numbers)
 

@@ -44,16 +44,16 @@ class Keys(Sequence[int]):
         if number > MOST_KEYS:
             raise ValueError(f"there are {number:,} keys; at most {MOST_KEYS:,}")
         if inner is None:
-            parents = tuple(place // BLOCK for place in range(number))
-            groups = tuple(BETWEEN.join((keys[first], "..")) for first in range(0, number, BLOCK))
-            return cls(tuple(keys), groups, parents)
+            parents = tuple(index // BLOCK for index in range(number))
+            block_names = tuple(BETWEEN.join((keys[first], "..")) for first in range(0, number, BLOCK))
+            return cls(tuple(keys), block_names, parents)
         names = tuple(f"{outer}{BETWEEN}{key}" for outer in keys for key in inner)
-        return cls(names, tuple(keys), tuple(place for place in range(len(keys)) for _ in inner))
+        return cls(names, tuple(keys), tuple(index for index in range(len(keys)) for _ in inner))
 
     @cached_property
     def number(self) -> dict[bytes, int]:
         """Number of each key, by its name in rows."""
-        return {name.encode(): place for place, name in enumerate(self.names)}
+        return {name.encode(): index for index, name in enumerate(self.names)}
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:  # noqa: ARG002 - of `ground.Ground`
         """Returns the numbers of keys unchanged."""
@@ -63,8 +63,8 @@ class Keys(Sequence[int]):
         """Names keys by number."""
         return [self.names[cell] for cell in cells.tolist()]
 
-    def __getitem__(self, place: Any) -> Any:
-        return range(len(self.names))[place]
+    def __getitem__(self, index: Any) -> Any:
+        return range(len(self.names))[index]
 
     def __len__(self) -> int:
         return len(self.names)

@@ -99,8 +99,8 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     if room.max(initial=0) > MOST_ROOM or room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
     check_looks(cells, [sum(map(len, rings)) for rings in polygons])
-    parts = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
-    return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *parts])).tolist())
+    found = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
+    return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *found])).tolist())
 
 
 def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:
@@ -116,8 +116,8 @@ def _polygons(document: Any) -> Iterator[Rings]:
     kind = document.get("type") if isinstance(document, dict) else None
     inner = {"FeatureCollection": "features", "GeometryCollection": "geometries"}
     if kind in inner:
-        for part in document.get(inner[kind], []):
-            yield from _polygons(part)
+        for geometry in document.get(inner[kind], []):
+            yield from _polygons(geometry)
     elif kind == "Feature":
         yield from _polygons(document.get("geometry") or {})
     elif kind == "MultiPolygon":
@@ -169,12 +169,12 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     west, _, east, _ = shapely.geometry.shape(geometry).bounds
     if west >= -180 and east <= 180:
         return dict(geometry)
-    shape, parts = shapely.geometry.shape(geometry), []
+    shape, pieces = shapely.geometry.shape(geometry), []
     for start, end in pairwise(_TURNS):
         inside = shape.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)
-        parts += [part for part in shapely.get_parts(shifted) if part.geom_type == _single(shape) and part.length]
-    oriented = [shapely.geometry.polygon.orient(part) if part.geom_type == "Polygon" else part for part in parts]
+        pieces += [piece for piece in shapely.get_parts(shifted) if piece.geom_type == _single(shape) and piece.length]
+    oriented = [shapely.geometry.polygon.orient(piece) if piece.geom_type == "Polygon" else piece for piece in pieces]
     multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[_single(shape)]
     joined = oriented[0] if len(oriented) == 1 else multi(oriented)
     cut: dict[str, Any] = shapely.geometry.mapping(shapely.set_precision(joined, 1e-6, mode="pointwise"))

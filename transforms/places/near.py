@@ -175,14 +175,14 @@ def near(shapes: Shapes, report: Report = ignore) -> Near:
     """Lists fine cells centred in shapes' areas, by distance."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")  # twins are in one part, which finds their cells once
-    parts = []
+    chunks = []
     for first in range(0, order.size, AT_ONCE):
         rows = order[first : first + AT_ONCE]
         cell, row, apart_m, bearing = _cells_of(shapes.some(rows), twin[rows])
-        parts.append((cell, rows[row].astype(np.int32), apart_m, bearing))
+        chunks.append((cell, rows[row].astype(np.int32), apart_m, bearing))
         if order.size > AT_ONCE:
             report(first + rows.size, order.size)
-    cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*chunks, strict=True))
     order = np.lexsort((place, apart_m, cell))
     return Near(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))
 
@@ -244,13 +244,13 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     is_line = shapes.reach_m[first] > 0
     lines = first[is_line]
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
-    parts, part_of = shapely.get_parts(outline, return_index=True)
+    polygons, line_of_polygon = shapely.get_parts(outline, return_index=True)
     cells_of_parts = [
         np.array(h3_int.h3shape_to_cells(polygon, FINE), np.int64)
-        for polygon in _polygons(parts, shapes.scale[first][part_of])
+        for polygon in _polygons(polygons, shapes.scale[first][line_of_polygon])
     ]
     size = np.array([cells.size for cells in cells_of_parts])
-    part_first = np.append(0, np.cumsum(size))[np.searchsorted(part_of, np.arange(first.size + 1))]
+    part_first = np.append(0, np.cumsum(size))[np.searchsorted(line_of_polygon, np.arange(first.size + 1))]
     group = np.cumsum(is_first) - 1
     cells = np.concatenate(cells_of_parts)
     return (

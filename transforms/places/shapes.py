@@ -172,7 +172,7 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
 def _are_numbers(coordinates: object, depth: int = 4) -> bool:
     """Checks that coordinates are numbers, nested to a depth."""
     if isinstance(coordinates, list | tuple):
-        return depth > 0 and all(_are_numbers(part, depth - 1) for part in coordinates)
+        return depth > 0 and all(_are_numbers(inner_coordinates, depth - 1) for inner_coordinates in coordinates)
     return isinstance(coordinates, int | float)
 
 
@@ -196,8 +196,8 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     """Estimates how many pairs of a line's segments are within reach, by sampling."""
     import shapely
 
-    parts = [shapely.get_coordinates(part) for part in shapely.get_parts(line)]
-    segments = np.concatenate([shapely.linestrings(np.stack([part[:-1], part[1:]], axis=1)) for part in parts])
+    pieces = [shapely.get_coordinates(piece) for piece in shapely.get_parts(line)]
+    segments = np.concatenate([shapely.linestrings(np.stack([piece[:-1], piece[1:]], axis=1)) for piece in pieces])
     sample = segments[:: max(1, segments.size // _SAMPLED)]  # evenly along the line
     reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
     met = shapely.STRtree(segments).query(shapely.box(*reach.T))

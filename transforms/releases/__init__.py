@@ -20,14 +20,14 @@ class SlotFacts:
     period: str
     start: str
     end: str
-    plan: tuple[int, ...]  # sorted slots planned together, itself included
-    plans: int  # number of plans that share a period's total
+    joint_slots_s: tuple[int, ...]  # sorted starts of the slots that are planned together, itself included
+    plan_count: int  # number of plans that share a period's total
 
 
 class DayShare(NamedTuple):
-    """A day's part of the total, and its epsilon."""
+    """A day's share of the total, and its epsilon."""
 
-    part: Fraction
+    share: Fraction
     epsilon: Fraction
 
 

@@ -70,10 +70,10 @@ reports | whole | statistic | 1 | Reports; public under this account
 
 def _columns(declared: str) -> Iterator[ResultColumn]:
     for line in declared.splitlines():
-        name, kind, presence, unit, meaning = (part.strip() for part in line.split("|"))
+        name, kind, presence, unit, meaning = (field.strip() for field in line.split("|"))
         yield ResultColumn(name.rstrip("+"), _KINDS[kind], presence, meaning, unit)
-        for end, part in _ENDS.items() if name.endswith("+") else ():
-            yield ResultColumn(f"{name[:-1]}{end}", _KINDS[kind], presence, part + meaning, unit)
+        for end, field in _ENDS.items() if name.endswith("+") else ():
+            yield ResultColumn(f"{name[:-1]}{end}", _KINDS[kind], presence, field + meaning, unit)
 
 
 COLUMNS = tuple(_columns(_DECLARED))

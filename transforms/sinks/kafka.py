@@ -36,8 +36,8 @@ class Message(NamedTuple):
 def message_of(row: Row, *, is_live: bool = False) -> Message:
     """Makes a row's message; equal rows have equal messages."""
     ending = row.get("product") or ("live" if is_live else "")
-    parts = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([ending] if ending else []))
-    release_id = "/".join(parts)
+    key_fields = (row["spec_id"], row["slot_start"], row["cell"], row["statistic"], *([ending] if ending else []))
+    release_id = "/".join(key_fields)
     return Message(release_id.encode(), json_of(row))
 
 

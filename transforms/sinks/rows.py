@@ -94,24 +94,22 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     times = {"slot_start": [start for start, _ in spans], "slot_end": [end for _, end in spans]}
     value, lower, upper = hats.estimates.number(0)  # the first output is a statistic's value; others are extras
     kinds = [statistics.named(name) for name in dict.fromkeys(hats.statistic)]
-    masks = {
-        statistic.name: np.array([name == statistic.name for name in hats.statistic], np.bool_) for statistic in kinds
-    }
+    masks = {kind.name: np.array([name == kind.name for name in hats.statistic], np.bool_) for kind in kinds}
     extras: dict[str, Sequence[Fact]] = {}
     for output in statistics.extras_of(slot.statistics):
-        places = [(masks[statistic.name], statistic.place(output)) for statistic in kinds if output in statistic.extras]
+        found = [(masks[kind.name], kind.index_of(output)) for kind in kinds if output in kind.extras]
         if output.is_list:
             shares: list[list[float] | None] = [None] * size
-            for mask, place in places:
+            for mask, index in found:
                 lists = hats.estimates.lists
                 for row in np.flatnonzero(mask).tolist() if lists else ():
-                    numbers = lists[place][row]
+                    numbers = lists[index][row]
                     shares[row] = None if numbers is None else [round(share, 6) for share in numbers]
             extras[output.name] = shares
         else:
             value_and_bounds = np.full((3, size), np.nan)
-            for mask, place in places:
-                value_and_bounds[:, mask] = hats.estimates.number(place)[:, mask]
+            for mask, index in found:
+                value_and_bounds[:, mask] = hats.estimates.number(index)[:, mask]
             extras |= zip(_names(output), map(rounded, value_and_bounds), strict=True)
     columns: dict[str, Sequence[Fact]] = {
         "spec_id": [slot.spec_id] * size,

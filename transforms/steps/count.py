@@ -38,7 +38,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         (slot_s, vehicle_shard), parts = group
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
-            panes = [wire.unpack_partial(part, () if cap else columns) for part in parts]
+            panes = [wire.unpack_partial(late_tally, () if cap else columns) for late_tally in parts]
             partials, refused, duplicates = admit_late(panes, cap, columns)
             for name, rows in ((counters.DUPLICATES, duplicates), (_LATE, refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
@@ -52,8 +52,8 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         if self.keeps_shard:
             yield (plan_s, vehicle_shard), wire.pack_tally(table)
             return
-        for number, part in tasks.parted(table, release_shard(table.cell, self.release.shards)):
-            yield (plan_s, number), wire.pack_tally(part)
+        for number, late_tally in tasks.parted(table, release_shard(table.cell, self.release.shards)):
+            yield (plan_s, number), wire.pack_tally(late_tally)
 
 
 @dataclass

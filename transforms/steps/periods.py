@@ -49,7 +49,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
         (slot_s, shard), data = element
-        slots = self.periods[slot_s].plan
+        slots = self.periods[slot_s].joint_slots_s
         if slots[0] >= self.start_s:
             end_s = slots[-1] + self.slot_s + self.more_s
             yield TimestampedValue(((slots[0], shard), data), end_s - 0.001)  # Beam's clock counts milliseconds
@@ -74,10 +74,10 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
     def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         """Releases a period once all of its tallies are there."""
         (first_s, _), encoded = group
-        parts = list(encoded)
-        if self.in_stream and not is_over(parts, len(self.release.slots[first_s].plan)):
+        tallies = list(encoded)
+        if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):
             return
-        table = unpack_tally(filter(None, parts), self.release.columns)
+        table = unpack_tally(filter(None, tallies), self.release.columns)
         estimates = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
         if not isinstance(estimates, Stopped):
             yield from estimates
@@ -121,13 +121,13 @@ class ReleaseInOrder(
         return grouped | "release" >> beam.FlatMap(self._released)
 
     def _of_all(self, tally: KeyedTally) -> PartOfAll:
-        key, data = tally
-        return 0, (key, data if self.shelf is None or not data else self.shelf.put(data))
+        slot_shard, data = tally
+        return 0, (slot_shard, data if self.shelf is None or not data else self.shelf.put(data))
 
     def _released(self, group: tuple[int, Iterable[tuple[SlotShard, bytes]]]) -> Iterator[SlotEstimates]:
         periods: dict[int, dict[int, list[bytes]]] = {}
-        for (first_s, shard), part in group[1]:
-            periods.setdefault(first_s, {}).setdefault(shard, []).append(part)
+        for (first_s, shard), data in group[1]:
+            periods.setdefault(first_s, {}).setdefault(shard, []).append(data)
         if not periods.pop(_CONSENT_S, None):
             return
         groups = (((first_s, 0), partial(self._tallies, periods[first_s])) for first_s in sorted(periods))
@@ -135,8 +135,8 @@ class ReleaseInOrder(
 
     def _tallies(self, shards: Mapping[int, Sequence[bytes]]) -> Iterator[wire.Tally]:
         """Unpacks a period's tallies, a vehicle shard at a time."""
-        for parts in shards.values():
-            packed = filter(None, parts)  # heartbeats are empty
+        for encoded in shards.values():
+            packed = filter(None, encoded)  # heartbeats are empty
             yield wire.unpack_tally(packed if self.shelf is None else map(self.shelf.get, packed), self.release.columns)
 
 

@@ -61,11 +61,11 @@ class Draw(beam.DoFn):
         self._groups, self._bytes = {}, 0
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
-        key, parts = group[0], list(group[1])
-        if not is_over(parts):
+        slot_shard, encoded = group[0], list(group[1])
+        if not is_over(encoded):
             return
-        self._groups[key] = parts
-        self._bytes += sum(map(len, parts))
+        self._groups[slot_shard] = encoded
+        self._bytes += sum(map(len, encoded))
         if self._step.transaction != "range" or self._bytes >= DRAW_BYTES:
             yield from self._drawn()
 
@@ -82,8 +82,8 @@ class Draw(beam.DoFn):
         self.start_bundle()
         if not groups:
             return
-        packed = {key: filter(None, parts) for key, parts in groups.items()}
-        for unit, exposure in tasks.draw_units(packed, self._step.release, History(self._step.account)):
+        tally_bytes = {transaction_key: filter(None, encoded) for transaction_key, encoded in groups.items()}
+        for unit, exposure in tasks.draw_units(tally_bytes, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
             spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)
             demand = (unit.slot_s, records.SPENDING), msgspec.json.encode(spending)
@@ -92,17 +92,17 @@ class Draw(beam.DoFn):
                 demand = (unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)
                 yield TaggedOutput(records.DEMAND, (unit.period, demand))
             text = encode(unit)
-            key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
-            yield key, records.UnitBytes(text if shelf is None else shelf.put(text))
+            transaction_key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
+            yield transaction_key, records.UnitBytes(text if shelf is None else shelf.put(text))
 
 
 def _of_range(element: Any) -> WindowedValue:
     return WindowedValue(element, MIN_TIMESTAMP, (GlobalWindow(),))
 
 
-def is_over(parts: Sequence[TallyBytes], slots: int = 1) -> bool:
+def is_over(encoded: Sequence[TallyBytes], slots: int = 1) -> bool:
     """Checks that all slots' heartbeats (empty parts) are there; a drain fires without them."""
-    if parts.count(TallyBytes(b"")) >= slots:
+    if encoded.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)
     return False

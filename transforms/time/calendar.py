@@ -291,7 +291,7 @@ class StreamCalendar:
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
         plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold every other one
         start_us = plausible_us - (plausible_us - edge_us) % slot_us
-        starts_us, place = np.unique(start_us, return_inverse=True)
+        starts_us, start_code = np.unique(start_us, return_inverse=True)
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable
         local = [datetime.fromtimestamp(start_s, zone) for start_s in (starts_us // 1_000_000).tolist()]
         in_service = np.array(
@@ -299,7 +299,7 @@ class StreamCalendar:
         )
         names = [timetable.period_of(time_of_day.date()) for time_of_day in local]
         periods, period = np.unique(np.array(names, np.str_), return_inverse=True)
-        return Where(start_us, period[place], in_range, in_range & in_service[place], tuple(periods.tolist()))
+        return Where(start_us, period[start_code], in_range, in_range & in_service[start_code], tuple(periods.tolist()))
 
 
 @lru_cache(maxsize=512)

@@ -85,9 +85,9 @@ class MadeUpFleet:
 def write_sample(fleet: MadeUpFleet, path: Path) -> int:
     """Writes the fleet's day as Parquet; returns its rows."""
     table = simulate(fleet)
-    part = path.with_name(path.name + ".part")
-    pq.write_table(table, part, compression="zstd")
-    part.replace(path)
+    partial_path = path.with_name(path.name + ".part")
+    pq.write_table(table, partial_path, compression="zstd")
+    partial_path.replace(path)
     return int(table.num_rows)
 
 

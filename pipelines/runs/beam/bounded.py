@@ -88,20 +88,20 @@ class Bounded:
             listed = listed | "spread" >> beam.Reshuffle()
         return listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
 
-    def keyed(self, part: wire.WirePart) -> KeyedPart:
+    def keyed(self, events: wire.WirePart) -> KeyedPart:
         """Keys packed events by what is tallied together: a pane, slot or whole period."""
-        data = part.data if self.spool is None else records.EventBytes(self.spool.put(part.data))
+        data = events.data if self.spool is None else records.EventBytes(self.spool.put(events.data))
         if self.job.rules.need_whole_periods:
-            return ((self.job.release.group(part.slot_s), part.shard), 0), (part.slot_s, data)
-        return ((part.slot_s, part.shard), part.pane_s if self.in_panes else 0), (part.slot_s, data)
+            return ((self.job.release.group(events.slot_s), events.shard), 0), (events.slot_s, data)
+        return ((events.slot_s, events.shard), events.pane_s if self.in_panes else 0), (events.slot_s, data)
 
-    def by_slot(self, parts: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
-        """Groups packed events by slot. parts: start, and events or their spool's reference."""
-        slots: dict[int, list[bytes]] = {}
-        for slot_s, data in parts:
-            slots.setdefault(slot_s, []).append(data)
+    def by_slot(self, events: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
+        """Groups packed events by slot. events: start, and events or their spool's reference."""
+        packed_by_slot: dict[int, list[bytes]] = {}
+        for slot_s, data in events:
+            packed_by_slot.setdefault(slot_s, []).append(data)
         read = iter if self.spool is None else partial(map, self.spool.get)
-        return {slot_s: read(packed) for slot_s, packed in slots.items()}
+        return {slot_s: read(packed) for slot_s, packed in packed_by_slot.items()}
 
     @property
     def in_panes(self) -> bool:
@@ -121,23 +121,23 @@ class _Tally(beam.DoFn):
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
         """Tallies a group's events. Under NO_SLOT passes facts on, and makes heartbeats once."""
-        ((key, _), parts), job = group, self._bounded.job
-        if key[0] == NO_SLOT:
-            for fact in parts:
+        ((slot_shard, _), facts_or_events), job = group, self._bounded.job
+        if slot_shard[0] == NO_SLOT:
+            for fact in facts_or_events:
                 counted: CountedFact = TaggedOutput(COUNTED, fact)
                 yield counted
             for beat in beats_of(job):
                 tagged: Beat = TaggedOutput(BEATS, beat)
                 yield tagged if self._bounded.in_panes else beat
         elif job.rules.need_whole_periods:
-            slots = self._bounded.by_slot(parts)
-            for plan_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
-                passed("counted", plan_s)
-                yield (plan_s, key[1]), wire.pack_tally(table)
+            slots = self._bounded.by_slot(facts_or_events)
+            for first_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
+                passed("counted", first_s)
+                yield (first_s, slot_shard[1]), wire.pack_tally(table)
         elif self._bounded.in_panes:
-            yield self._in_panes.tally(((key, 0), [data for _, data in parts]))
+            yield self._in_panes.tally(((slot_shard, 0), [data for _, data in facts_or_events]))
         else:
-            yield from self._by_vehicle.tally((key, (data for _, data in parts)))
+            yield from self._by_vehicle.tally((slot_shard, (data for _, data in facts_or_events)))
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,11 @@ def _spend_of(rates: dict[int, Fraction], exposures: dict[int, list[bytes]], sha
     """Sums each vehicle's spending over its drawn HATs. rates: epsilon per HAT by slot."""
     rated = [(rate, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, rate in rates.items()]
     vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
-    parts = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
+    denominator = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
     spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / parts
     for rate, exposure in rated:
-        prices = np.array([int(rate * share * parts) for share in shares], object)  # of a HAT, by statistic
+        prices = np.array([int(rate * share * denominator) for share in shares], object)  # of a HAT, by statistic
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # as in Spend
-    return Spend(*(Fraction(int(ordered[rank]), parts) for rank in ranks))
+    return Spend(*(Fraction(int(ordered[rank]), denominator) for rank in ranks))

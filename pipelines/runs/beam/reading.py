@@ -68,9 +68,9 @@ class Observe(beam.DoFn):
                 count(counters.ROWS, batch.rows)
                 passed("read", batch.rows)
                 self._counts.update({counters.ROWS: batch.rows} | refused)
-                for part in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):
-                    self._counts[judge.OF_PERIOD + job.slots[part.slot_s].period] += part.rows
-                    yield bounded.keyed(part)
+                for events in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):
+                    self._counts[judge.OF_PERIOD + job.slots[events.slot_s].period] += events.rows
+                    yield bounded.keyed(events)
             elif job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)
                 letter = counters.refused("read", counters.UNREADABLE_FILE)

@@ -53,8 +53,8 @@ class StreamFacts(Mapping[int, SlotFacts]):
         if period not in self._slots_of:
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
-        plan = self.spec.privacy.allocation.planned_with(slot_s, slots)
-        return jobs.facts_of(self.spec, period, slot_s, plan, len(slots))
+        joint_slots_s = self.spec.privacy.allocation.planned_with(slot_s, slots)
+        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, len(slots))
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -114,13 +114,13 @@ def later_of(spec: Specification, job: jobs.Job, secret: Secret) -> Later | None
     return Later(release, spec.period_lateness_s - spec.input.allowed_lateness_s)
 
 
-def run(spec: Specification, pipeline: Stream, place: AccountLocation, engine: Flink, stop: Event, say: Say) -> None:
+def run(spec: Specification, pipeline: Stream, location: AccountLocation, engine: Flink, stop: Event, say: Say) -> None:
     """Runs a stream until `stop` is set, then cancels it. Raises EngineError on failure."""
     start_s = pipeline.heartbeat.start_s
     job = engine.submit(pipeline.build, f"hatstream-{spec.spec_id}-{time.time_ns()}", stop)
     try:
         say(Summary({"job": job.id, "spec_id": spec.spec_id, "from": spec.timetable.text(start_s)}))
-        attend(spec, (start_s, pipeline.heartbeat.end_s), place.reader(), job, stop, say)
+        attend(spec, (start_s, pipeline.heartbeat.end_s), location.reader(), job, stop, say)
     except EngineError:
         raise  # the job has ended, or its cluster does not answer
     except BaseException:

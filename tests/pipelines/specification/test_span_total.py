@@ -161,22 +161,22 @@ def test_first_days_that_no_window_is_asked_for_are_caught(kind: Kind, first: Fi
     table = Timetable("Europe/Berlin", "vehicle-day", 60)
     right = SpanTotal.of(10, table, {}, (TOTAL, delta_of(kind)), first)
     usual = table.heaviest(10, dict(zip(WEEKDAYS, right.shares, strict=True)))
-    assert usual < right.parts
-    assert most_in_any_window(asked_of(replace(right, parts=usual)), 10, WEEKDAYS) > 1
+    assert usual < right.share_sum
+    assert most_in_any_window(asked_of(replace(right, share_sum=usual)), 10, WEEKDAYS) > 1
 
 
 def test_the_smallest_and_the_largest_share_are_those_of_the_first_days_or_the_others() -> None:
     table = Timetable("UTC", "vehicle-day", 60)
     more, less = (SpanTotal.of(28, table, {}, (TOTAL, DELTA), first) for first in (FIRST[0], FIRST[2]))
     assert (more.least, less.least) == (Fraction(5, 12), Fraction(1, 3))
-    assert more.parts == 4 + 24 * Fraction(5, 12)
-    assert less.parts == 28, "the days before and after have all"
+    assert more.share_sum == 4 + 24 * Fraction(5, 12)
+    assert less.share_sum == 28, "the days before and after have all"
 
 
 def test_a_share_of_a_total_in_mu_is_said_by_its_exact_loss() -> None:
     table = Timetable("UTC", "vehicle-day", 60)
     total = SpanTotal.of(28, table, {"sat": Fraction(2)}, (TOTAL, DELTA), accounting="gdp")
-    share = GaussianDP.within(TOTAL, DELTA).times(1 / total.parts)
+    share = GaussianDP.within(TOTAL, DELTA).times(1 / total.share_sum)
     assert total.of_a_day() == (share.approx(DELTA).epsilon, share.rho)
     assert total.by_day is not None
     sunday = share.times(Fraction(1, 2)).approx(DELTA).epsilon
@@ -203,8 +203,8 @@ def test_a_wrong_sum_of_unequal_shares_is_caught(
     table, weights = Timetable("UTC", "vehicle-day", 60), WEIGHTS[0][1]
     right = SpanTotal.of(10, table, weights, (TOTAL, delta_of(kind)))
     parts = wrong(10, dict(zip(WEEKDAYS, right.shares, strict=True)))
-    assert parts < right.parts == 7, "ten days from a Friday hold two weekends"
-    assert most_in_any_window(asked_of(replace(right, parts=parts)), 10, WEEKDAYS) > 1
+    assert parts < right.share_sum == 7, "ten days from a Friday hold two weekends"
+    assert most_in_any_window(asked_of(replace(right, share_sum=parts)), 10, WEEKDAYS) > 1
 
 
 def test_a_policy_that_forgets_the_day_is_caught() -> None:

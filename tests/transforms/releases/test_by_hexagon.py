@@ -167,7 +167,7 @@ def test_the_exposure_counts_the_hats_that_are_left_to_a_vehicle():
 def test_slots_that_are_drawn_together_get_what_each_gets_alone(per, at_once, monkeypatch):
     """With a total of the period, its slots have HATs of other epsilons."""
     random, slots = np.random.default_rng(7), [3600 * hour for hour in range(1, 7)]
-    facts = {slot_s: replace(FACTS, plan=(slot_s,), plans=6) for slot_s in slots}
+    facts = {slot_s: replace(FACTS, joint_slots_s=(slot_s,), plan_count=6) for slot_s in slots}
     auto = RequestedStatistic("mean", Auto(prior=Prior(20.0, 12.0)), Fraction(1, 2))
     asked = policy(per=per, epsilon=99, statistics=(auto, BOTH[1]))
     groups = {}

@@ -78,7 +78,9 @@ def test_shares_of_any_size_are_added_up_exactly(times):
     shares = Fraction(times // 3, times), Fraction(times - times // 3, times)
     twice = tuple(RequestedStatistic("mean", Baseline(), share) for share in shares)
     slots = [tally_of(*((1, cell, 2, 0, 0) for cell in range(3)), slot_s=slot_s) for slot_s in range(3600, 18000, 3600)]
-    day = {slot_s: replace(DAY[3600], plan=tuple(range(3600, 18000, 3600))) for slot_s in range(3600, 18000, 3600)}
+    day = {
+        slot_s: replace(DAY[3600], joint_slots_s=tuple(range(3600, 18000, 3600))) for slot_s in range(3600, 18000, 3600)
+    }
     first, *_ = draw_releases({(3600, 0): joined(slots)}, day, policy(scope="period", statistics=twice), Silent())
     assert (str(first[0].spent), str(first[0].debit)) == ("3", "12")
 

@@ -194,8 +194,8 @@ def _strip(schema: Any) -> None:
     """Strips logical types, as invalid datetimes would stop files."""
     if isinstance(schema, dict):
         schema.pop("logicalType", None)
-    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
-        _strip(part)
+    for inner_schema in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _strip(inner_schema)
 
 
 def _batch(rows: list[tuple[Any, ...]], fields: tuple[str, ...], types: tuple[Any, ...], not_utf8: int = 0) -> RawBatch:

@@ -69,14 +69,14 @@ class CsvTable(MappedLayout):
             raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
         if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
-        bare, places = [name.strip(BLANK) for name in names], []
+        bare, indices = [name.strip(BLANK) for name in names], []
         for column in self.columns:
             named = names if column in names else bare
             if named.count(column) != 1:
                 rule = "missing" if column not in named else "there more than once"
                 raise UnreadableFile(path, f"column {column!r} is {rule}")
-            places.append(named.index(column))
-        return _Header(len(names), tuple(places), self.delimiter)
+            indices.append(named.index(column))
+        return _Header(len(names), tuple(indices), self.delimiter)
 
 
 LAYOUTS = {"csv": CsvTable}
@@ -111,17 +111,17 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
     """Reads the needed columns of nonempty lines as bytes, by field."""
     if not data:
         return {name: pa.array([], pa.binary()) for name in fields}
-    places = [str(place) for place in range(header.width)]
+    indices = [str(index) for index in range(header.width)]
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
-        pyarrow.csv.ReadOptions(column_names=places, use_threads=False, block_size=len(data) + 1),
+        pyarrow.csv.ReadOptions(column_names=indices, use_threads=False, block_size=len(data) + 1),
         pyarrow.csv.ParseOptions(delimiter=header.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
-            include_columns=[str(place) for place in dict.fromkeys(header.places)],
-            column_types={str(place): pa.binary() for place in header.places},
+            include_columns=[str(index) for index in dict.fromkeys(header.places)],
+            column_types={str(index): pa.binary() for index in header.places},
         ),
     ).combine_chunks()
-    columns = [table.column(str(place)) for place in header.places]
+    columns = [table.column(str(index)) for index in header.places]
     arrays = (column.chunk(0) if column.num_chunks else pa.array([], pa.binary()) for column in columns)
     return dict(zip(fields, arrays, strict=True))
 
@@ -157,7 +157,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     return broken
 
 
-def _quotes_before(places: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
+def _quotes_before(offsets: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
     """Counts the quotes before each place, in its line."""
-    line = np.searchsorted(lines.start, places, side="right") - 1
-    return np.searchsorted(quotes, places) - np.searchsorted(quotes, lines.start)[line]
+    line = np.searchsorted(lines.start, offsets, side="right") - 1
+    return np.searchsorted(quotes, offsets) - np.searchsorted(quotes, lines.start)[line]

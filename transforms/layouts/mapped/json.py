@@ -156,13 +156,13 @@ def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> 
     record costs itself alone where the document is JSON.
     """
     data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places
-    places = tuple(map(base.steps_of_records, documents))
+    record_paths = tuple(map(base.steps_of_records, documents))
     try:
-        decode = _decoder(places, in_array=data.lstrip()[:1] == b"[").decode
+        decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode
         records = list(_inside(decode(data), keyed))
     except DAMAGE:
         try:
-            decode = _decoder(places).decode
+            decode = _decoder(record_paths).decode
             records = [record for line in data.splitlines() if line.strip() for record in _inside(decode(line), keyed)]
         except DAMAGE:
             raise NoSnapshot from None
@@ -195,25 +195,25 @@ def _with_key(record: bytes, key: str) -> bytes:
 
 
 @cache
-def _decoder(places: tuple[Path, ...], *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
-    kind: Any = _document(places)
+def _decoder(record_paths: tuple[Path, ...], *, in_array: bool = False) -> msgspec.json.Decoder[Any]:
+    kind: Any = _document(record_paths)
     return msgspec.json.Decoder(list[kind] if in_array else kind)
 
 
-def _document(places: tuple[Path, ...]) -> Any:
+def _document(record_paths: tuple[Path, ...]) -> Any:
     """Builds msgspec's type of a document with undecoded records at disjoint places.
 
     Where an array is only on the way, a single object may stand in its place.
     """
-    if places == ((),):
+    if record_paths == ((),):
         return msgspec.Raw
-    tops = list(dict.fromkeys(place[0] for place in places))
+    tops = list(dict.fromkeys(path[0] for path in record_paths))
     if tops[0] in (base.EACH, base.ANY):
-        inner: Any = _document(tuple(place[1:] for place in places))
+        inner: Any = _document(tuple(path[1:] for path in record_paths))
         if tops[0] == base.ANY:
             return dict[str, inner]
         array: Any = list[inner]
         return array | inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else array
     keys = {f"f{i}": key for i, key in enumerate(tops)}  # keys need not be names that a class may have
-    parts = {name: _document(tuple(place[1:] for place in places if place[0] == key)) for name, key in keys.items()}
-    return msgspec.defstruct("Document", [(name, part | None, None) for name, part in parts.items()], rename=keys)
+    types = {name: _document(tuple(path[1:] for path in record_paths if path[0] == key)) for name, key in keys.items()}
+    return msgspec.defstruct("Document", [(name, inner_ | None, None) for name, inner_ in types.items()], rename=keys)

@@ -43,13 +43,13 @@ class ParquetTable(MappedLayout):
             try:
                 parquet = _open(path, file, self.columns, self.units.zone)
                 _refuse_bomb(path, parquet, self.columns)
-                places = [_place(column, parquet.schema_arrow) for column in self.columns]
-                needed = list(dict.fromkeys(map(_stored, self.columns, places)))
-                groups = list(share.among(parquet.metadata.num_row_groups))
+                paths = [_path(column, parquet.schema_arrow) for column in self.columns]
+                needed = list(dict.fromkeys(map(_stored, self.columns, paths)))
+                row_groups = list(share.among(parquet.metadata.num_row_groups))
                 for batch in parquet.iter_batches(
-                    base.BATCH_ROWS, row_groups=groups, columns=needed, use_threads=False
+                    base.BATCH_ROWS, row_groups=row_groups, columns=needed, use_threads=False
                 ):
-                    arrays = (base.values_at(batch.column(head), steps) for head, steps in places)
+                    arrays = (base.values_at(batch.column(head), steps) for head, steps in paths)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), {})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
@@ -69,7 +69,7 @@ class ParquetFooter:
             yield base.raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, {})
 
 
-def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
+def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:
     """Splits a column's name into the file's column and a path below it."""
     if schema.get_all_field_indices(column) or "." not in column:
         return column, ()
@@ -77,9 +77,9 @@ def _place(column: str, schema: pa.Schema) -> tuple[str, Path]:
     return head, tuple(steps)
 
 
-def _stored(column: str, place: tuple[str, Path]) -> str:
+def _stored(column: str, path_steps: tuple[str, Path]) -> str:
     """Names the stored column to read, down to the path's first array or point."""
-    head, steps = place
+    head, steps = path_steps
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
 
@@ -89,7 +89,7 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
     parquet = pq.ParquetFile(file, pre_buffer=False)
     schema = parquet.schema_arrow
     for column in columns:
-        head, steps = _place(column, schema)
+        head, steps = _path(column, schema)
         indices = schema.get_all_field_indices(head)
         kind = base.kind_at(schema.field(head).type, steps) if len(indices) == 1 else None
         if kind is None:
@@ -142,7 +142,7 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
 
 def _leaves(parquet: pq.ParquetFile, columns: set[str]) -> list[int]:
     """Lists indices of the stored columns that hold `columns` or their parts."""
-    named = {_stored(column, _place(column, parquet.schema_arrow)) for column in columns}
+    named = {_stored(column, _path(column, parquet.schema_arrow)) for column in columns}
     paths = (parquet.schema.column(i).path for i in range(len(parquet.schema)))
     return [i for i, path in enumerate(paths) if any(path == name or path.startswith(f"{name}.") for name in named)]
 

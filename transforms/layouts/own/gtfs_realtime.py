@@ -113,8 +113,8 @@ class GtfsRealtime:
             raise UnreadableFile(path, f"a feed message of more than {FEED_BYTES >> 20} MiB")
         try:
             rows = _rows(data, self)
-            while part := list(islice(rows, BATCH_ROWS)):
-                yield _batch(part, self.fields)
+            while batch := list(islice(rows, BATCH_ROWS)):
+                yield _batch(batch, self.fields)
         except _TooManyFields:
             raise UnreadableFile(path, f"a feed message of more than {FEED_FIELDS:,} entities") from None
         except (DecodeError, IndexError):
@@ -123,8 +123,8 @@ class GtfsRealtime:
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages."""
         rows = (row for payload in payloads for row in _rows_of_message(payload, self))
-        while part := list(islice(rows, BATCH_ROWS)):
-            yield _batch(part, self.fields)
+        while batch := list(islice(rows, BATCH_ROWS)):
+            yield _batch(batch, self.fields)
 
 
 LAYOUTS = {
@@ -162,23 +162,23 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
 
     The data is one message, or several in a row, each after its length.
     """
-    messages, place = [], 0  # (start, end) of each
-    while place < len(data):
+    messages, offset = [], 0  # (start, end) of each
+    while offset < len(data):
         try:
-            size, place = _varint(data, place)
+            size, offset = _varint(data, offset)
         except (DecodeError, IndexError):
             break
-        if place + size > len(data) or data[place : place + 1] != _FIRST_TAG:
+        if offset + size > len(data) or data[offset : offset + 1] != _FIRST_TAG:
             break
-        messages.append((place, place + size))
-        place += size
-    parts, header_s = (messages if messages and place == len(data) else [(0, len(data))]), None
-    for field, start, end in _fields(data, *parts[0]):  # the first header may stand behind its entities
+        messages.append((offset, offset + size))
+        offset += size
+    ranges, header_s = (messages if messages and offset == len(data) else [(0, len(data))]), None
+    for field, start, end in _fields(data, *ranges[0]):  # the first header may stand behind its entities
         if field == _HEADER:
             header_s = _time_of_header(data[start:end])
             break
     readers, has_header = [_READ[layout.kind][column] for column in layout.columns], False
-    for number, (field, start, end) in enumerate(it for part in parts for it in _fields(data, *part)):
+    for number, (field, start, end) in enumerate(it for message in ranges for it in _fields(data, *message)):
         if number > FEED_FIELDS:
             raise _TooManyFields
         if field == _HEADER:
@@ -201,34 +201,34 @@ def _time_of_header(data: bytes) -> int | None:
     return header.timestamp if header.HasField("timestamp") else None
 
 
-def _fields(data: bytes, place: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def _fields(data: bytes, offset: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Yields (field number, start, end) of a message's fields. Raises IndexError, DecodeError."""
-    while place < stop:
-        tag, place = _varint(data, place)
+    while offset < stop:
+        tag, offset = _varint(data, offset)
         wire_type = tag & 7
         if wire_type == _LENGTH_DELIMITED:
-            size, place = _varint(data, place)
+            size, offset = _varint(data, offset)
         elif wire_type == _VARINT:
-            size = _varint(data, place)[1] - place
+            size = _varint(data, offset)[1] - offset
         elif wire_type in _FIXED_BYTES:
             size = _FIXED_BYTES[wire_type]
         else:
             raise DecodeError
-        if place + size > stop:
+        if offset + size > stop:
             raise DecodeError
-        yield tag >> 3, place, place + size
-        place += size
+        yield tag >> 3, offset, offset + size
+        offset += size
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
     """Reads a varint of at most ten bytes; returns the place behind it too."""
     value = 0
     for shift in range(0, 70, 7):
-        byte = data[place]
-        place += 1
+        byte = data[offset]
+        offset += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, offset
     raise DecodeError
 
 

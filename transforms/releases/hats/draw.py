@@ -19,7 +19,7 @@ from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
-from transforms.order import by_both, packed_keys, places, scatter
+from transforms.order import by_both, factorize, packed_keys, scatter
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
@@ -97,11 +97,11 @@ def draw_releases(
     for (plan_s, shard), tally in groups.items():
         facts, by_slot = slots[plan_s], []
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
-        hat = tally.cell if len(facts.plan) == 1 else packed_keys(tally.slot_s, tally.cell)
-        reported = tally.take(by_both(places(hat), tally.vehicle))
-        rows, share = divide(reported, facts.plans, policy.allocation)
-        ends = np.searchsorted(rows.slot_s, facts.plan, side="right").tolist()
-        for slot_s, stretch in zip(facts.plan, starmap(slice, pairwise([0, *ends])), strict=True):
+        hat = tally.cell if len(facts.joint_slots_s) == 1 else packed_keys(tally.slot_s, tally.cell)
+        reported = tally.take(by_both(factorize(hat), tally.vehicle))
+        rows, share = divide(reported, facts.plan_count, policy.allocation)
+        ends = np.searchsorted(rows.slot_s, facts.joint_slots_s, side="right").tolist()
+        for slot_s, stretch in zip(facts.joint_slots_s, starmap(slice, pairwise([0, *ends])), strict=True):
             label = f"{policy.spec_id}/{slot_s}/{shard}/"
             digest = digest_of(reported.take(stretch), label, policy.digest_key, plain=policy.plain_digests)
             by_slot.append(_Slot(slot_s, shard, rows.take(stretch), share.epsilon_hat, digest))
@@ -162,14 +162,14 @@ def _units_of(
     return zip(units, exposures, strict=True)
 
 
-def divide(rows: Tally, plans: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
+def divide(rows: Tally, plan_count: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
     """Divides a vehicle's budget among its HATs, and counts suppressed samples as dropped.
 
-    rows: by slot and cell. plans: those that share a period.
+    rows: by slot and cell. plan_count: those that share a period.
     """
     hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
     reported = rows.kept + rows.dropped
-    share = allocation.divide(hat, places(rows.vehicle).code, rows.kept, reported, plans)
+    share = allocation.divide(hat, factorize(rows.vehicle).code, rows.kept, reported, plan_count)
     retained = np.where(share.is_kept, rows.kept, 0)
     return replace(rows, kept=retained, dropped=reported - retained), share
 
@@ -217,12 +217,12 @@ def _slot_drawn(
     if policy.region is not None:
         region = np.array(policy.region, np.int64)
         published = region[release_shard(region, policy.shards) == slot.shard]
-    places = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
+    positions = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
     names, released = texts_of(policy.region, published), []
     for stat, drawn in zip(policy.statistics, by_statistic, strict=True):
         # Places without data point behind the end, where the entries of a HAT without a plan stand.
         columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
-        of_each = (map(column.__getitem__, places) for column in columns)
+        of_each = (map(column.__getitem__, positions) for column in columns)
         released.append(map(Released, names, repeat(stat.name), *of_each))
     is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
     return SlotDrawn([hat for row in zip(*released, strict=True) for hat in row], cell, np.array(is_drawn, np.int64).T)
@@ -242,10 +242,10 @@ class SlotHats(NamedTuple):
             return slots[0]
         hats = [slot.hats for slot in slots]
         # Indices of first users move by the number of users of all slots before.
-        offsets = np.cumsum([0, *(part.totals.counts.size for part in hats[:-1])]).tolist()
-        users = [(part.first + offset, part.users, part.reported) for part, offset in zip(hats, offsets, strict=True)]
+        offsets = np.cumsum([0, *(one.totals.counts.size for one in hats[:-1])]).tolist()
+        users = [(one.first + offset, one.users, one.reported) for one, offset in zip(hats, offsets, strict=True)]
         columns = {name: np.concatenate([slot.columns[name] for slot in slots]) for name in slots[0].columns}
-        totals = Totals(*map(np.concatenate, zip(*(part.totals for part in hats), strict=True)))
+        totals = Totals(*map(np.concatenate, zip(*(one.totals for one in hats), strict=True)))
         joined = Hats(totals, *map(np.concatenate, zip(*users, strict=True)))
         return cls(np.concatenate([slot.cell for slot in slots]), joined, columns)
 
@@ -276,7 +276,7 @@ def hats_of(rows: Tally) -> SlotHats:
 def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
     """Counts each vehicle's draws by statistic. cell, drawn: as in `SlotDrawn`."""
     is_kept = rows.kept > 0
-    vehicle, code = places(rows.vehicle[is_kept])
+    vehicle, code = factorize(rows.vehicle[is_kept])
     return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
@@ -284,7 +284,7 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
     """Computes a vehicle's largest spending over slots; `shares`: a HAT's cost by statistic."""
     if len(exposures) == 1:  # a vehicle is there once
         return _dearest(exposures[0].drawn, shares)
-    vehicle = places(np.concatenate([exposure.vehicle for exposure in exposures])).code
+    vehicle = factorize(np.concatenate([exposure.vehicle for exposure in exposures])).code
     return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)
 
 
@@ -302,7 +302,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
         kind_of += [numbers[claimed.code_by_cell[text]] for text in texts]
     kind = np.repeat(np.array(kind_of, np.int64), np.diff(first, append=cell_of.size))
     prices = [Accountant().compose(claims).pure for claims in kinds]
-    vehicles, vehicle = places(rows.vehicle[is_kept])
+    vehicles, vehicle = factorize(rows.vehicle[is_kept])
     hats = np.bincount(vehicle * len(kinds) + kind, minlength=vehicles.size * len(kinds))
     return _dearest(hats.reshape(vehicles.size, len(kinds)), prices)
 

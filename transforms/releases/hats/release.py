@@ -59,7 +59,7 @@ class HatRelease(Policy):
 
     def group(self, slot_s: int) -> int:
         """Returns the first slot planned together with a slot."""
-        return self.slots[slot_s].plan[0]
+        return self.slots[slot_s].joint_slots_s[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Raises StepError where a HAT has no plan."""
@@ -90,23 +90,23 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
     lengths = list(map(len, cells))  # compared first, as cells are hexadecimal numbers without leading zeros
     is_plain = len({*lengths}) == len({*names}) == 1
-    keys: Sequence[Any] = cells if is_plain else list(zip(lengths, cells, names, strict=True))
-    order = sorted(range(len(cells)), key=keys.__getitem__)
-    released = [everything[place] for place in order]
+    sort_keys: Sequence[Any] = cells if is_plain else list(zip(lengths, cells, names, strict=True))
+    order = sorted(range(len(cells)), key=sort_keys.__getitem__)
+    released = [everything[index] for index in order]
     vehicles, reports = counts_of([release.plan for release in released])
     estimates = _estimates(released)
     if lower:  # added to all numbers that are values: not to squares of differences
         numbers = estimates.numbers.copy()  # (outputs, value and two bounds, HATs)
         for hat, release in enumerate(released):
             outputs = [output for output in named(release.statistic).outputs if not output.is_list]
-            places = [place for place, output in enumerate(outputs[: len(numbers)]) if output.unit == VALUE]
-            numbers[places, :, hat] += float(lower)  # no rows stand for outputs of which no HAT has data
+            value_outputs = [index for index, output in enumerate(outputs[: len(numbers)]) if output.unit == VALUE]
+            numbers[value_outputs, :, hat] += float(lower)  # no rows stand for outputs of which no HAT has data
         estimates = replace(estimates, numbers=numbers)
     hats = HatColumns(
         cell=[release.cell for release in released],
         statistic=[release.statistic for release in released],
         mechanism=[release.mechanism for release in released],
-        epsilon_slot=[spent[place] for place in order],
+        epsilon_slot=[spent[index] for index in order],
         estimates=estimates,
         vehicles=vehicles,
         reports=reports,
@@ -126,13 +126,13 @@ def counts_of(plans: Sequence[Mapping[str, Any] | None]) -> tuple[list[int | Non
 def _estimates(released: Sequence[Released]) -> Estimates:
     """Reads estimates in release order, computed per mechanism."""
     by_mechanism: dict[str, list[int]] = {}
-    for place, release in enumerate(released):  # HATs without data have neither plan nor integers
+    for index, release in enumerate(released):  # HATs without data have neither plan nor integers
         if release.plan is not None and release.integers is not None:
-            by_mechanism.setdefault(release.mechanism, []).append(place)
-    parts: list[tuple[list[int], Estimates]] = []
-    for name, places in by_mechanism.items():
-        integers, plans = ([getattr(released[place], column) for place in places] for column in ("integers", "plan"))
-        parts.append((places, stored_estimates(name, integers, plans, MISS)))
-    if len(parts) == 1 and len(parts[0][0]) == len(released):
-        return parts[0][1]
-    return Estimates.placed(len(released), parts)
+            by_mechanism.setdefault(release.mechanism, []).append(index)
+    indexed_estimates: list[tuple[list[int], Estimates]] = []
+    for name, indices in by_mechanism.items():
+        integers, plans = ([getattr(released[index], column) for index in indices] for column in ("integers", "plan"))
+        indexed_estimates.append((indices, stored_estimates(name, integers, plans, MISS)))
+    if len(indexed_estimates) == 1 and len(indexed_estimates[0][0]) == len(released):
+        return indexed_estimates[0][1]
+    return Estimates.placed(len(released), indexed_estimates)

@@ -86,7 +86,7 @@ class LiveRelease(VectorRelease):
         if stage is not None or not entries or is_closed(stages, facts.period):
             return stage
         (hour,) = hours_of([slot_s], self.zone)
-        return live_slot(entries, len(facts.plan), hour, self.policy.on(facts.period), learned_centres)
+        return live_slot(entries, len(facts.joint_slots_s), hour, self.policy.on(facts.period), learned_centres)
 
 
 def known_before(stages: Sequence[StageEntry], period: str, sequence: int | None = None) -> list[StageEntry]:

@@ -88,12 +88,12 @@ def notes_of(
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
-    percentiles = [rounded(np.clip(part, 0, bound)) for part in result]
+    percentiles = [rounded(np.clip(column, 0, bound)) for column in result]
     _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
     vehicles = published(groups, bound).vehicles
     is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than an interval of any cell's mean
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     held, best = status == held_back, np.where(status == forecast, forecast, ok)
-    columns = [np.where(held, np.nan, part) for of_level in zip(*percentiles, strict=True) for part in of_level]
+    columns = [np.where(held, np.nan, column) for of_level in zip(*percentiles, strict=True) for column in of_level]
     statuses = np.where(held, held_back, np.where(is_known, best, unreliable))
     return dict(zip(DISTRIBUTION, [*columns, statuses], strict=True))

@@ -128,7 +128,7 @@ def place_product(
         copies = places.cells[:, None]
         shift = copies - shown.values  # the cell's standing value has an interval as wide as its day's
         value, lower, upper = (
-            rounded(np.clip(part, 0, bound)) for part in (copies, shown.lower95 + shift, shown.upper95 + shift)
+            rounded(np.clip(column, 0, bound)) for column in (copies, shown.lower95 + shift, shown.upper95 + shift)
         )
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
@@ -143,7 +143,7 @@ def place_product(
     result = _estimates(values, variances, places, shown, bound)
     cells = np.array(texts_of(policy.region))[cell]
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
-    parents = tuple(np.where(parent == "", np.nan, part) for part in (shown.values, shown.lower95, shown.upper95))
+    parents = tuple(np.where(parent == "", np.nan, column) for column in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=parent, parent_values=parents)
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
@@ -164,6 +164,6 @@ def _estimates(
     fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
     has_value = status != Status.HELD_BACK
-    value, lower, upper = (rounded(np.clip(part, 0, bound)) for part in (values, values - half, values + half))
-    value, lower, upper, sd = (np.where(has_value, part, np.nan) for part in (value, lower, upper, rounded(sd)))
+    value, lower, upper = (rounded(np.clip(column, 0, bound)) for column in (values, values - half, values + half))
+    value, lower, upper, sd = (np.where(has_value, column, np.nan) for column in (value, lower, upper, rounded(sd)))
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])

@@ -58,10 +58,10 @@ def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, servi
     """Makes a product. Raises ValueError for unsuitable parts."""
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
-    parts_read = sorted(_part(text, slot_minutes, service) for text in parts)
-    if any(later[0] < earlier[1] for earlier, later in pairwise(parts_read)):
+    intervals = sorted(_part(text, slot_minutes, service) for text in parts)
+    if any(later[0] < earlier[1] for earlier, later in pairwise(intervals)):
         raise ValueError("parts of the day must not overlap")
-    return Product(name, tuple(parts_read))
+    return Product(name, tuple(intervals))
 
 
 def _part(text: str, slot_minutes: int, service: Part) -> Part:

@@ -67,10 +67,10 @@ class Behind(NamedTuple):
     geometries: Sequence[Any]
 
 
-def estimates_of_slot(estimates: HatEstimates, slot: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
+def estimates_of_slot(estimates: HatEstimates, index: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
     """Estimates one slot of a period for every cell."""
-    places, estimates = texts_of(policy.region), estimates.shown(policy.value)
-    hats = _columns(estimates, [slot], places, _notes(estimates, [slot]), policy.on(facts.period))
+    cell_names, estimates = texts_of(policy.region), estimates.shown(policy.value)
+    hats = _columns(estimates, [index], cell_names, _notes(estimates, [index]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
 
 
@@ -106,7 +106,7 @@ def estimates_of_product(
 def _columns(
     estimates: HatEstimates,
     slots_of_rows: Sequence[int],
-    places: Sequence[str],
+    cell_names: Sequence[str],
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
@@ -122,7 +122,7 @@ def _columns(
         status=estimates.status[:, slots_of_rows].T.ravel().tolist(),
     )
     return HatColumns(
-        cell=[*places] * len(slots_of_rows),
+        cell=[*cell_names] * len(slots_of_rows),
         statistic=["mean"] * value.size,
         mechanism=[VECTOR] * value.size,
         epsilon_slot=[str(policy.epsilon)] * value.size,
@@ -167,12 +167,14 @@ None where the level had no share of the budget. centre_kmh: mean of the centres
 place of the stage among those of the specification, 1, 2, .."""
 
 
-def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]) -> Iterator[dict[str, Fact]]:
-    """Yields a stage's noisy sums; place: its ordinal (`counted`)."""
+def sums_of(
+    unit: StageUnit, sequence: int, policy: LevelsPolicy, slots: Sequence[SlotFacts]
+) -> Iterator[dict[str, Fact]]:
+    """Yields a stage's noisy sums. sequence: the stage's number, counted by `counted`."""
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
         layout, groups = level.level, level.level.groups().ravel()
-        kinds, places = policy.names_of(layout)
+        kinds, cell_names = policy.names_of(layout)
         slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
         hats = np.bincount(groups, minlength=layout.size)
         centres = np.bincount(groups, released.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)
@@ -184,11 +186,11 @@ def sums_of(unit: StageUnit, place: int, policy: LevelsPolicy, slots: Sequence[S
                 "spec_id": policy.spec_id,
                 "period": unit.period,
                 "level": kinds[group % len(kinds)],
-                "cell": places[group // layout.slot_groups],
+                "cell": cell_names[group // layout.slot_groups],
                 "slot_start": slots[slot_indices[0]].start,
                 "slot_end": slots[slot_indices[-1]].end,
                 "stage": unit.stage,
-                "sequence": place,
+                "sequence": sequence,
                 **dict(zip(("weight", "weight_sd"), weights, strict=True)),
                 **dict(zip(("speed", "speed_sd"), speeds, strict=True)),
                 "centre_kmh": round(centre, 6),

@@ -73,9 +73,9 @@ class PeriodRelease(VectorRelease):
         """Computes each period's debits; the specification's first period differs."""
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not history.stages(policy.spec_id)
-        for period, plan in {facts.period: facts.plan for facts in self.slots.values()}.items():
+        for period, joint_slots_s in {facts.period: facts.joint_slots_s for facts in self.slots.values()}.items():
             cost = policy.on(period).cost_of_period(is_first)
-            claims[period], is_first = [Debit(UnitKey(policy.spec_id, plan[0], 0), cost)], False
+            claims[period], is_first = [Debit(UnitKey(policy.spec_id, joint_slots_s[0], 0), cost)], False
         return claims
 
     @staticmethod
@@ -90,7 +90,7 @@ class PeriodRelease(VectorRelease):
 
     def group(self, slot_s: int) -> int:
         """Returns the first slot of a slot's period."""
-        return self.slots[slot_s].plan[0]
+        return self.slots[slot_s].joint_slots_s[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Draws a period's next stage. Raises MustStop."""
@@ -103,7 +103,7 @@ class PeriodRelease(VectorRelease):
                 history.stop_once(unit, self.run)
             if stage.number + 1 == stage.stages:
                 return []
-        slots = self.slots[first_s].plan
+        slots = self.slots[first_s].joint_slots_s
         facts, hours = [self.slots[slot_s] for slot_s in slots], hours_of(slots, self.zone)
         entries = history.stages(self.policy.spec_id)
         laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, self.centres)
@@ -117,7 +117,7 @@ class PeriodRelease(VectorRelease):
         """Estimates a period from its last and earlier entries."""
         (unit,), (sequence,) = recorded.units, recorded.sequences
         entries = [entry for entry in history.stages(unit.spec_id) if entry.sequence <= sequence]
-        facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].plan]
+        facts = [self.slots[slot_s] for slot_s in self.slots[unit.slot_s].joint_slots_s]
         estimates = learned_estimates(entries, self.policy, facts)
         for number, slot in enumerate(facts):
             yield estimates_of_slot(estimates, number, slot, self.policy)
@@ -182,7 +182,7 @@ class CountRelease(PeriodRelease):
         counts, sd = level.weights.reshape(len(policy.region), -1) * bound, level.weight_sd * bound
         counts, lower, upper = np.maximum([counts, counts - Z95 * sd, counts + Z95 * sd], 0.0)  # no count is less
         shown = HatEstimates(counts, lower, upper, np.full_like(counts, sd), np.full(counts.shape, OK))
-        for number, slot_s in enumerate(self.slots[unit.slot_s].plan):
+        for number, slot_s in enumerate(self.slots[unit.slot_s].joint_slots_s):
             slot = estimates_of_slot(shown, number, self.slots[slot_s], policy)
             hats = replace(slot.hats, statistic=[COUNT.name] * len(slot.hats.cell))
             yield slot._replace(statistics=(COUNT.name,), hats=hats)

@@ -48,7 +48,7 @@ class LevelsPolicy:
 
     total, epsilon, delta: of a vehicle in a period. first, later: stages of the first period and of others; count:
     stage that counts vehicles first; live: stage of all live slots, for which `later` leaves a share. by_day: shares of
-    days; part: the period's. region: sorted cells, cut by places. trips: through them.
+    days; day_share: the period's share of `total`. region: sorted cells, cut by places. trips: through them.
     cache_file: of states; no result depends on it.
     """
 
@@ -65,7 +65,7 @@ class LevelsPolicy:
     count: Stage | None = None
     live: Stage | None = None
     by_day: DayShares | None = None
-    part: Fraction = Fraction(1)
+    day_share: Fraction = Fraction(1)
     products: tuple[Product, ...] = ()
     places: Pieces | None = None
     trips: Trips | None = None
@@ -77,18 +77,18 @@ class LevelsPolicy:
         return self.first[0].kind
 
     def on(self, period: str) -> "LevelsPolicy":
-        """Scales the total and stages to a period's part."""
+        """Scales the total and stages to a period's share."""
         if self.by_day is None:
             return self
-        part, epsilon = self.by_day.of(period)
+        share, epsilon = self.by_day.of(period)
         return replace(
             self,
-            total=self.total.times(part),
-            part=part,
+            total=self.total.times(share),
+            day_share=share,
             epsilon=epsilon,
-            first=scaled(self.first, part),
-            later=scaled(self.later, part),
-            live=None if self.live is None else replace(self.live, share=part * self.live.share),
+            first=scaled(self.first, share),
+            later=scaled(self.later, share),
+            live=None if self.live is None else replace(self.live, share=share * self.live.share),
             by_day=None,
         )
 
@@ -128,7 +128,7 @@ class LevelsPolicy:
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""
-        return self.total.times(_whole(self.first if is_first else self.later) / self.part)
+        return self.total.times(_whole(self.first if is_first else self.later) / self.day_share)
 
     def stages(self, *, is_first: bool, counts: bool) -> tuple[Stage, ...]:
         """Lists a period's stages, optionally counting vehicles first."""
@@ -194,8 +194,8 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
             cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]  # tallies are by piece then
         return rows_by_class(tally, cell, Classes(stage.classes)) if stage.classes else rows_of(tally, cell, slots)
 
-    parts = (sum_up(rows(tally), stage) for tally in tallies)
-    return reduce(lambda first, second: Sums(first.weights + second.weights, first.speeds + second.speeds), parts)
+    stage_sums = (sum_up(rows(tally), stage) for tally in tallies)
+    return reduce(lambda first, second: Sums(first.weights + second.weights, first.speeds + second.speeds), stage_sums)
 
 
 def draw_stage(

@@ -184,7 +184,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
     """Adds the vehicle's column to `names`, and to `guessed` if by values alone."""
-    assigned = {part for column in names.values() for part in ((column,) if isinstance(column, str) else column)}
+    assigned = {name for column in names.values() for name in ((column,) if isinstance(column, str) else column)}
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _vehicles(arrays[name])]
@@ -276,8 +276,8 @@ def _by_name(field: str, names: Sequence[str]) -> list[str]:
 
 def _last_parts(name: str) -> tuple[str, ...]:
     """Lists texts that recognise a path: "speed" of "a.speed", "busid" of "bus.id"."""
-    *_, last = parts = name.split(".")
-    last_two = "".join(parts[-2:])
+    *_, last = steps = name.split(".")
+    last_two = "".join(steps[-2:])
     if last.isdigit():  # an index of an array, such as coordinates.0
         return (last_two,)
     return (last, last_two) if last.lower() == "id" else (last,)

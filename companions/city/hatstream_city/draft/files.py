@@ -121,8 +121,8 @@ def read_folder(paths: Sequence[str]) -> Sample:
         return first  # the others are of something else
     rows, columns_of_all = ROWS // len(samples), dict[str, list[Any]]()
     for sample, name in zip(samples, names[::every], strict=True):
-        part = {column: list(values[:rows]) for column, values in sample.columns.items()}
-        for column, values in (part | {FILE: [name] * len(next(iter(part.values()), []))}).items():
+        file_columns = {column: list(values[:rows]) for column, values in sample.columns.items()}
+        for column, values in (file_columns | {FILE: [name] * len(next(iter(file_columns.values()), []))}).items():
             columns_of_all.setdefault(column, []).extend(values)
     with_name = replace(first, columns=columns_of_all)
     if is_by_file(with_name):

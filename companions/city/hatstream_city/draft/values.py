@@ -253,7 +253,7 @@ def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tu
 def time_formats(array: Any) -> tuple[str, ...]:
     """Lists formats that fit most texts, or structs of date and clock, likeliest first."""
     if pa.types.is_struct(array.type):
-        rows = zip(*(part.to_pylist() for part in array.flatten()), strict=True)
+        rows = zip(*(text.to_pylist() for text in array.flatten()), strict=True)
         array = pa.array([None if None in row else " ".join(map(_plain_text, row)) for row in rows], pa.string())
     if not is_text(array):
         return ()

@@ -296,5 +296,5 @@ def _between(trip: Int64s, s: Floats) -> Floats:
     lower = (upper - (known[upper] > rows)).clip(0)
     low, high = known[lower], known[upper]  # the nearest known rows
     is_between = (trip[low] == trip) & (trip[high] == trip) & (low <= rows) & (rows <= high)
-    part = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
-    return np.where(is_between, s[low] + part * (s[high] - s[low]), s)
+    fraction = np.where(high > low, (rows - low) / np.maximum(high - low, 1), 0.0)
+    return np.where(is_between, s[low] + fraction * (s[high] - s[low]), s)

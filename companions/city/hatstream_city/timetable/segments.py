@@ -135,8 +135,8 @@ def _cut(
         pairs.add(pair)
         inside = (along_m > start_m) & (along_m < end_m)
         m = np.concatenate([[start_m], along_m[inside], [end_m]])
-        for part in _on_earth(_at(xy, along_m, m), scale):
-            yield Segment(pair, part, scale)
+        for points in _on_earth(_at(xy, along_m, m), scale):
+            yield Segment(pair, points, scale)
 
 
 def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
@@ -148,8 +148,8 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
     edge_x = (turn[cut] + turn[cut + 1]) / 2 * round_m
     edge = np.column_stack([edge_x, y + (edge_x - x) / (next_x - x) * (next_y - y)])
     for number, rows in enumerate(np.split(np.arange(len(xy)), cut + 1)):
-        part = np.concatenate([edge[max(number - 1, 0) : number], xy[rows], edge[number : number + 1]])
-        yield part - np.array([turn[rows[0]] * round_m, 0.0])
+        vertices = np.concatenate([edge[max(number - 1, 0) : number], xy[rows], edge[number : number + 1]])
+        yield vertices - np.array([turn[rows[0]] * round_m, 0.0])
 
 
 def _nearest_steps(steps: Floats, stops: Floats) -> Int64s:

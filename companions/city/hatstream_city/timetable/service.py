@@ -351,14 +351,14 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
     sizes = np.diff(np.append(begins, trip.size))  # stops of each trip
     along_m = np.cumsum(step_m) - np.repeat(np.cumsum(step_m)[begins], sizes)
     length_m = np.maximum.reduceat(along_m, begins) if begins.size else along_m
-    part = along_m / np.maximum(np.repeat(length_m, sizes), 1e-9)  # of the trip's way, 0 to 1, at each stop
+    share = along_m / np.maximum(np.repeat(length_m, sizes), 1e-9)  # of the trip's way, 0 to 1, at each stop
     trip_of_run, shift_s = _runs(departures_of(feed), trip[begins], s[begins])
     for runs in np.array_split(np.arange(trip_of_run.size), 1 + trip_of_run.size // RUNS_AT_ONCE):
         trips, later_s = trip_of_run[runs], shift_s[runs]
         low, high = (np.searchsorted(passages.line, feed.lines.of_trip[trips], side) for side in ("left", "right"))
         run, row = _expanded(low, high)
         # Times at parts of the way, of all trips at once: 2 keeps each trip's parts apart from the next one's.
-        edges = (np.interp(2 * trips[run] + edge[row], 2 * trip + part, s) for edge in (passages.start, passages.end))
+        edges = (np.interp(2 * trips[run] + edge[row], 2 * trip + share, s) for edge in (passages.start, passages.end))
         start_s, end_s = (edge.astype(np.int64) + later_s[run] for edge in edges)
         on_way = runs[run], trips[run], passages.cell[row], start_s, end_s
         run, row = _expanded(*(np.searchsorted(trip, trips, side) for side in ("left", "right")))

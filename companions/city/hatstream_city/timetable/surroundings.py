@@ -49,11 +49,11 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
     steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)  # samples after each point
     row = np.repeat(np.arange(line.size), steps)
-    part = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
-    lat, lon = (column[row] + part * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
+    fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
+    lat, lon = (column[row] + fraction * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
     cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m
-    along_m = (before_m[row] + part * step_m[row]) - before_m[lines.starts[sample_line]]
+    along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]
     length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)
     starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(sample_line) != 0))[: row.size])
     passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]
@@ -125,7 +125,7 @@ def _routes_text(routes: Sequence[str] | set[str]) -> str:
 
 def _natural(text: str) -> list[tuple[int, str]]:
     """Splits a text so that route 9 sorts before route 10."""
-    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", text)]
+    return [(int(token) if token.isdecimal() else -1, token) for token in re.split(r"(\d+)", text)]
 
 
 def route_names(feed: Gtfs) -> list[str]:

@@ -72,7 +72,7 @@ class Results:
     as_json: bool
 
     def show(
-        self, name: str, table: Table, parts: Iterable[str | RichTable], *, is_private: bool = True, **facts: Any
+        self, name: str, table: Table, blocks: Iterable[str | RichTable], *, is_private: bool = True, **facts: Any
     ) -> None:
         """Writes all figures; warns where they are not private."""
         document = {**({"not_private": NOT_PRIVATE} if is_private else {}), **facts, "rows": table.rows}
@@ -85,8 +85,8 @@ class Results:
             click.echo(encoded.decode())
             return
         out, warning = console(), [NOT_PRIVATE] if is_private else []
-        for part in (*warning, *parts, *warning):
-            out.print(part, soft_wrap=isinstance(part, str))
+        for block in (*warning, *blocks, *warning):
+            out.print(block, soft_wrap=isinstance(block, str))
 
     def draw(self, pictures: Callable[[Table, Path], Sequence[Path]], table: Table) -> None:
         """Draws a table's pictures into the output folder."""
@@ -111,14 +111,14 @@ def runs_option(number: int) -> Callable[[Any], Any]:
 
 def _epsilons_of(_context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
     """Reads rational numbers from 1e-6 to 1e6, as written."""
-    epsilons = [part.strip() for part in text.split(",")]
-    for part in epsilons:
+    epsilons = [text_of_epsilon.strip() for text_of_epsilon in text.split(",")]
+    for text_of_epsilon in epsilons:
         try:
-            epsilon = Fraction(part)
+            epsilon = Fraction(text_of_epsilon)
         except (ValueError, ZeroDivisionError):
             epsilon = Fraction(0)
         if not Fraction(1, 10**6) <= epsilon <= 10**6:
-            raise UsageError(f"{parameter.opts[0]} needs numbers from 1e-6 to 1e6; {part!r} is not one")
+            raise UsageError(f"{parameter.opts[0]} needs numbers from 1e-6 to 1e6; {text_of_epsilon!r} is not one")
     return epsilons
 
 

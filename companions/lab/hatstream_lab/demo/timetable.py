@@ -107,9 +107,9 @@ def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
     lines = []
     for number, route in enumerate(routes):
         edges_m = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
-        for part, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
+        for segment, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
             lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))  # ten points bend as streets do
             geometry = {"type": "LineString", "coordinates": np.stack([lon, lat], axis=1).round(6).tolist()}
-            name = {"name": f"{street_name(number)}, part {part}"}
+            name = {"name": f"{street_name(number)}, part {segment}"}
             lines.append({"type": "Feature", "properties": name, "geometry": geometry})
     return {"type": "FeatureCollection", "features": lines}

@@ -156,8 +156,8 @@ def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
         rows = rows._replace(
             reports=reports, total=np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
         )
-    part, first_hour = city.first_day if index == 0 else (1.0, 0)
-    came = (rows.vehicle <= part * city.vehicles) & (hours[rows.slot] >= first_hour)
+    served_share, first_hour = city.first_day if index == 0 else (1.0, 0)
+    came = (rows.vehicle <= served_share * city.vehicles) & (hours[rows.slot] >= first_hour)
     came &= (rng.random(hours.size) >= city.gaps)[rows.slot]
     return VehicleVisits(*(column[came] for column in rows))
 

@@ -93,14 +93,14 @@ class Days:
         """
         first, last = (date.fromisoformat(self.names[end]) for end in (0, -1))
         weeks = -(-((last - first).days + 1) // 7)
-        parts = []
+        tables = []
         for number in range(days):
             cycle, index = divmod(number, len(self.names))
-            part = self.counted.filter(pc.equal(self.counted["period"], self.names[index]))
+            rows = self.counted.filter(pc.equal(self.counted["period"], self.names[index]))
             day = (date.fromisoformat(self.names[index]) + timedelta(weeks=weeks * cycle)).isoformat()
-            column = part.schema.get_field_index("period")
-            parts.append(part.set_column(column, "period", pa.array([day] * part.num_rows, pa.string())))
-        return replace(self, counted=pa.concat_tables(parts))
+            column = rows.schema.get_field_index("period")
+            tables.append(rows.set_column(column, "period", pa.array([day] * rows.num_rows, pa.string())))
+        return replace(self, counted=pa.concat_tables(tables))
 
 
 def tables_of(path: Path) -> dict[str, Any]:

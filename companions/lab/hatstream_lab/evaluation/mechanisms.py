@@ -74,13 +74,13 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     order = order[counts[order] > 0]  # a cap may leave a vehicle nothing
     first = np.flatnonzero(np.diff(hat[order], prepend=-1))
     index = hat[order][first]
-    parts = [Totals(counts[rows], sums[rows]) for rows in np.split(order, first[1:])]
+    totals_of_hats = [Totals(counts[rows], sums[rows]) for rows in np.split(order, first[1:])]
     true = keys.append_column("hat", pa.array(np.arange(keys.num_rows)))
     true = true.join(Days(tables, uncapped).hats, list(HAT_KEYS), use_threads=False).sort_by("hat")
     true = true.take(pa.array(index))
     truth, means, of_hat = (true[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports"))
-    vehicles = np.array([totals.counts.size for totals in parts], np.float64)
-    totals = list(zip(parts, reports[index].tolist(), strict=True))
+    vehicles = np.array([totals.counts.size for totals in totals_of_hats], np.float64)
+    totals = list(zip(totals_of_hats, reports[index].tolist(), strict=True))
     return TrueHats(spec.value.grid, totals, truth, means, of_hat, vehicles)
 
 

@@ -116,16 +116,16 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     noise = Noise(rng.bytes)
     chunk = max(1, _ENTRIES // counts.size)
-    parts, clamped = [], []
+    errors_of_runs, clamped = [], []
     for start in range(0, cell.runs, chunk):
         number = min(chunk, cell.runs - start)
         sums, truths = data.draw(rng, number)
         totals = [Totals(counts, row) for row in np.broadcast_to(sums, (number, counts.size))]
         drawn = mechanism.release(totals, [plan] * number, noise)
         values = np.array([integers[-1] for integers in drawn]) * float(plan.step)  # after private choices, if any
-        parts.append(np.abs(values - truths))
+        errors_of_runs.append(np.abs(values - truths))
         clamped.append(np.abs(np.clip(values, 0, UPPER_KMH) - truths))
-    errors = np.concatenate(parts)
+    errors = np.concatenate(errors_of_runs)
     yield {
         "data": data.name,
         "mechanism": cell.mechanism,
@@ -206,8 +206,8 @@ def tables(table: Table, *, is_exact: bool) -> Iterator[RichTable]:
         yield of_set.grid("mechanism", ("epsilon",), text).show(title, note, ("mechanism",), headings)
     rows: list[dict[str, Any]] = []
     for label, by_set in ratios_to_best(table).items():
-        parts = by_set | {"all": [ratio for of_set in by_set.values() for ratio in of_set]}
-        texts = {name: f"{math.fsum(part) / len(part):.2f} ({max(part):.2f})" for name, part in parts.items()}
+        by_name = by_set | {"all": [ratio for of_set in by_set.values() for ratio in of_set]}
+        texts = {name: f"{math.fsum(ratios) / len(ratios):.2f} ({max(ratios):.2f})" for name, ratios in by_name.items()}
         rows.append({"always": label, **texts})
     yield Table(rows).show(
         "error over that of the best single mechanism: average (worst cell)",

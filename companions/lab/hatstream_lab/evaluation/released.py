@@ -230,8 +230,8 @@ def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None,
     # The parts of the day that the service has, as hours, the first and the last one cut to it.
     first, last = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
     starts = [max(start, first) for start in range(0, 24, BLOCK_H) if first < start + BLOCK_H and start < last]
-    parts = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]
-    output: list[dict[str, Any]] = [{"product": "days"}, {"product": "cell-part", "parts": parts}]
+    intervals = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]
+    output: list[dict[str, Any]] = [{"product": "days"}, {"product": "cell-part", "parts": intervals}]
     tables = {"statistic": [MEAN, statistic], "output": output}
     if "places" in base:
         tables["places"] = base["places"]

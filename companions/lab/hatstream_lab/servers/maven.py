@@ -61,15 +61,15 @@ def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
 
     sums: expected SHA-256 of each jar, a line each. Raises RuntimeError.
     """
-    part = cache.with_suffix(".part")
+    unsafe = cache.with_suffix(".part")
     command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
     result = subprocess.run(
-        [*command, "-DincludeScope=runtime", f"-Dmdep.outputFile={part}"], capture_output=True, text=True, check=False
+        [*command, "-DincludeScope=runtime", f"-Dmdep.outputFile={unsafe}"], capture_output=True, text=True, check=False
     )
     if result.returncode:
         raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(result.stdout + result.stderr)[-2_000:]}")
-    _check_jars([Path(jar) for jar in part.read_text().strip().split(os.pathsep)], sums)
-    part.replace(cache)
+    _check_jars([Path(jar) for jar in unsafe.read_text().strip().split(os.pathsep)], sums)
+    unsafe.replace(cache)
 
 
 def _check_jars(jars: Sequence[Path], sums: str) -> None:
@@ -87,12 +87,12 @@ def compiled(sources: Sequence[Path], classes: str) -> Path:
     folder_of_classes = folder / f"classes-{digest}"
     with _alone(folder / ".lock"):
         if not folder_of_classes.exists():
-            part = folder_of_classes.with_suffix(".part")
-            command = ["javac", "-nowarn", "-d", str(part), "-cp", classes, *map(str, sources)]
+            partial_folder = folder_of_classes.with_suffix(".part")
+            command = ["javac", "-nowarn", "-d", str(partial_folder), "-cp", classes, *map(str, sources)]
             result = subprocess.run(command, capture_output=True, text=True, check=False)
             if result.returncode:
                 raise RuntimeError(f"Java's sources were not compiled:\n{result.stderr[-2_000:]}")
-            part.replace(folder_of_classes)
+            partial_folder.replace(folder_of_classes)
     return folder_of_classes
 
 

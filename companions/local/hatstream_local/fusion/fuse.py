@@ -239,9 +239,9 @@ def _read_shards(
             progress("read rows", fused.read, None)
             shard_of_report = reported.user % USER_SHARDS
             for number, shard in enumerate(shards):
-                part = reported.take(shard_of_report == number)
-                if part.user.size:
-                    shard.append(part)
+                batch_of_shard = reported.take(shard_of_report == number)
+                if batch_of_shard.user.size:
+                    shard.append(batch_of_shard)
     while shards:  # popped, so that a shard's memory is free once it is joined
         if shard := shards.pop():
             yield shard

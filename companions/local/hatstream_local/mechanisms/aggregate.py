@@ -81,11 +81,11 @@ class ReportRows:
         buckets, users = self.buckets, self.users
         log_likelihood = 0.0
         gradient, curvature = np.zeros(buckets), np.zeros((buckets, buckets))
-        for curve, parts in self._parts():
+        for curve, chunks in self._parts():
             prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])  # mass of the buckets before each edge
             jump_sums, product_sums = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
-            for part in parts:
-                edges, levels, counts = self.edges[:, part], self.levels[:, part], self.counts[part]
+            for chunk in chunks:
+                edges, levels, counts = self.edges[:, chunk], self.levels[:, chunk], self.counts[chunk]
                 cumulative: Float64s | float = 0.0
                 likelihood = np.zeros(edges.shape[1])
                 for edge, level in zip(edges, levels, strict=False):  # the last level has no edge after it

@@ -94,14 +94,14 @@ def smooth(columns: Float64s) -> Float64s:
 def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
     """Halves the step from `shares` to `target` until the likelihood rises enough."""
     slope = float((here.gradient - 1) @ (target - shares))  # 1 is the gradient of sum(y), which holds the sum at 1
-    part = 1.0
-    while part > _SHORTEST_STEP:
-        trial = shares + part * (target - shares)
+    step_length = 1.0
+    while step_length > _SHORTEST_STEP:
+        trial = shares + step_length * (target - shares)
         trial /= trial.sum()
         values = rows.evaluate(trial)
-        if values.log_likelihood >= here.log_likelihood + _ARMIJO * part * slope - _ROUNDING:
+        if values.log_likelihood >= here.log_likelihood + _ARMIJO * step_length * slope - _ROUNDING:
             return trial, values
-        part /= 2
+        step_length /= 2
     return shares, here  # it never does
 
 
@@ -145,6 +145,6 @@ def _minimise_free(matrix: Float64s, linear: Float64s, target: Float64s, free: N
         current, is_negative = target[indices], best <= 0
         # Part of the way to `best` at which each coordinate reaches 0: the nearest one ends the step.
         reach = np.where(is_negative, current / np.where(is_negative, current - best, 1.0), np.inf)
-        part = float(reach.min())
-        target[indices] = np.where(reach <= part, 0.0, current + part * (best - current))
-        free[indices[reach <= part]] = False
+        step_length = float(reach.min())
+        target[indices] = np.where(reach <= step_length, 0.0, current + step_length * (best - current))
+        free[indices[reach <= step_length]] = False

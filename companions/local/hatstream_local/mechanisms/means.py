@@ -115,11 +115,11 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
 
     def estimate(start: int) -> Float64s:
         """Averages the reports of the users from `start` on, up to _USERS of them."""
-        part = Reports(reports.services, reports.values[:, start : start + _USERS])
-        answered = ~np.isnan(part.values)
-        pairs = zip(part.services, part.values, strict=True)
+        chunk = Reports(reports.services, reports.values[:, start : start + _USERS])
+        answered = ~np.isnan(chunk.values)
+        pairs = zip(chunk.services, chunk.values, strict=True)
         unbiased = np.stack([service.mechanism.unbiased(row) for service, row in pairs])
-        weights = answered * weights_of(part)
+        weights = answered * weights_of(chunk)
         with np.errstate(invalid="ignore"):  # 0 / 0 is NaN, for a user without any report
             return np.asarray((weights * np.where(answered, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
 

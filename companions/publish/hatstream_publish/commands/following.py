@@ -58,14 +58,14 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
 
 
 @contextmanager
-def beside_run(spec: Specification, spec_path: Path, place: Any, results: Path, folder: Path) -> Iterator[None]:
+def beside_run(spec: Specification, spec_path: Path, location: Any, results: Path, folder: Path) -> Iterator[None]:
     """Updates a published folder while a run, of the first three arguments, writes results.
 
     Raises UsageError where `publish` has not made the folder.
     """
     from hatstream_publish.commands.publish import asked_site
 
-    site = asked_site(spec, spec_path, place, str(results), folder, read_wishes(folder), follows=True)
+    site = asked_site(spec, spec_path, location, str(results), folder, read_wishes(folder), follows=True)
     stop = threading.Event()
     thread = threading.Thread(target=follow, args=(site, stop), name="site", daemon=True)
     thread.start()

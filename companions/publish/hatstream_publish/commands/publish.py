@@ -51,7 +51,7 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
 def asked_site(
     spec: Specification,
     spec_path: Path,
-    place: Any,
+    location: Any,
     pattern: str,
     folder: Path,
     texts: Mapping[str, Any],
@@ -60,7 +60,7 @@ def asked_site(
 ) -> Site:
     """Makes the site. Raises UsageError and InputError.
 
-    place: of the ledger. pattern: of result files. texts: options of `publish`, by name.
+    location: where the ledger is. pattern: of result files. texts: options of `publish`, by name.
     """
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import TRIPS, Site
@@ -77,7 +77,7 @@ def asked_site(
         folder=folder,
         spec=spec,
         public_inputs={"specification.toml": spec_text.encode(), **({TRIPS: trips} if trips else {})},
-        place=place,
+        location=location,
         wishes=_wishes_of(texts, spec),
         around=around,
         tiles=(texts["tiles"], texts["credit"], texts.get("language")),
@@ -116,10 +116,12 @@ Example:
 @option("folder", help="The folder to write.")
 @click.option("--follow", "follows", is_flag=True, help="Keep it current until SIGINT or SIGTERM.")
 @option("json")
-def publish(spec_path: Path, pattern: str, place: Any, output: Path, follows: bool, as_json: bool, **texts: Any) -> int:
+def publish(
+    spec_path: Path, pattern: str, location: Any, output: Path, follows: bool, as_json: bool, **texts: Any
+) -> int:
     """Publishes a folder of results."""
     spec, folder = loaded(spec_path, quiet=as_json), output.absolute()
-    site = asked_site(spec, spec_path, place, pattern, folder, texts, follows=follows)
+    site = asked_site(spec, spec_path, location, pattern, folder, texts, follows=follows)
     settings = texts | {name: texts[name] and texts[name].absolute() for name in ("places_path", "ground_path")}
     try:
         if follows:

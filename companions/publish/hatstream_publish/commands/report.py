@@ -30,7 +30,7 @@ Example:
 @option("file")
 @option("json")
 def report(
-    spec_path: Path, place: Any, pattern: str | None, start: str | None, end: str | None, output: Path, as_json: bool
+    spec_path: Path, location: Any, pattern: str | None, start: str | None, end: str | None, output: Path, as_json: bool
 ) -> int:
     """Writes an account's report."""
     from hatstream.api import AccountReport
@@ -44,7 +44,7 @@ def report(
     for rows in tables.values():
         check_origin(rows, spec.name, spec.spec_id)
     tables = {name: with_trips(rows, spec) if name == HATS else rows for name, rows in tables.items()}
-    account = AccountReport.read(spec, place, (start, end) if start and end else None, HABIT_DAYS)
+    account = AccountReport.read(spec, location, (start, end) if start and end else None, HABIT_DAYS)
     draw_report(account, tables, output)
     size = output.stat().st_size
     answer(as_json, {"output": str(output), "bytes": size}, f"{output} ({size / 1e3:,.0f} kB)")

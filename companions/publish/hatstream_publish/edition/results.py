@@ -128,8 +128,8 @@ def _starts(tables: Mapping[str, pa.Table]) -> set[str]:
 
 def _joined(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
     """Joins files' rows by product. Raises InputError where two files differ."""
-    parts = [rows for stamp in sorted(tables) for rows in tables[stamp].values()]
-    return read_results(parts) if parts else {}
+    tables_of_files = [rows for stamp in sorted(tables) for rows in tables[stamp].values()]
+    return read_results(tables_of_files) if tables_of_files else {}
 
 
 def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stamp, str]:

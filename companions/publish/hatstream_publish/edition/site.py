@@ -99,7 +99,7 @@ class Site:
     folder: Path
     spec: Specification
     public_inputs: Mapping[str, bytes]  # specification and hours with a trip, by name in the folder
-    place: Any  # of the ledger
+    location: Any  # of the ledger
     wishes: Wishes
     around: Surroundings
     tiles: tuple[str | None, str, str | None]  # their address, their source, the pages' language
@@ -150,7 +150,7 @@ class Site:
         starts, ends = (
             sorted(rows[name].unique().to_pylist(), key=datetime.fromisoformat) for name in ("slot_start", "slot_end")
         )
-        account = AccountReport.read(self.spec, self.place, (starts[0][:10], starts[-1][:10]))
+        account = AccountReport.read(self.spec, self.location, (starts[0][:10], starts[-1][:10]))
         if not account.record.newest:
             name = f"{self.spec.name} ({self.spec.spec_id})"
             raise InputError(f"the ledger has no release of {name}: name the one it was released with")

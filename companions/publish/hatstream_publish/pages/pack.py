@@ -220,10 +220,10 @@ def _packed_layer(
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
     step = _step(float(finite.max(initial=0.0)) - origin)
     value, lower, upper = (np.rint((column - origin) / step) for column in numbers)
-    for part, column in (("value", value), ("below", value - lower), ("above", upper - value)):
+    for layer_name, column in (("value", value), ("below", value - lower), ("above", upper - value)):
         matrix = np.full(grid.shape, _NONE, np.uint16)
         matrix[slot, place] = np.where(np.isnan(column), _NONE, column.clip(0, _NONE - 1)).astype(np.uint16)
-        arrays[f"{name}.{part}"] = matrix
+        arrays[f"{name}.{layer_name}"] = matrix
     arrays[f"{name}.code"] = np.full(grid.shape, _NO_CODE, np.uint8)
     arrays[f"{name}.code"][slot, place] = codes.of(_provenance(subset, is_parent))
     unit = subset["unit"][0].as_py() if subset.num_rows else ""
@@ -263,14 +263,14 @@ def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
 
 def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
     """Packs shapes' kinds, parts, and steps in 1 / DEGREE; longitudes around `middle`."""
-    parts = [part for shape in shapes for part in shape.parts]
-    flat = np.array([position for part in parts for position in part], np.float64).reshape(-1, 2)
+    polygons = [polygon for shape in shapes for polygon in shape.parts]
+    flat = np.array([position for polygon in polygons for position in polygon], np.float64).reshape(-1, 2)
     flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])
     steps = np.diff(np.rint(flat * DEGREE).astype(np.int32), axis=0, prepend=np.zeros((1, 2), np.int32))
     return {
         f"{name}.line": np.array([shape.kind == LINE for shape in shapes], np.uint8),
         f"{name}.parts": np.array([len(shape.parts) for shape in shapes], np.uint16),
-        f"{name}.positions": np.array([len(part) for part in parts], np.uint32),
+        f"{name}.positions": np.array([len(polygon) for polygon in polygons], np.uint32),
         f"{name}.x": steps[:, 0].astype(np.int32),
         f"{name}.y": steps[:, 1].astype(np.int32),
     }

@@ -161,21 +161,21 @@ def _shape(path: Path, geometry: Any) -> DrawnShape:
     if kind not in _KINDS:
         raise InputError(f"{path}: a shape must be one of {', '.join(_KINDS)}; one is {kind[:20]!r}")
     try:
-        parts = _flat(geometry["coordinates"], _DEPTHS[kind])
+        rings = _flat(geometry["coordinates"], _DEPTHS[kind])
     except (KeyError, TypeError, ValueError, IndexError):
         raise InputError(f"{path}: a {kind} has coordinates that are no positions in degrees") from None
-    if len(parts) > _MOST_PARTS:
+    if len(rings) > _MOST_PARTS:
         raise InputError(f"{path}: a {kind} has more than {_MOST_PARTS:,} parts")
-    if not parts or any(len(part) < 2 for part in parts):
+    if not rings or any(len(ring) < 2 for ring in rings):
         raise InputError(f"{path}: a {kind} has fewer than two positions")
-    return DrawnShape(_KINDS[kind], parts, geometry)
+    return DrawnShape(_KINDS[kind], rings, geometry)
 
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:
     """Lists the lists of positions in `depth` nested lists; heights are dropped."""
     if depth == 0:
         return (tuple(_position(*pair[:2]) for pair in nested),)
-    return tuple(part for inner in nested for part in _flat(inner, depth - 1))
+    return tuple(polygon for inner in nested for polygon in _flat(inner, depth - 1))
 
 
 def _position(longitude: float, latitude: float) -> Position:
@@ -202,7 +202,7 @@ def turns(lons: Float64s, middle: float) -> Float64s:
 
 def box_of(shapes: Iterable[DrawnShape]) -> Box:
     """Finds the box of all shapes; zeros without any."""
-    positions = [position for shape in shapes for part in shape.parts for position in part]
+    positions = [position for shape in shapes for ring in shape.parts for position in ring]
     lons, lats = np.array(positions or [(0.0, 0.0)], np.float64).T
     lons = lons + turns(lons, middle_of(lons))
     west, east = float(lons.min()), float(lons.max())  # around the middle: maybe beyond 180
