@@ -108,10 +108,11 @@ compare: install
 assurance: install
 	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.assurance
 
-# The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes.
+# The pictures of docs/, but for that of a stream, which `make bench-stream` draws; some minutes, and chromium.
 pictures: install
 	@$(BIN)/python -m docs.draw_mechanisms
 	@$(BIN)/python docs/draw_diagrams.py
+	@OPENBLAS_NUM_THREADS=1 $(BIN)/python -m docs.draw_pages
 	@$(BIN)/hatstream evaluate papers --output build/evaluation
 	@cp build/evaluation/error-itms-like.png build/evaluation/error-samples-x10.png build/evaluation/error-extreme.png docs/pictures/
 
