@@ -142,7 +142,7 @@ def test_the_first_page_names_days_for_an_hour_s_values_do_not_tell_that_anythin
     folder, code, said = portal(pattern="out/*.parquet")
     assert code == 0, said
     text = (folder / "index.html").read_text()
-    assert "<p>Newest day: 2022-01-02. First day: 2022-01-01.</p>" in text
+    assert "<p>Newest day: 2022-01-02.<br>First day: 2022-01-01.</p>" in text
 
 
 def test_the_publisher_is_the_specifications_controller_where_none_is_named(released, tmp_path, hatstream):
