@@ -28,7 +28,7 @@ __all__ = [
 ]
 # fmt: on
 
-_WHERE = {
+_NAMES_BY_MODULE = {
     "accountant": ("Accountant", "DeltaLimit", "Limit", "PureLimit", "limit_of"),
     "allocation": ("Allocation",),
     "claims": ("ZCDP", "ApproxDP", "ClaimError", "GaussianDP", "PureDP", "claim_of", "rho_within"),
@@ -43,7 +43,7 @@ _WHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _WHERE.items():
+    for module, names in _NAMES_BY_MODULE.items():
         if name in names:
             return getattr(importlib.import_module(f"dpops.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

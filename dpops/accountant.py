@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dpops.claims import NOISE_CLAIMS, ZCDP, ZERO, Accounting, ApproxDP, Claim, ClaimError, GaussianDP, PureDP
 
-_SHOWN_PARTS = 10**9  # epsilons are shown as multiples of a billionth, rounded up
+_SHOWN_DENOMINATOR = 10**9  # epsilons are shown as multiples of a billionth, rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ class DeltaLimit(Limit):
         if noise.rho == 0:
             return ApproxDP(pure + spent.epsilon, spent.delta)
         epsilon = pure + spent.epsilon + noise.approx(self.delta - spent.delta).epsilon
-        rounded = Fraction(math.ceil(epsilon * _SHOWN_PARTS), _SHOWN_PARTS)
+        rounded = Fraction(math.ceil(epsilon * _SHOWN_DENOMINATOR), _SHOWN_DENOMINATOR)
         # What fits is not shown above the limit.
         return ApproxDP(min(rounded, self.epsilon) if epsilon <= self.epsilon else rounded, self.delta)
 

@@ -181,7 +181,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
     order = Decimal(
         _least_at(lambda a: (math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1) - target) / a)  # minus rho
     )
-    with localcontext(_EXACT):
+    with localcontext(_DECIMAL_CONTEXT):
         rho = (_decimal(epsilon) - (1 - 1 / order).ln() + (_decimal(delta).ln() + order.ln()) / (order - 1)) / order
     return _rounded(rho, ROUND_FLOOR)
 
@@ -193,7 +193,7 @@ def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
         return ZERO
     log_delta, cost = _log(delta), float(rho)
     order = Decimal(_least_at(lambda a: a * cost + math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1)))
-    with localcontext(_EXACT):
+    with localcontext(_DECIMAL_CONTEXT):
         epsilon = order * _decimal(rho) + (1 - 1 / order).ln() - (_decimal(delta).ln() + order.ln()) / (order - 1)
     return _rounded(epsilon, ROUND_CEILING)
 
@@ -212,7 +212,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1: the largest mu
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
-    return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _MARGIN), ROUND_FLOOR, _OF_FLOATS)
+    return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _DECIMAL_MARGIN), ROUND_FLOOR, _FLOAT_DIGITS)
 
 
 @lru_cache(maxsize=1024)
@@ -225,7 +225,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
         return _epsilon_of(rho, delta)
     # The zero-concentrated epsilon is too large; as much is taken off it as delta allows.
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= max_delta, worst)
-    return _rounded(_decimal(Fraction(worst) - Fraction(saved)) * (1 + _MARGIN), ROUND_CEILING)
+    return _rounded(_decimal(Fraction(worst) - Fraction(saved)) * (1 + _DECIMAL_MARGIN), ROUND_CEILING)
 
 
 def delta_of_gaussian(epsilon: float, mu: float) -> float:
@@ -242,8 +242,8 @@ def delta_of_gaussian(epsilon: float, mu: float) -> float:
     if a < -30:  # where delta is nearly 1, and Mills' ratio would soon overflow
         return 1.0
     # Rounded upwards, by the error bounds of floats.
-    difference = mills_ratio(a) * (1 + _FLOATS) - mills_ratio(a + mu)
-    return math.exp(log_density(a)) * difference * (1 + _FLOATS * (1 + a * a))
+    difference = mills_ratio(a) * (1 + _FLOAT_ERROR) - mills_ratio(a + mu)
+    return math.exp(log_density(a)) * difference * (1 + _FLOAT_ERROR * (1 + a * a))
 
 
 def _last_below(holds: Callable[[float], bool], high: float) -> float:
@@ -257,31 +257,31 @@ def _last_below(holds: Callable[[float], bool], high: float) -> float:
     return low
 
 
-_FLOATS = 2.0**-42
+_FLOAT_ERROR = 2.0**-42
 """Relative error bound of floating-point erfc, exp and sums; of a density at a, a^2 times as much."""
-_MARGIN = Decimal("1e-13")
+_DECIMAL_MARGIN = Decimal("1e-13")
 """Relative margin of an epsilon for that. A rho is lowered by more, so that it keeps its epsilon."""
 _LEAST_DELTA = 1e-290
 """Below it densities underflow, and the looser conversion of zero-concentrated privacy is taken."""
-_EXACT = Context(prec=60)
-_SHORT = 16
+_DECIMAL_CONTEXT = Context(prec=60)
+_SHORT_DIGITS = 16
 """Significant digits that a converted number is rounded to."""
-_OF_FLOATS = 11
+_FLOAT_DIGITS = 11
 """Digits of a rho from erfc and exp: their last bits depend on a library, and noise and ids follow from rho."""
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_GOLDEN_RATIO = (math.sqrt(5) - 1) / 2
 
 
 def _least_at(value: Callable[[float], float]) -> float:
     """Minimises over Renyi orders by golden section; any order would be valid."""
     low, high = math.log(1e-9), math.log(1e12)  # of the order less 1
-    inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    inner, outer = high - _GOLDEN_RATIO * (high - low), low + _GOLDEN_RATIO * (high - low)
     for _ in range(120):
         if value(1 + math.exp(inner)) <= value(1 + math.exp(outer)):
             high, outer = outer, inner
-            inner = high - _GOLDEN * (high - low)
+            inner = high - _GOLDEN_RATIO * (high - low)
         else:
             low, inner = inner, outer
-            outer = low + _GOLDEN * (high - low)
+            outer = low + _GOLDEN_RATIO * (high - low)
     return 1 + math.exp((low + high) / 2)
 
 
@@ -294,7 +294,7 @@ def _decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
-def _rounded(value: Decimal, rounding: str, digits: int = _SHORT) -> Fraction:
+def _rounded(value: Decimal, rounding: str, digits: int = _SHORT_DIGITS) -> Fraction:
     """Rounds to `digits`, safe against wrong last digits of 60; at least 0."""
     if value <= 0:
         return ZERO

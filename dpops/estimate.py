@@ -59,7 +59,7 @@ class Estimates:
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
-_LAW = itemgetter("step", "scale", "upper", "epsilon")
+_NOISE_FIELDS = itemgetter("step", "scale", "upper", "epsilon")
 """Stored fields that decide a plan's law."""
 
 
@@ -72,7 +72,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     if not plans:
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
-    texts = list(map(_LAW, plans))
+    texts = list(map(_NOISE_FIELDS, plans))
     number = {text: index for index, text in enumerate(dict.fromkeys(texts))}
     laws, law_of_hat = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
     noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, law_of_hat]

@@ -18,8 +18,8 @@ from dpops.types import CountsKnown, Float64s, Grid, Int64s, fraction
 if TYPE_CHECKING:
     from dpops.noise import Noise
 
-_NONE: Int64s = np.zeros(0, np.int64)
-_NONE.flags.writeable = False
+_NO_INTS: Int64s = np.zeros(0, np.int64)
+_NO_INTS.flags.writeable = False
 
 
 class Totals(NamedTuple):
@@ -34,9 +34,9 @@ class Totals(NamedTuple):
     """
 
     counts: Int64s
-    sums: Int64s = _NONE
-    squares: Int64s = _NONE
-    histograms: Int64s = _NONE
+    sums: Int64s = _NO_INTS
+    squares: Int64s = _NO_INTS
+    histograms: Int64s = _NO_INTS
 
 
 @dataclass(frozen=True, slots=True)

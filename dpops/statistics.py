@@ -144,7 +144,7 @@ class Statistic:
         return [same_kind for same_kind in self.outputs if same_kind.is_list == output.is_list].index(output)
 
 
-_ALL = (
+_STATISTICS = (
     Statistic(name="mean", needs=moments(SUMS), outputs=(Output("mean"),)),
     Statistic(
         name="mean-of-vehicles", needs=moments(SUMS), outputs=(Output("mean"),), default="baseline", takes_caps=False
@@ -168,7 +168,7 @@ COUNT = Statistic(name="count", needs=moments(), outputs=(Output("count", SHARE)
 
 def registered() -> dict[str, Statistic]:
     """Lists statistics by the name that a specification uses."""
-    return {statistic.name: statistic for statistic in _ALL}
+    return {statistic.name: statistic for statistic in _STATISTICS}
 
 
 def named(name: str) -> Statistic:

@@ -29,7 +29,7 @@ COMMANDS = {
 """What each command of the core does. Its module in `pipelines.commands`, and Beam with it, is imported when it is
 called; commands of companions are found by entry points."""
 
-_CODES = {
+_CODE_BY_ERROR = {
     "pipelines.errors.UsageError": WRONG_USE,
     "pipelines.errors.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.spending.AccountRefusal": REFUSED,
@@ -123,7 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         failure = missing(error) or error  # of an extra's library that is not installed: which extra to install
         for kind in type(failure).__mro__:
-            if (code := _CODES.get(f"{kind.__module__}.{kind.__qualname__}")) is not None:
+            if (code := _CODE_BY_ERROR.get(f"{kind.__module__}.{kind.__qualname__}")) is not None:
                 click.echo(f"hatstream: {failure}", err=True)
                 return code
         # The last resort: an unforeseen message could hold a value of the input, so it is not shown.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from dpops.types import Float64s, Int64s
 
 NARROW = 1 << 38  # a column of a smaller range, such as microseconds within a day, is packed as it is
-_ROOMY = 16
+_MOST_ROOM_PER_ROW = 16
 """Pairs that could be there, for each entry, up to which a table with room for all of them is cheaper than a sort."""
 _DIGIT_BITS = 16  # of unsigned integers that numpy sorts by counting when the sort must be stable
 
@@ -35,7 +35,7 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     """Numbers distinct pairs, whose values are first code * second.values.size + second code."""
     pair_key = first.code * second.values.size + second.code
     room = first.values.size * second.values.size
-    if room > _ROOMY * pair_key.size:
+    if room > _MOST_ROOM_PER_ROW * pair_key.size:
         order = np.lexsort((*_digits(second), *_digits(first)))
         ordered = pair_key[order]
         is_first, code = changes(ordered), np.empty(pair_key.size, np.int64)

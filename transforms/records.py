@@ -111,10 +111,10 @@ class RecordedSlot(NamedTuple):
     sequences: list[int]
 
 
-TRAFFIC: Final = ("traffic_lower95", "traffic_upper95")
+TRAFFIC_COLUMNS: Final = ("traffic_lower95", "traffic_upper95")
 """Bounds of the mean that very many vehicles would have had in a row's place and time; on request alone."""
 
-ABOUT: Final = ("vehicles_about", "vehicles_about_lower95", "vehicles_about_upper95", "vehicles_status")
+ABOUT_COLUMNS: Final = ("vehicles_about", "vehicles_about_lower95", "vehicles_about_upper95", "vehicles_status")
 """How many vehicles were there, about, where their number is secret; on request alone."""
 
 

@@ -17,16 +17,16 @@ from transforms.order import factorize
 from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
 from transforms.value import NAME
 
-_KEYS = ("slot_s", "vehicle", "cell", "kept", "dropped")
+_TALLY_COLUMNS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
-_PARTIAL_KEYS = ("vehicle", "cell", "reported")
+_PARTIAL_COLUMNS = ("vehicle", "cell", "reported")
 DENSE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """For networks and checkpoints: 22 bytes an event. LZ4 takes a third more bytes than zstd and a third of its time."""
 FAST = pa.ipc.IpcWriteOptions(use_threads=False)
 """For temporary files of one machine: 29 bytes an event, in a quarter of the time."""
 MANY = 1 << 12
 """From so many events on, vehicles and cells are dictionary-encoded: 17 bytes an event where both repeat."""
-_UNPACKING = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out among processes, not threads
+_READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out among processes, not threads
 
 
 class Events(NamedTuple):
@@ -193,12 +193,12 @@ def pack_exposure(exposure: Exposure) -> ExposureBytes:
 def pack_tally(rows: Tally) -> TallyBytes:
     """Packs a tally, the sums after other columns."""
     sums = {f"sum of {name}": column for name, column in rows.sums.items()}
-    return TallyBytes(_packed(dict(zip(_KEYS, rows.keys(), strict=True)) | sums))
+    return TallyBytes(_packed(dict(zip(_TALLY_COLUMNS, rows.keys(), strict=True)) | sums))
 
 
 def pack_partial(rows: Partial) -> PartialBytes:
     """Packs a pane's tally as four Arrow streams: entries, samples, spans, late events."""
-    columns = dict(zip(_PARTIAL_KEYS, (rows.vehicle, rows.cell, rows.reported), strict=True))
+    columns = dict(zip(_PARTIAL_COLUMNS, (rows.vehicle, rows.cell, rows.reported), strict=True))
     entries = columns | {f"sum of {name}": column for name, column in rows.sums.items()}
     others = (rows.samples, rows.spans, rows.late)
     return PartialBytes(b"".join([_packed(entries), *(_packed(_by_name(partial)) for partial in others)]))
@@ -207,9 +207,9 @@ def pack_partial(rows: Partial) -> PartialBytes:
 def unpack_partial(data: PartialBytes, columns: Sequence[Column]) -> Partial:
     """Unpacks a pane's partial tally with its columns."""
     source = pa.BufferReader(data)
-    entries, *others = (pa.ipc.open_stream(source, options=_UNPACKING).read_all().combine_chunks() for _ in range(4))
+    entries, *others = (pa.ipc.open_stream(source, options=_READ_OPTIONS).read_all().combine_chunks() for _ in range(4))
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
-    vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_KEYS)
+    vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_COLUMNS)
     samples, spans, late = ([_numbers(column.combine_chunks()) for column in table.columns] for table in others)
     return Partial(vehicle, cell, reported, sums, Samples(*samples), EventSpans(*spans), Events(*late))
 
@@ -242,9 +242,9 @@ def unpack_tally(packed: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     nothing = np.zeros(0, np.int64)
     tallies = [Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
     for data in packed:
-        batch = pa.ipc.open_stream(data, options=_UNPACKING).read_next_batch()
+        batch = pa.ipc.open_stream(data, options=_READ_OPTIONS).read_next_batch()
         sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}
-        tallies.append(Tally(*(_numbers(batch.column(name)) for name in _KEYS), sums=sums))
+        tallies.append(Tally(*(_numbers(batch.column(name)) for name in _TALLY_COLUMNS), sums=sums))
     return joined(tallies)
 
 
@@ -255,7 +255,7 @@ def unpack_exposure(packed: Iterable[bytes], statistics: int) -> Exposure:
 
 
 def _columns(packed: Iterable[bytes], width: int) -> list[Int64s]:
-    batches = [pa.ipc.open_stream(data, options=_UNPACKING).read_next_batch() for data in packed]
+    batches = [pa.ipc.open_stream(data, options=_READ_OPTIONS).read_next_batch() for data in packed]
     if not batches:
         return [np.zeros(0, np.int64) for _ in range(width)]
     return [np.concatenate([_values(batch.column(i)) for batch in batches], dtype=np.int64) for i in range(width)]

@@ -18,7 +18,7 @@ from dpops.levels.stages import UNIT, Level, Stage, level, scaled
 from dpops.spread import CAUTION, FLEET_SD, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
 from dpops.types import Float64s
 
-OF_NORMAL = math.sqrt(2 / math.pi)
+MEAN_ABSOLUTE_NORMAL = math.sqrt(2 / math.pi)
 """Mean absolute value over root mean square of a normal law."""
 
 
@@ -72,15 +72,15 @@ def expected_days(
     for day, weight_sd in enumerate(weights):
         # Means over cells of what `_of_cells` yields: three errors, pattern variance, its unknown part.
         *errors, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(5))
-        low_kmh, kmh, high_kmh = (OF_NORMAL * math.sqrt(error) for error in errors)
+        low_kmh, kmh, high_kmh = (MEAN_ABSOLUTE_NORMAL * math.sqrt(error) for error in errors)
         expected.append(
             ExpectedDay(
                 number=day + 1,
                 kmh=kmh,
                 low_kmh=low_kmh,
                 high_kmh=high_kmh,
-                constant_kmh=OF_NORMAL * math.sqrt(pattern + noiseless),
-                least_kmh=OF_NORMAL * math.sqrt(noiseless),
+                constant_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(pattern + noiseless),
+                least_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(noiseless),
                 unknown=unknown,
                 weight_sd=weight_sd,
             )

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dpops import fitted
-from dpops.learning.expected import OF_NORMAL, speed_noise, weight_noise
+from dpops.learning.expected import MEAN_ABSOLUTE_NORMAL, speed_noise, weight_noise
 from dpops.levels.defaults import RETAINED, Fleet, weight_at_places
 from dpops.levels.stages import Stage
 from dpops.spread import INFORMATIVE_KMH, TYPICAL, Z95
@@ -67,8 +67,8 @@ def expected_maps(
         maps.append(
             ExpectedMap(
                 day=day,
-                kmh=OF_NORMAL * float(reports @ np.sqrt(variance)),
-                cell_kmh=OF_NORMAL * math.sqrt(prior_variance),
+                kmh=MEAN_ABSOLUTE_NORMAL * float(reports @ np.sqrt(variance)),
+                cell_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
                 ok=float(reports @ ((half < INFORMATIVE_KMH) & is_sure)),
             )

@@ -106,7 +106,7 @@ def _scale(low: int, high: int, plan: Plan) -> Fraction:
     return plan.scale * Fraction(min(high - low, widest), widest)
 
 
-_POINTS = 16
+_NODES = 16
 """Equally likely points that stand for a quantile's law in a forecast."""
 
 
@@ -136,19 +136,19 @@ class QuantileInterval(ClippedArrays):
             arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
             drawn = [
-                forecasts.expected_quantiles(means, upper, order, quarter, _POINTS) for order in (rank, arrays - rank)
+                forecasts.expected_quantiles(means, upper, order, quarter, _NODES) for order in (rank, arrays - rank)
             ]
             ends = [forecasts.ends_of(means, order) for order in drawn]
             sensitivity = np.minimum(upper_steps, laid.moved)
-            for rows in forecasts.chunks(len(means), _POINTS**2):
-                # Every lower end with every upper one, (HATs, _POINTS, _POINTS): the sum of the means clipped to both.
+            for rows in forecasts.chunks(len(means), _NODES**2):
+                # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
                 low = Ends(*(column[rows, :, None] for column in ends[0]))
                 high = Ends(*(column[rows, None, :] for column in ends[1]))
                 # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
                 clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
                 clipped -= np.minimum(low.below, high.below)
                 clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)
-                shape = len(clipped), _POINTS**2
+                shape = len(clipped), _NODES**2
                 width, clipped = np.abs(low.places - high.places).reshape(shape), clipped.reshape(shape)
                 of_pairs = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows])
                 errors[rows] = of_pairs.mean(axis=1)

@@ -14,9 +14,9 @@ from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, USUAL, Rule, groups_
 from dpops.mechanism import Plan
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
-_AT_ONCE = 1 << 13
+_ELEMENTS_AT_ONCE = 1 << 13
 """Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
-_MOST_NOISE = 1 << 48
+_MOST_NOISE_STEPS = 1 << 48
 """Far below the scale that a plan refuses."""
 
 
@@ -60,7 +60,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
     """Marks HATs far within every mechanism's bounds, bool (HATs,): their plans need no check."""
-    limit = min(USUAL, int(_MOST_NOISE * epsilon) // (4 * FINE)) // grid.upper_steps
+    limit = min(USUAL, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
 
@@ -95,7 +95,7 @@ def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Fl
 
 def chunks(hats: int, of_each: int) -> Iterator[slice]:
     """Slices HATs into chunks that fit into a cache."""
-    size = max(1, _AT_ONCE // of_each)
+    size = max(1, _ELEMENTS_AT_ONCE // of_each)
     return (slice(start, start + size) for start in range(0, hats, size))
 
 

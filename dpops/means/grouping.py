@@ -73,7 +73,7 @@ def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
     return np.array(arrays, np.int64)
 
 
-_EXACT = 1 << 62  # products below it fit into int64
+_EXACT_INT64 = 1 << 62  # products below it fit into int64
 
 
 def median(counts: Int64s) -> Int64s:
@@ -138,7 +138,7 @@ def convex(counts: Int64s) -> Int64s:
 
 def _exact(counts: Int64s, max_product: int) -> Any:
     """Converts counts to Python integers where products could overflow."""
-    return counts if max_product < _EXACT else counts.astype(object)
+    return counts if max_product < _EXACT_INT64 else counts.astype(object)
 
 
 def _larger(counts: Int64s) -> list[int]:

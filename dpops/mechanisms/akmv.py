@@ -15,7 +15,7 @@ from dpops.noise import Noise
 from dpops.noise.exponential import MOST_CANDIDATES
 from dpops.types import CountsKnown, Float64s, Grid
 
-_POINTS = 64  # equally likely ones, which stand for T's law in a forecast
+_NODES = 64  # equally likely ones, which stand for T's law in a forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Akmv(Mechanism):
             max_sums = (hats.upper * counts[:, 0]).astype(np.float64)
             sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])
             rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
-            # T, (HATs, _POINTS); then the error of each, averaged.
-            drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _POINTS)
+            # T, (HATs, _NODES); then the error of each, averaged.
+            drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _NODES)
             over = sums[:, :, None] - drawn[:, None, :]
             bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples
             true = sums.sum(axis=1)[:, None] / samples

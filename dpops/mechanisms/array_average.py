@@ -101,7 +101,7 @@ class ArrayAverage(Mechanism):
         return noisy_integers(exact, plans, noise)
 
 
-_AVERAGE = ArrayAverage(m_ub="opt")
+_OPT_AVERAGE = ArrayAverage(m_ub="opt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +116,12 @@ class OptArray(Mechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[layouts.ArrayPlan]:
         """Plans arrays as best-fit array averages do."""
-        return [replace(plan, mechanism=self.name) for plan in _AVERAGE.plans(hats, grid, epsilon)]
+        return [replace(plan, mechanism=self.name) for plan in _OPT_AVERAGE.plans(hats, grid, epsilon)]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors as array averages do."""
-        return _AVERAGE.forecasts(hats)
+        return _OPT_AVERAGE.forecasts(hats)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws as array averages do."""
-        return _AVERAGE.release(totals, plans, noise)
+        return _OPT_AVERAGE.release(totals, plans, noise)

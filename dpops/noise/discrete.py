@@ -17,7 +17,7 @@ MOST_SCALE = (1 << 50) - 1
 _MAX_NUMERATOR = 1 << 50
 # A draw uses the number of successes of Bernoulli(exp(-1)) in a row; 4096 have probability exp(-4096) and are refused,
 # which keeps every product below 2**62.
-_MAX_RUN = 1 << 12
+_MAX_RUN_LENGTH = 1 << 12
 
 MOST_VARIANCE = 1 << 98
 """Limit of variances, in squared steps: below it, their Laplace draws have a scale below 2**50."""
@@ -95,7 +95,7 @@ def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
 
     accepted = source.exp_minus(offset / t, exact)
     runs = source.runs(t.size)
-    if runs.max() >= _MAX_RUN:
+    if runs.max() >= _MAX_RUN_LENGTH:
         raise ArithmeticError("discrete Laplace: a run of improbable length; the entropy source is broken")
     return offset + t * runs, accepted
 

@@ -24,9 +24,9 @@ Rate = Callable[[int], tuple[Fraction, Fraction]]
 CHUNK = 1 << 15
 """Entries drawn at a time, which fit into a core's cache."""
 
-_WORD = 64  # bits
-_SURE = 2.0**-36  # distance from which on floats decide
-_RUNS = 44
+_WORD_BITS = 64  # bits
+_FLOAT_DOUBT = 2.0**-36  # distance from which on floats decide
+_RUN_BITS = 44
 """Longest run of exp(-1) that a word resolves: exp(-45) is below 2**-64."""
 _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[])
 """Independent of the calling program's decimal context, in whose range exp(-30) could be 0."""
@@ -59,9 +59,9 @@ class Words:
     def exp_minus(self, rates: NDArray[np.float64], exact: "Callable[[int], Fraction | Rate]") -> NDArray[np.bool_]:
         """Draws Bernoulli(exp(-rate)); `rates` approximate `exact` ones to 2**-40."""
         words = self.words(rates.size)
-        gap = np.exp(-rates) - words * 2.0**-_WORD
+        gap = np.exp(-rates) - words * 2.0**-_WORD_BITS
         out: NDArray[np.bool_] = gap > 0
-        for row in np.flatnonzero(np.abs(gap) < _SURE).tolist():
+        for row in np.flatnonzero(np.abs(gap) < _FLOAT_DOUBT).tolist():
             out[row] = self.uniform(int(words[row])).is_below_exp(exact(row))
         return out
 
@@ -84,13 +84,13 @@ class Uniform:
     """Uniform number whose binary digits are drawn on demand."""
 
     def __init__(self, word: int, entropy: Entropy) -> None:
-        self._known, self._bits, self._entropy = word, _WORD, entropy
+        self._known, self._bits, self._entropy = word, _WORD_BITS, entropy
 
     def to(self, bits: int) -> int:
         """Returns the first `bits` binary digits as an integer."""
         while self._bits < bits:
-            self._known = self._known << _WORD | int.from_bytes(self._entropy(_WORD // 8), "little")
-            self._bits += _WORD
+            self._known = self._known << _WORD_BITS | int.from_bytes(self._entropy(_WORD_BITS // 8), "little")
+            self._bits += _WORD_BITS
         return self._known >> self._bits - bits
 
     def is_below_exp(self, rate: "Fraction | Rate") -> bool:
@@ -103,7 +103,7 @@ class Uniform:
                 return True
             if digits > exp_floor(low, bits) + 1:
                 return False
-            bits += _WORD
+            bits += _WORD_BITS
 
     def run(self) -> int:
         """Counts powers exp(-1), exp(-2), .. above the number."""
@@ -123,8 +123,8 @@ def exp_floor(rate: Fraction, bits: int) -> int:
 
 @cache
 def _run_edges() -> NDArray[np.uint64]:
-    """Computes exp(-k) * 2**64, rounded down, for k = _RUNS, .., 1: ascending."""
-    return np.array([exp_floor(Fraction(k), _WORD) for k in range(_RUNS, 0, -1)], np.uint64)
+    """Computes exp(-k) * 2**64, rounded down, for k = _RUN_BITS, .., 1: ascending."""
+    return np.array([exp_floor(Fraction(k), _WORD_BITS) for k in range(_RUN_BITS, 0, -1)], np.uint64)
 
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:

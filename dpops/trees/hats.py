@@ -182,7 +182,7 @@ def upper_of(plan: Plan) -> float:
 SIZES = np.geomspace(1e-6, 100.0, 65)
 """Noise sizes, in the law's unit, whose errors are simulated once; others are interpolated."""
 
-_DRAWS = 48  # of the noise, for each size and each likely distribution
+_PRIOR_DRAWS = 48  # of the noise, for each size and each likely distribution
 
 
 @lru_cache(maxsize=16)
@@ -199,9 +199,9 @@ def _share_errors(
 ) -> Float64s:
     """Simulates errors of consistent shares, with a fixed seed."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
-    uniform = np.random.default_rng(1).random((_DRAWS, tree.nodes)) - 0.5
+    uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
     # By the inverse of Laplace's distribution function.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
-    true, noise = np.repeat(cases, _DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
+    true, noise = np.repeat(cases, _PRIOR_DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
     return np.array([np.abs(consistent(true + size * noise) - true).mean() for size in SIZES.tolist()])

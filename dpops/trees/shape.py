@@ -83,7 +83,7 @@ def digit_sum(bins: int, width: int, factor: int) -> int:
 
 
 MOST_BINS = 10_000
-_PARTS = 1_000_000
+_SHARE_STEPS = 1_000_000
 """Shares are whole multiples of one millionth, so that budgets stay small rational numbers."""
 
 
@@ -119,5 +119,5 @@ def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     if len(set(weights)) == 1:
         return (Fraction(1, len(weights)),) * len(weights)
     roots = [weight ** (1 / 3) for weight in weights]
-    numerators = [max(1, round(root / sum(roots) * _PARTS)) for root in roots]
+    numerators = [max(1, round(root / sum(roots) * _SHARE_STEPS)) for root in roots]
     return tuple(Fraction(numerator, sum(numerators)) for numerator in numerators)

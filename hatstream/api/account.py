@@ -93,8 +93,8 @@ class AccountReport:
         )
 
 
-_INTERVAL = "end of the interval that holds the true value with a probability of 95 % or more"
-_LEARNED = "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
+_INTERVAL_TEXT = "end of the interval that holds the true value with a probability of 95 % or more"
+_LEARNED_TEXT = "end of an interval that about 95 % of the rows with status ok, and fewer of others, have the truth in"
 
 
 def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
@@ -109,8 +109,8 @@ def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
     """
     words = {
         "value": value_meaning(spec),
-        "interval": _LEARNED if spec.is_learned else _INTERVAL,
-        "learned": _LEARNED,
+        "interval": _LEARNED_TEXT if spec.is_learned else _INTERVAL_TEXT,
+        "learned": _LEARNED_TEXT,
         "resolution": spec.cells.resolution,
     }
     return {column.name: column._replace(meaning=column.meaning.format(**words)) for column in COLUMNS}

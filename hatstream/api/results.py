@@ -16,7 +16,7 @@ HATS, LIVE_MECHANISM = "hats", "-live"
 """What rows of slots are called, beside the names of products; and how mechanisms of live values end."""
 MOST = 1e9
 """No statistic of speeds is as far from 0."""
-_KEY = ("slot_start", "cell", "statistic")
+_KEY_COLUMNS = ("slot_start", "cell", "statistic")
 
 
 def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.Table]:
@@ -56,13 +56,13 @@ def _each_once(table: pa.Table) -> pa.Table:
     """Deduplicates rows by HAT and statistic, final rows before live ones. Raises InputError."""
     first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
     # The first row of each key, by its number in `first`.
-    keys = first.select(list(_KEY)).append_column("at", pa.array(range(first.num_rows)))
-    grouped = keys.group_by(list(_KEY)).aggregate([("at", "min")])
+    keys = first.select(list(_KEY_COLUMNS)).append_column("at", pa.array(range(first.num_rows)))
+    grouped = keys.group_by(list(_KEY_COLUMNS)).aggregate([("at", "min")])
     if grouped.num_rows == first.num_rows:
         return table
-    settled = first.filter(pc.invert(first["live"])).select([*_KEY, "value"])
-    values = settled.group_by([*_KEY, "value"]).aggregate([])
-    if values.num_rows > values.group_by(list(_KEY)).aggregate([]).num_rows:
+    settled = first.filter(pc.invert(first["live"])).select([*_KEY_COLUMNS, "value"])
+    values = settled.group_by([*_KEY_COLUMNS, "value"]).aggregate([])
+    if values.num_rows > values.group_by(list(_KEY_COLUMNS)).aggregate([]).num_rows:
         raise InputError(
             "two result files give different values of the same place and slot: they are of different specifications, "
             "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"

@@ -25,9 +25,9 @@ from transforms.time.calendar import Timetable
 MOST_BYTES = 4 << 30  # of a backup, and of what it holds
 MOST_EXPANDED = 100  # times its size, beside a MiB: more is hostile, as entries are packed to about a third
 
-_NAME = b"hatstream backup 1"
-_BEGIN = _NAME + b"\n"
-_DAMAGE = (EOFError, OSError, zlib.error, msgspec.MsgspecError, KeyError, TypeError, ValueError)
+_FORMAT_NAME = b"hatstream backup 1"
+_FIRST_LINE = _FORMAT_NAME + b"\n"
+_DAMAGE_ERRORS = (EOFError, OSError, zlib.error, msgspec.MsgspecError, KeyError, TypeError, ValueError)
 
 Entries = Sequence[Mapping[str, Any]]
 
@@ -81,7 +81,7 @@ def write_backup(location: AccountLocation, path: Path) -> Backup:
     """Writes a backup atomically with mode 600. Raises AccountRefusal, LedgerError, OSError."""
     if path.exists():  # only an older backup is replaced
         with path.open("rb") if path.is_file() else io.BytesIO() as older:
-            if older.read(len(_NAME)) != _NAME:
+            if older.read(len(_FORMAT_NAME)) != _FORMAT_NAME:
                 raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")
     key, book = read_key(location.key), location.ledger
     remembered = dict(location.witness.read_all())  # before the ledger is read, which never lags behind it
@@ -93,7 +93,7 @@ def write_backup(location: AccountLocation, path: Path) -> Backup:
         for line in (backup.header, *backup.entries):
             packed.write(msgspec.json.encode(line) + b"\n")
     with locked(path.absolute().parent), replacing(path, 0o600) as file:
-        file.write(_BEGIN + content.getvalue())
+        file.write(_FIRST_LINE + content.getvalue())
     return backup
 
 
@@ -220,11 +220,11 @@ def read_backup(path: Path) -> Backup:
         data = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise LedgerError(f"the backup {path} cannot be read: {error.strerror}") from None
-    if data.startswith(_NAME + b", encrypted"):
+    if data.startswith(_FORMAT_NAME + b", encrypted"):
         raise LedgerError(f"the backup {path} was encrypted by version 0.3: docs/runbook.md says how to make it plain")
-    if not data.startswith(_BEGIN):
+    if not data.startswith(_FIRST_LINE):
         raise LedgerError(f"{path} is no backup of hatstream")
-    packed = data.removeprefix(_BEGIN)
+    packed = data.removeprefix(_FIRST_LINE)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             limit = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))
@@ -235,6 +235,6 @@ def read_backup(path: Path) -> Backup:
         backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in lines])
         if backup.header.head[backup.genesis]["hash"] != backup.last[1]:
             raise ValueError
-    except (*_DAMAGE, IndexError):
+    except (*_DAMAGE_ERRORS, IndexError):
         raise LedgerError(f"the backup {path} is damaged: nothing of it was taken") from None
     return backup

@@ -28,8 +28,8 @@ NOT_PROTECTED = (
     "Not protected under counts-public: that a vehicle reported, when, where, how often, and whether a report carried "
     "a speed. Only the speeds are."
 )
-_SPAN = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
-_OF_RELEASE = {unit: f"{about} of this release" if about else "" for unit, about in _SPAN.items()}
+_ABOUT_BY_UNIT = {"vehicle-day": " about one day", "vehicle-week": " about one week", "vehicle-ever": ""}
+_OF_RELEASE = {unit: f"{about} of this release" if about else "" for unit, about in _ABOUT_BY_UNIT.items()}
 _OTHER_VALUES = "with any other {} of it"
 
 
@@ -152,7 +152,7 @@ def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object
     loss = Loss(levels.epsilon, levels.delta or ZERO, chance_beyond(levels.epsilon, spent))
     neighbour = _OTHER_VALUES.format(values) if spec.counts_are_public else "without it"
     sentences = (
-        f"All figures of this release{_SPAN[spec.account.unit]} together {_change(loss)} about {subject} by "
+        f"All figures of this release{_ABOUT_BY_UNIT[spec.account.unit]} together {_change(loss)} about {subject} by "
         f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
     )
     for several in costs_at_places(spec, bounds)[-1:]:  # the longest stay

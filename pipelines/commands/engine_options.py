@@ -92,7 +92,7 @@ def _bounded(
     return engine
 
 
-_ADDRESSES = tuple(
+_ADDRESS_OPTIONS = tuple(
     click.option(flag, metavar="HOST:PORT", callback=address, help=meaning)
     for flag, meaning in (
         ("--job-server", "Beam's Flink job server."),
@@ -105,7 +105,7 @@ engine_options = packed(
     "engine",
     FlinkStarter,
     click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
-    *_ADDRESSES,
+    *_ADDRESS_OPTIONS,
     click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel workers."),
     click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True, help="Interval."),
     click.option(
@@ -127,7 +127,7 @@ runner_options = packed(
         "after --.",
     ),
     click.argument("beam_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- BEAM OPTIONS]"),
-    *_ADDRESSES,
+    *_ADDRESS_OPTIONS,
     click.option(
         "--parallelism", type=click.IntRange(min=1), help="Parallel workers of a job on a cluster. [default: 1]"
     ),

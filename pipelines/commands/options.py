@@ -108,7 +108,7 @@ account_options = packed(
 
 _FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
 
-_SHARED: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
+_OPTION_BY_NAME: Mapping[str, Callable[..., Callable[[Command], Command]]] = {
     "spec": partial(click.option, "--spec", "spec_path", type=FILE, required=True, help="The specification."),
     "input": partial(
         click.option,
@@ -151,7 +151,7 @@ def option(name: str, **changes: Any) -> Callable[[Command], Command]:
     >>> show.main(["--json"], standalone_mode=False)
     True
     """
-    return _SHARED[name](**changes)
+    return _OPTION_BY_NAME[name](**changes)
 
 
 site_option = click.option(
@@ -198,7 +198,7 @@ def _outputs_for(
     return outputs_for
 
 
-_FILES = (
+_FILE_OPTIONS = (
     option("formats"),
     click.option(
         "--columns",
@@ -219,9 +219,9 @@ _kafka_output_option = click.option(
 )
 
 _may_lack_folder = option("folder", required=False, help="Folder for the results; not needed with --check-input.")
-files_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILES)
-outputs_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILES, _kafka_output_option)
-release_options = packed("outputs_for", _outputs_for, _may_lack_folder, *_FILES, _kafka_output_option)
+files_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILE_OPTIONS)
+outputs_options = packed("outputs_for", _outputs_for, output_folder_option, *_FILE_OPTIONS, _kafka_output_option)
+release_options = packed("outputs_for", _outputs_for, _may_lack_folder, *_FILE_OPTIONS, _kafka_output_option)
 """Give `outputs_for`, an OutputsFor: of files, of files and a topic, and of a command that may write none."""
 
 

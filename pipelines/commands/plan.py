@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 Plan = tuple[msgspec.Struct, Callable[[Console], None]]  # the document for --json, and a function that prints tables
 _MOST_CHOSEN = 3  # mechanisms named per class of HATs; the others are added up
-_SPAN = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}  # by Total.days
-_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefix by ComposedTotal.known
+_LABEL = {"a later day": "", "the first day": "first day", "a week, if days are alike": "a week *"}  # by Total.days
+_PREFIX_BY_KNOWN = {"at most": "<= ", "if alike": "if days are alike "}  # prefix by ComposedTotal.known
 
 
 def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> CountsOf:
@@ -252,7 +252,7 @@ def _number(value: int | None, unknown: str = "-") -> str:
 
 
 def _total(total: ComposedTotal) -> str:
-    return "?" if total.epsilon is None else f"{_KNOWN.get(total.known, '')}{total.epsilon:.4g}"
+    return "?" if total.epsilon is None else f"{_PREFIX_BY_KNOWN.get(total.known, '')}{total.epsilon:.4g}"
 
 
 def _print_all(shown: Iterable[str | Table], out: Console) -> None:
@@ -325,7 +325,7 @@ def _totals(planned: PlannedLevels) -> Table:
         *("|total", *(f">|{number}" for number in (*planned.vehicles_in_a_hat, *needed))),
     )
     for total in planned.totals:
-        span = _SPAN[total.days] or ("now" if total.as_specified else "")
+        span = _LABEL[total.days] or ("now" if total.as_specified else "")
         row = (
             f"{total.epsilon:.4g} {span}".strip(),
             *_in_brackets(total.half_widths, total.reliable),

@@ -23,7 +23,7 @@ LOG_COLUMNS = 130  # width of tables where standard output is no terminal and CO
 LEAST_COLUMNS = 60  # a narrower terminal breaks the lines of tables itself
 SAY_EVERY_S = 60.0  # between two lines of progress in a log
 
-_VERBOSITY = "hatstream.verbosity"  # key of click's metadata: -1 quiet, 1 verbose
+_VERBOSITY_KEY = "hatstream.verbosity"  # key of click's metadata: -1 quiet, 1 verbose
 
 
 def with_verbosity(command: click.Command) -> click.Command:
@@ -36,7 +36,7 @@ def with_verbosity(command: click.Command) -> click.Command:
 
             def store(context: click.Context, _: click.Parameter, is_set: bool, level: int = level) -> None:
                 if is_set:
-                    context.meta[_VERBOSITY] = level
+                    context.meta[_VERBOSITY_KEY] = level
 
             command.params.append(click.Option(flags, is_flag=True, expose_value=False, callback=store, help=meaning))
     if isinstance(command, click.Group):
@@ -48,7 +48,7 @@ def with_verbosity(command: click.Command) -> click.Command:
 def _verbosity() -> int:
     """Returns -1 under --quiet, 1 under -v, else 0, as outside of commands."""
     context = click.get_current_context(silent=True)
-    return 0 if context is None else int(context.meta.get(_VERBOSITY, 0))
+    return 0 if context is None else int(context.meta.get(_VERBOSITY_KEY, 0))
 
 
 def note(text: str) -> None:

@@ -23,7 +23,7 @@ from transforms.releases.hats.draw import divide, hats_of
 from transforms.time.calendar import CalendarError, Timetable
 from transforms.wire import Tally, by_slot
 
-_SOME_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
+_EXAMPLE_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock changes apart
 WEEK = 7  # days
 
 Known = Literal["exact", "at most", "if alike", "unknown"]
@@ -67,7 +67,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     def size(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon
 
-    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _NUMBERS}
+    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _MAXIMA}
     for name in ("vehicle_and_slot", "vehicle_and_period", "debit_of_a_period"):
         largest[name] = max((getattr(period, name) for period in periods), key=size)
     dearest = max(periods, key=lambda period: size(period.debit_of_a_period))  # a limit holds for each period
@@ -75,7 +75,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     return hats, msgspec.structs.replace(dearest, epsilon_per_hat_least=least, **largest)
 
 
-_NUMBERS = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
+_MAXIMA = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
 """Fields of Composed of which the largest period's counts; None where no period's is known."""
 
 
@@ -92,7 +92,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     tallies = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
     table, plan_count = spec.timetable, allocation.plan_count(1)
     with suppress(CalendarError):  # of an account without a first or last day
-        days = table.period_days(_SOME_DAY, spec.account.since, spec.account.until)
+        days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
     divided = [divide(tally, plan_count, allocation) for tally in tallies]
     slot_rates = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # a HAT's, by slot
@@ -177,7 +177,7 @@ def _composed(
 def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
     """Extrapolates a counted total to all days of the period, taken as alike."""
     try:
-        whole_days = len(spec.timetable.period_days(_SOME_DAY, spec.account.since, spec.account.until))
+        whole_days = len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
     except CalendarError:
         return ComposedTotal(None, "unknown")
     if counted.epsilon is None or days >= whole_days:
@@ -243,7 +243,7 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
             return None
         slots = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
         return slots, slots
-    monday = _SOME_DAY - timedelta(days=_SOME_DAY.weekday())
+    monday = _EXAMPLE_DAY - timedelta(days=_EXAMPLE_DAY.weekday())
     lengths = _slots_of_days(table, monday, 53 * WEEK)  # of a year, which holds both clock changes
     if table.unit == "vehicle-week":
         lengths = lengths.reshape(53, WEEK).sum(axis=1)

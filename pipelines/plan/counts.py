@@ -37,7 +37,7 @@ from transforms.value import PER_UNIT
 MOST_SAMPLES = (1 << 31) - 1  # of a vehicle in a HAT, and of a HAT
 _FIRST_S, _LAST_S = 10**8, 10**10  # slots named by a number between start then, in 1973 to 2286; others have no time
 TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)
-_RULE = f"a whole number from 1 to {MOST_SAMPLES}"
+_COUNT_RULE = f"a whole number from 1 to {MOST_SAMPLES}"
 COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
 
@@ -142,7 +142,7 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
         raise InputError(f'{path} must hold a list of counts, or an object with such a list under "counts"')
     for index, count in enumerate(counts):
         if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
-            raise InputError(f"{path}: count number {index + 1} of the list must be {_RULE}")
+            raise InputError(f"{path}: count number {index + 1} of the list must be {_COUNT_RULE}")
     if sum(counts) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
     return SampleCounts.unnamed([np.array(counts, np.int64)], f"one HAT from {path}")
@@ -195,10 +195,10 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
             raise pa.ArrowInvalid("no numbers")
         count: Int64s = pc.cast(table.column("count"), pa.int64()).combine_chunks().to_numpy(zero_copy_only=False)
     except pa.ArrowException:
-        raise InputError(f"{path}: every count must be {_RULE}") from None
+        raise InputError(f"{path}: every count must be {_COUNT_RULE}") from None
     wrong = np.flatnonzero((count < 1) | (count > MOST_SAMPLES))
     if wrong.size:
-        raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_RULE}")
+        raise InputError(f"{path}: the count in row {wrong[0] + 1} must be {_COUNT_RULE}")
     slot = _codes(path, table, "slot") if "slot" in names else np.zeros(count.size, np.int64)
     cell = _codes(path, table, "hat" if "hat" in names else "cell")
     vehicle = _codes(path, table, "vehicle") if "vehicle" in names else np.arange(count.size)

@@ -35,7 +35,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
 
     epsilon: float
     delta: float | None
-    days: str  # key of _DAYS
+    days: str  # key of _NUMBER_BY_DAYS
     as_specified: bool
     levels: dict[str, float]  # share of the total by level
     half_widths: list[float]  # of a HAT, for each of VEHICLES
@@ -95,7 +95,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     totals = [
         _total(spec, bounds, factor, days, within)
         for factor in FACTORS
-        for days in (_DAYS if factor == 1 else [_LATER])
+        for days in (_NUMBER_BY_DAYS if factor == 1 else [_LATER])
     ]
     spans = worth_of_spans(spec, bounds)
     usable = [
@@ -158,7 +158,7 @@ def known_of(spec: Specification) -> BoundsOnly:
 
 
 _FIRST, _LATER = "the first day", "a later day"
-_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # number of released days behind a half width
+_NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # number of released days behind a half width
 
 
 def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
@@ -172,9 +172,9 @@ def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
     """Computes intervals and vehicles needed at a multiple of the specified total.
 
-    factor: the multiple. days: key of _DAYS. within: requested half width, in the value's unit.
+    factor: the multiple. days: key of _NUMBER_BY_DAYS. within: requested half width, in the value's unit.
     """
-    value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _DAYS[days]
+    value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpops.learning import Field, Learned, Status, published
-from dpops.learning.expected import OF_NORMAL
+from dpops.learning.expected import MEAN_ABSOLUTE_NORMAL
 from dpops.types import Float64s
 from pipelines.account.location import AccountLocation
 from pipelines.errors import Report, UsageError
@@ -161,7 +161,7 @@ def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[
     variances = field.variances + deviations.mean(axis=-1)  # over equally likely numbers of vehicles
     around = (field.values - np.sum(share * field.values)) ** 2
     squares = (float(np.sum(share * squared)) for squared in (variances, variances + around))
-    error, constant = (recorded.spec.value.width(OF_NORMAL * square**0.5) for square in squares)
+    error, constant = (recorded.spec.value.width(MEAN_ABSOLUTE_NORMAL * square**0.5) for square in squares)
     return field, share, error, constant
 
 

@@ -22,7 +22,7 @@ from pipelines.specification import AccountTerms, load
 from pipelines.specification.checks import account_of
 from pipelines.specification.document import read_account
 from transforms.places.ground import BETWEEN
-from transforms.records import ABOUT, Refused
+from transforms.records import ABOUT_COLUMNS, Refused
 from transforms.sinks.rows import SCHEMA, Shape, schema_of
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import plain, value_in
@@ -32,8 +32,8 @@ Extractor = str | Callable[[Any], Any]
 Total = float | tuple[float, float]  # epsilon, or epsilon and delta
 
 _DAY_S = 86_400
-_SPREAD_US = 82_800_000_000  # 23 hours, the shortest local day: elements without a time are spread over them
-_COLUMNS = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_end_at"}  # ours: of result rows
+_MOST_SPREAD_US = 82_800_000_000  # 23 hours, the shortest local day: elements without a time are spread over them
+_COLUMN_BY_FIELD = {"key": "cell", "window_start": "slot_start_at", "window_end": "slot_end_at"}  # ours: of result rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, location.url, location.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)
-        to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMNS)
+        to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMN_BY_FIELD)
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
         return WithRefused(windowed, released.refused) if self.with_refused else windowed
@@ -316,7 +316,7 @@ class _Reports(beam.DoFn):
         self._transform, self._names, self._first_s, self._next_us = transform, transform.columns, first_s, 0
 
     def start_bundle(self) -> None:
-        self._next_us = secrets.randbelow(_SPREAD_US)
+        self._next_us = secrets.randbelow(_MOST_SPREAD_US)
 
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Yields user, key, time and value of an element as one report."""
@@ -343,7 +343,7 @@ class _Reports(beam.DoFn):
             return taken_at
         if self._first_s is None:
             return None
-        self._next_us = (self._next_us + 1) % _SPREAD_US
+        self._next_us = (self._next_us + 1) % _MOST_SPREAD_US
         return Timestamp(self._first_s) + Duration(micros=self._next_us)
 
 
@@ -358,7 +358,7 @@ def part_of(extractor: Extractor, element: Any) -> Any:
 def schema_by_key(name: str, shape: Shape) -> pa.Schema:
     """Returns the Arrow schema of rows by key."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
-    schema = schema_of([name], Shape(counts=shape.counts), ABOUT if shape.about and name != COUNT.name else ())
+    schema = schema_of([name], Shape(counts=shape.counts), ABOUT_COLUMNS if shape.about and name != COUNT.name else ())
     extras = [field for field in schema if field.name not in SCHEMA.names]
     fields = [schema.field(column) for column in ("value", "lower95", "upper95", "status")]
     return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *fields, *extras])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipelines.engine import BoundedEngine
 
 SHOWN_PERIODS = SHOWN_FILES = 7  # most that a message names
-_NONE_READABLE = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
+_NONE_READABLE_ERROR = "no file of the input can be decoded; nothing was recorded or spent. Does [input] fit them?"
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def release(
 
     outcome = bounded.run(job, paths, needed, engine, progress)
     if outcome.is_unreadable:
-        raise InputError("\n".join([_NONE_READABLE, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
+        raise InputError("\n".join([_NONE_READABLE_ERROR, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
     if needed is not None and (outcome.unusable or outcome.periods_empty):
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:

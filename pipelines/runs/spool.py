@@ -12,7 +12,7 @@ import msgspec
 from transforms.errors import StepError, reason_of
 
 _OPEN: "weakref.WeakValueDictionary[int, Spool]" = weakref.WeakValueDictionary()  # this process's spools, by number
-_NUMBERS = itertools.count()
+_SPOOL_NUMBERS = itertools.count()
 
 ByteRange = tuple[int, int]  # start and size in the file
 
@@ -25,7 +25,7 @@ class Spool:
         self._lock = threading.Lock()
         self._end = 0
         self._appended: list[ByteRange] = []
-        self._number = next(_NUMBERS)
+        self._number = next(_SPOOL_NUMBERS)
         _OPEN[self._number] = self
 
     def __enter__(self) -> "Spool":

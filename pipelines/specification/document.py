@@ -29,8 +29,8 @@ from transforms.value import PER_UNIT, SECONDS
 
 Table = TypeVar("Table", bound=msgspec.Struct)
 SPEC_BYTES = 1 << 20  # of a specification, at most
-_PART = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""  # of a dotted key: a word or a text, and its dot
-_DEEP = re.compile(rf"(?<![\w.-])(?:{_PART}){{64}}")  # a key of more than 64 parts
+_KEY_PREFIX = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+"""  # of a dotted key: a word or a text, and its dot
+_DEEP_KEY = re.compile(rf"(?<![\w.-])(?:{_KEY_PREFIX}){{64}}")  # a key of more than 64 parts
 
 
 class SpanTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -300,7 +300,7 @@ def toml_of(path: Path, parse_float: Callable[[str], object] = float) -> dict[st
     digits = sys.get_int_max_str_digits()
     try:
         text = read_text(path, SPEC_BYTES)
-        if _DEEP.search(text):  # the decoder's memory grows with the square of a key's parts
+        if _DEEP_KEY.search(text):  # the decoder's memory grows with the square of a key's parts
             raise RecursionError
         document = tomllib.loads(text, parse_float=parse_float)
         unchecked: list[Any] = [document]

@@ -10,7 +10,7 @@ from pipelines.specification.tables import STATISTIC, ClassOptions, Options
 from pipelines.specification.toml_types import Schema, table_type, values_of
 from transforms.recorded.units import VECTOR
 
-_NOT_WRITTEN = ("prior", "statistic")  # fields of mechanisms that come from elsewhere in the specification
+_HIDDEN_TABLES = ("prior", "statistic")  # fields of mechanisms that come from elsewhere in the specification
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -30,7 +30,7 @@ def variants() -> list[Variant]:
             name,
             tuple(statistic for statistic in registry.registered() if statistic in cls.statistics),
             tuple(sorted(cls.adjacencies)),
-            table_type(cls, _NOT_WRITTEN)["properties"],
+            table_type(cls, _HIDDEN_TABLES)["properties"],
         )
         for name, cls in registered().items()
     ]
@@ -65,7 +65,7 @@ def schema() -> Schema:
     return document
 
 
-_HEAD = """# The specification
+_FIRST_PAGE_TEXT = """# The specification
 
 One strict TOML file says what is released. An unknown key is an error that names it. This page is made from the code:
 `hatstream spec reference > docs/specification.md`. `hatstream spec check FILE` checks a file, `hatstream spec new
@@ -79,7 +79,7 @@ cells. Names, the account's limit, the allowed lateness, hours with a trip and f
 
 def reference() -> str:
     """Writes the page as Markdown."""
-    return "\n".join([_HEAD, *_lines()])
+    return "\n".join([_FIRST_PAGE_TEXT, *_lines()])
 
 
 def _lines() -> Iterator[str]:
@@ -145,7 +145,7 @@ def _option(name: str, schema: Schema) -> str:
     return f"`{name}` ({_words(schema)}{default}){text}"
 
 
-_PLAIN = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number", "date": "date"}
+_WORDS = {"string": "text", "boolean": "true or false", "integer": "whole number", "number": "number", "date": "date"}
 
 
 def _words(schema: Schema) -> str:
@@ -162,7 +162,7 @@ def _words(schema: Schema) -> str:
     if schema["type"] == "object":
         item = schema["additionalProperties"]
         return f"table of {_words(item).removesuffix('s')}s" if isinstance(item, dict) else schema.get("title", "table")
-    return _PLAIN[str(schema.get("format", schema["type"]))]
+    return _WORDS[str(schema.get("format", schema["type"]))]
 
 
 def _shown(default: object) -> str:

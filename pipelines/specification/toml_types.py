@@ -17,8 +17,8 @@ from transforms.errors import did_you_mean
 
 Schema = dict[str, Any]
 
-_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", Fraction: "number"}
-_LIMIT = {
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", Fraction: "number"}
+_LIMIT_SCHEMA = {
     "title": "{ epsilon, delta }",
     "type": "object",
     "properties": {name: {"type": "number"} for name in ("epsilon", "delta", "pure")},
@@ -48,12 +48,12 @@ def table_type(table: type, without: tuple[str, ...] = ()) -> Schema:
 
 def json_type(kind: Any) -> Schema:
     """Describes a field's type as JSON Schema; None is left out of unions."""
-    if kind in _PLAIN:
-        return {"type": _PLAIN[kind]}
+    if kind in _JSON_TYPES:
+        return {"type": _JSON_TYPES[kind]}
     if kind is date:
         return {"type": "string", "format": "date"}
     if kind is Limit:
-        return {"anyOf": [{"type": "number"}, _LIMIT]}
+        return {"anyOf": [{"type": "number"}, _LIMIT_SCHEMA]}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return table_type(kind)
     origin, members = get_origin(kind), [member for member in get_args(kind) if member not in (Ellipsis, type(None))]
@@ -91,12 +91,12 @@ def from_toml(kind: type, value: object) -> Fraction:
     raise ValueError(f"expected a number, got {value!r}")
 
 
-_NAMES = {"epsilon", "delta", "pure"}
+_LIMIT_KEYS = {"epsilon", "delta", "pure"}
 _NO_GAUSSIAN_NOISE = (
     "the account has a limit without delta, so it allows no Gaussian noise, however little is asked for: leave out "
     "privacy.delta, or take an account of which every limit has a delta"
 )
-_OTHER_NOISE = (
+_OTHER_NOISE_ERROR = (
     "the account adds up Gaussian noise alone (account.accounting = 'gdp'), and what is released has none, or other: "
     "give privacy.delta, which goes with mechanism 'levels', or take an account that sets a part of its limits apart "
     "for pure claims ({ epsilon = .., delta = .., pure = .. })"
@@ -110,7 +110,7 @@ def limit_from_toml(value: Any) -> Limit:
     """
     if isinstance(value, int | Decimal):
         return PureLimit(from_toml(Fraction, value))
-    if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _NAMES:
+    if not isinstance(value, dict) or not {"epsilon", "delta"} <= value.keys() <= _LIMIT_KEYS:
         raise ValueError("expected a number, or { epsilon = .., delta = .. }, which may have pure = .. too")
     numbers = {name: from_toml(Fraction, number) for name, number in value.items()}
     return DeltaLimit(numbers["epsilon"], numbers["delta"], numbers.get("pure"))
@@ -121,7 +121,7 @@ def not_added_up(limit: Limit, spent: Accountant) -> str:
     refusing = next((span.limit for span in limit.spans if not span.limit.adds_up(spent)), None)
     if refusing is None:
         return ""
-    return _NO_GAUSSIAN_NOISE if isinstance(refusing, PureLimit) else _OTHER_NOISE
+    return _NO_GAUSSIAN_NOISE if isinstance(refusing, PureLimit) else _OTHER_NOISE_ERROR
 
 
 def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) -> str:

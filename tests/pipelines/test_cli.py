@@ -8,7 +8,7 @@ import click
 import pytest
 
 from pipelines import option_types
-from pipelines.cli import _CODES, COMMANDS, hatstream
+from pipelines.cli import _CODE_BY_ERROR, COMMANDS, hatstream
 from tests.kit.results import CELLS, row, write
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.files import FORMATS
@@ -21,7 +21,7 @@ def test_every_command_is_where_the_table_says(name):
     assert command.help
 
 
-@pytest.mark.parametrize("name", list(_CODES))
+@pytest.mark.parametrize("name", list(_CODE_BY_ERROR))
 def test_every_error_with_an_exit_code_is_where_the_table_says(name):
     module, _, kind = name.rpartition(".")
     error = getattr(importlib.import_module(module), kind)

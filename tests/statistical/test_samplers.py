@@ -125,7 +125,7 @@ def test_the_digits_that_decide_close_cases_follow_the_law_alone(
     law: Law, spread: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every comparison is called close, so that no float decides anything."""
-    monkeypatch.setattr(words, "_SURE", 2.0)
+    monkeypatch.setattr(words, "_FLOAT_DOUBT", 2.0)
     assert law.is_right(law.sample(spread, Noise(), 4_000), spread)
 
 

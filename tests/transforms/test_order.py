@@ -24,7 +24,7 @@ def test_keys_are_equal_and_in_order_where_the_pairs_of_columns_are(entries):
 @given(ENTRIES.filter(bool), st.booleans())
 def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with_a_sort(entries, in_table):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_ROOMY", 1000 if in_table else 0)
+        patch.setattr(order, "_MOST_ROOM_PER_ROW", 1000 if in_table else 0)
         first, second = (factorize(np.array([pair[side] for pair in entries], np.int64)) for side in range(2))
         placed = pairs(first, second)
     row, column = np.divmod(placed.values, second.values.size)
@@ -41,7 +41,7 @@ def test_as_many_vehicles_as_need_another_digit_are_put_in_order(vehicles):
     assert (ascending(key, factorize(vehicle)) == np.sort(key)).all()
     values, of = np.unique(key, return_inverse=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_ROOMY", 0)
+        patch.setattr(order, "_MOST_ROOM_PER_ROW", 0)
         placed = pairs(factorize(vehicle), factorize(offset_us))
     assert placed.values.size == values.size
     assert (placed.code == of).all()

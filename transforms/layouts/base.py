@@ -19,8 +19,8 @@ from transforms.value import NAME
 Path = tuple[str, ...]
 """Steps into nested data: a key of an object, an index of an array, EACH or ANY."""
 EACH, ANY = "[]", "*"  # all elements of an array; all values of an object
-_RECORDS = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")  # such as data.vehicles or a[].b
-_AXES = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
+_RECORDS_PATTERN = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")  # such as data.vehicles or a[].b
+_GETTERS = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
 
 
 def steps_of(text: str) -> Path:
@@ -34,7 +34,7 @@ def steps_of(text: str) -> Path:
 
 def steps_of_records(text: str) -> Path:
     """Splits the path of JSON objects, which ends with EACH or ANY. Raises ValueError."""
-    if not _RECORDS.fullmatch(text):
+    if not _RECORDS_PATTERN.fullmatch(text):
         raise ValueError(f"records: must be a path such as data.vehicles, a[].b or entity.*, got {text[:60]!r}")
     steps = steps_of(text)
     return steps if steps[-1] in (EACH, ANY) else (*steps, EACH)
@@ -54,7 +54,7 @@ def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
             kind = kind.field(step).type
         elif _is_list(kind) and step.isdecimal():
             kind = kind.value_type
-        elif is_text(kind) and step in _AXES:
+        elif is_text(kind) and step in _GETTERS:
             kind = pa.float64()
         else:
             return None
@@ -72,7 +72,7 @@ def values_at(column: Any, steps: Path) -> Any:
             import shapely
 
             points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
-            degrees = getattr(shapely, _AXES[step])(points)
+            degrees = getattr(shapely, _GETTERS[step])(points)
             column = pa.array(degrees, mask=np.isnan(degrees))
     return column
 

@@ -22,29 +22,29 @@ DecimalMark = Literal[".", ","]
 # Plain decimal or exponent notation: no nan, inf, hexadecimal, underscore or blank inside.
 PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
-_EXCEL_US = 25_569 * 86_400_000_000  # from the day 0 of spreadsheets, 1899-12-30, to 1970
-_DOT_NET = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
-NO_NUMBERS = ("null", "none", "\\n", "-", "--", "n/a", "na")
+_EXCEL_EPOCH_US = 25_569 * 86_400_000_000  # from the day 0 of spreadsheets, 1899-12-30, to 1970
+_DOT_NET_PATTERN = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
+NULL_WORDS = ("null", "none", "\\n", "-", "--", "n/a", "na")
 """What exports write where there is no number, in small letters."""
 _SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
-_TEXTS = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
+_TEXT_TYPES = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _FAR_US = 2**62  # times further from 1970 count as this: implausible, and without overflow
 _DECIMAL_DIGITS = 76  # the most that Arrow's decimal256 has
-_FLOATS_APART = 2.0**53  # below, every whole number has a float of its own
-_LARGEST = np.finfo(np.float64).max
+_EXACT_FLOATS = 2.0**53  # below, every whole number has a float of its own
+_LARGEST_FLOAT = np.finfo(np.float64).max
 
 # An ISO time, spelled out: Arrow's cast would take other dates of 29 to 31 too, and days of the year 0.
 _SIXTY, _HOURS, _LEAP = "[0-5][0-9]", "([01][0-9]|2[0-3])", "(0[48]|[2468][048]|[13579][26])"
 _YEAR = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"  # no year is 0
-_DAYS = (
+_DATE_PATTERN = (
     f"(([0-9]{{2}}{_LEAP}|{_LEAP}00)-02-29|{_YEAR}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|"
     "(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31))"
 )
-_OFFSET = f"(Z|[+-]{_HOURS}(:?{_SIXTY})?)"
-_ISO = f"^{_DAYS}[T ]{_HOURS}:{_SIXTY}(:{_SIXTY}(\\.[0-9]{{1,6}})?)?{_OFFSET}?$"
+_OFFSET_PATTERN = f"(Z|[+-]{_HOURS}(:?{_SIXTY})?)"
+_ISO_PATTERN = f"^{_DATE_PATTERN}[T ]{_HOURS}:{_SIXTY}(:{_SIXTY}(\\.[0-9]{{1,6}})?)?{_OFFSET_PATTERN}?$"
 ABSOLUTE, LOCAL = pa.timestamp("us", "UTC"), pa.timestamp("us")
-_DIGITS = [b"%d" % digit for digit in range(10)]  # no array: what Arrow takes before a decoder is limited counts
+_DIGIT_BYTES = [b"%d" % digit for digit in range(10)]  # no array: what Arrow takes before a decoder is limited counts
 _AT_ONCE = 512  # texts: of more that cannot be cast, each takes Arrow 5 us
 
 
@@ -129,7 +129,7 @@ def instants(
     if time_unit == "ms" and is_text(kind):  # `/Date(1773133200000-0700)/`: the offset says on which clock it is shown
         text = as_binary(column).view(pa.string())
         if pc.any(pc.starts_with(text, "/Date(")).as_py():
-            ms = pc.struct_field(pc.extract_regex(text, _DOT_NET), "number")
+            ms = pc.struct_field(pc.extract_regex(text, _DOT_NET_PATTERN), "number")
             column = pc.if_else(pc.is_valid(ms), ms, text)
     values = numbers(column)
     scale = US_PER_UNIT[time_unit]
@@ -137,7 +137,7 @@ def instants(
     us = np.rint(clipped * scale).astype(np.int64)
     if time_unit == "excel":
         us = np.rint(us / 1_000).astype(np.int64) * 1_000  # days as floats are exact to about a millisecond
-        return place_local(absolute(us - _EXCEL_US, values.valid, values.missing), None, zone)
+        return place_local(absolute(us - _EXCEL_EPOCH_US, values.valid, values.missing), None, zone)
     return absolute(us, values.valid, values.missing)
 
 
@@ -181,7 +181,7 @@ def are_parts(kind: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Recognises types of texts and bytes."""
-    return kind in _TEXTS or bool(pa.types.is_fixed_size_binary(kind))
+    return kind in _TEXT_TYPES or bool(pa.types.is_fixed_size_binary(kind))
 
 
 def as_binary(column: pa.Array) -> pa.Array:
@@ -214,7 +214,7 @@ def whole_number_texts(column: pa.Array) -> pa.Array:
     values = widened(column)
     is_whole, integer = pc.equal(pc.trunc(values), values), pa.decimal256(_DECIMAL_DIGITS, 0)
     if pa.types.is_floating(values.type):
-        is_whole, integer = pc.and_(is_whole, pc.less(pc.abs(values), _FLOATS_APART)), pa.int64()
+        is_whole, integer = pc.and_(is_whole, pc.less(pc.abs(values), _EXACT_FLOATS)), pa.int64()
     return pc.if_else(is_whole, values, pa.scalar(None, values.type)).cast(integer).cast(pa.string())
 
 
@@ -254,12 +254,12 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     except pa.ArrowInvalid:
         pass
     text = pc.ascii_trim(text, characters=" \t")
-    missing |= pc.is_in(pc.ascii_lower(text), value_set=pa.array(NO_NUMBERS)).to_numpy(zero_copy_only=False)
+    missing |= pc.is_in(pc.ascii_lower(text), value_set=pa.array(NULL_WORDS)).to_numpy(zero_copy_only=False)
     plain = pc.match_substring_regex(text, PLAIN_NUMBER)
     values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
     numbers = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
-    return Numbers(np.clip(numbers, -_LARGEST, _LARGEST), valid, missing)
+    return Numbers(np.clip(numbers, -_LARGEST_FLOAT, _LARGEST_FLOAT), valid, missing)
 
 
 def timestamps(column: pa.Array) -> Instants:
@@ -284,7 +284,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     if missing.any():
         text = pc.if_else(pa.array(missing), nothing, text)
     seventh = pc.binary_slice(as_binary(text), 26, 27)  # of a fraction, where times have nanoseconds
-    if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGITS))).as_py():
+    if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # which the cast would take
@@ -301,8 +301,8 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
 
 
 def cast_iso(text: pa.Array, kind: pa.DataType) -> Instants:
-    """Casts texts of the form _ISO; others count as missing."""
-    fits = pc.match_substring_regex(text, _ISO)
+    """Casts texts of the form _ISO_PATTERN; others count as missing."""
+    fits = pc.match_substring_regex(text, _ISO_PATTERN)
     return timestamps(pc.if_else(fits, text, pa.scalar(None, pa.string())).cast(kind))
 
 

@@ -29,31 +29,31 @@ PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # their lines are bounded, so they need no process: they are decoded here
 _PROGRAM = "import hatstream; from transforms.layouts.decoder import serve; serve()"
-_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
+_PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
 """What a decoder has of this process's environment, where passwords are."""
-_IDLE: "list[_Decoder]" = []
-_LOCK = threading.Lock()
+_IDLE_DECODERS: "list[_Decoder]" = []
+_IDLE_LOCK = threading.Lock()
 
 
 def begin_early(layout: Layout) -> None:
     """Starts a decoder before the first file, if the layout needs one."""
     if not isinstance(layout, _LINE_BY_LINE):
         with suppress(OSError):  # reading starts one again, and raises then
-            _IDLE.append(_Decoder())
+            _IDLE_DECODERS.append(_Decoder())
 
 
 @atexit.register
 def _close() -> None:
     """Ends idle decoders and waits, so this process's resource usage counts theirs."""
-    while _IDLE:
-        _IDLE.pop().end()
+    while _IDLE_DECODERS:
+        _IDLE_DECODERS.pop().end()
 
 
 def _forget() -> None:
     """Forgets its parent's decoders in a forked child, whose lock may be held."""
-    global _LOCK
-    _LOCK = threading.Lock()
-    _IDLE.clear()
+    global _IDLE_LOCK
+    _IDLE_LOCK = threading.Lock()
+    _IDLE_DECODERS.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -117,9 +117,9 @@ class _Refusal(Exception):
 def _answers(work: DecoderTask) -> Iterator[RawBatch]:
     """Yields a task's batches from an idle or new process. Raises _Refusal or OSError."""
     decoder, is_reusable = None, False
-    with _LOCK:
-        while _IDLE and decoder is None:
-            decoder = _IDLE.pop()
+    with _IDLE_LOCK:
+        while _IDLE_DECODERS and decoder is None:
+            decoder = _IDLE_DECODERS.pop()
             if not decoder.is_alive:
                 decoder.end()
                 decoder = None
@@ -139,8 +139,8 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
             return
     finally:  # also if the reader stops early: the rest of the reply would confuse the next task
         if is_reusable:
-            with _LOCK:
-                _IDLE.append(decoder)
+            with _IDLE_LOCK:
+                _IDLE_DECODERS.append(decoder)
         else:
             decoder.end()
 
@@ -149,7 +149,7 @@ class _Decoder:
     """Decoder process, which ends when its pipe is closed."""
 
     def __init__(self) -> None:
-        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        environment = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
         command = [sys.executable, "-P", "-c", _PROGRAM]
         self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)

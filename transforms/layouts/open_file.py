@@ -27,12 +27,12 @@ from transforms.layouts.base import Layout, RawBatch, Units, UnreadableFile
 INSIDE = "\0"  # between the path of an archive and the name of what is in it: no path has it
 MEMBERS = 100_000  # most files of an archive
 WHOLE_BYTES = 256 << 20  # most bytes of a compressed file of a form that is not read from its beginning on
-_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_CODEC_BY_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _TAR, _TAR_FROM, _TAR_TO = b"ustar", 257, 262  # the mark of a tar archive, and where its header has it
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF16 = "the text is UTF-16: save it as UTF-8"
-_DAMAGE = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
+_DAMAGE_ERRORS = (EOFError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError)
 _DAMAGE_ERRNOS = (None, errno.EINVAL)
 """Of OSErrors that mean damage: of a stream cut short (Arrow), and of a zip that points before its beginning."""
 
@@ -85,7 +85,7 @@ def _without_damage(path: str) -> Iterator[None]:
     """Turns decompressors' errors into UnreadableFile; other OSErrors pass."""
     try:
         yield
-    except (*_DAMAGE, pa.ArrowInvalid, OSError) as error:
+    except (*_DAMAGE_ERRORS, pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno not in _DAMAGE_ERRNOS:
             raise
         raise UnreadableFile(path, "the compressed file is damaged or cut short") from None
@@ -112,7 +112,7 @@ def _archive_of(path: str) -> _Archive | None:
     """Opens an archive (zip, tar, compressed tar), else returns None. Raises UnreadableFile, OSError."""
     with open(path, "rb") as file:
         start = file.read(_TAR_TO)
-        is_zip, codec = start.startswith(_ZIP), _codec_of(start)
+        is_zip, codec = start.startswith(_ZIP_MAGIC), _codec_of(start)
         if codec is not None:
             file.seek(0)
             start = pa.CompressedInputStream(file, codec).read(_TAR_TO)
@@ -157,12 +157,12 @@ def _checked(path: str, names: Iterable[str]) -> Sequence[str]:
 
 def _codec_of(start: bytes) -> str | None:
     """Recognises the compression by the first bytes; None without."""
-    return next((codec for mark, codec in _CODECS.items() if start.startswith(mark)), None)
+    return next((codec for mark, codec in _CODEC_BY_MAGIC.items() if start.startswith(mark)), None)
 
 
 FILE = "{file}"  # stands where a column of vehicles would be named
 
-_COMPRESSED = (b".gz", b".zst", b".zip")
+_COMPRESSED_SUFFIXES = (b".gz", b".zst", b".zip")
 
 
 @dataclass(frozen=True)
@@ -194,13 +194,13 @@ def vehicle_of(path: str) -> bytes:
     """
     name = os.path.basename(os.fsencode(path.rpartition(INSIDE)[2]))
     stem, suffix = os.path.splitext(name)
-    return os.path.splitext(stem)[0] if suffix in _COMPRESSED else stem
+    return os.path.splitext(stem)[0] if suffix in _COMPRESSED_SUFFIXES else stem
 
 
 PIECE_BYTES = 8 << 20  # copied at a time from a store
 EXTRAS = {"s3": "s3", "gs": "gcs"}
-_SYSTEMS = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem")
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
+_FILESYSTEM_MODULES = ("apache_beam.io.aws.s3filesystem", "apache_beam.io.gcp.gcsfilesystem")
+_URL_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://")
 
 
 class NoFileSystem(Exception):
@@ -209,7 +209,7 @@ class NoFileSystem(Exception):
 
 def is_remote(path: str) -> bool:
     """Recognises paths with a scheme, such as s3://."""
-    return _SCHEME.match(path) is not None
+    return _URL_SCHEME.match(path) is not None
 
 
 def matching(pattern: str) -> list[str]:
@@ -264,7 +264,7 @@ def _systems() -> Any:
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    for name in _SYSTEMS:
+    for name in _FILESYSTEM_MODULES:
         with suppress(ImportError):  # its library is not installed, or transforms.lean_beam has left it out
             import_module(name)
     FileSystems.set_options(PipelineOptions([]))  # which a pipeline would do, and without which there is no S3

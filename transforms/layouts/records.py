@@ -19,11 +19,11 @@ from transforms.layouts.lines import LINE_BYTES, is_utf8
 from transforms.value import NAME
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a bad record or document raises
-_LARGEST = sys.float_info.max
+_LARGEST_FLOAT = sys.float_info.max
 _STRING_OR_NUMBER = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"?|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL
 )
-_BAD = object()  # in the place of a value inside of something that is no object
+_BAD_VALUE = object()  # in the place of a value inside of something that is no object
 _BAD_TEXT = "?"  # in the place of a time of a type that no time has: it parses as none
 _ID_TYPES = (str, int)
 _ID_FIELDS = ("vehicle", "user")
@@ -91,7 +91,7 @@ def _clamped(token: re.Match[bytes]) -> bytes:
     try:
         msgspec.json.decode(text)
     except msgspec.ValidationError:
-        return repr(max(-_LARGEST, min(float(text), _LARGEST))).encode()
+        return repr(max(-_LARGEST_FLOAT, min(float(text), _LARGEST_FLOAT))).encode()
     return text
 
 
@@ -139,7 +139,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
         if isinstance(values, pa.Array)
         else _times(values, decimal)
         if are_times(name, [*columns])
-        else (_CONVERT.get(name) or _CONVERT[name.partition(".")[0]])(values, decimal)
+        else (_CONVERTER_BY_FIELD.get(name) or _CONVERTER_BY_FIELD[name.partition(".")[0]])(values, decimal)
         for name, values in {**columns, id_field: ids}.items()
     }
     if is_id.all():
@@ -150,7 +150,7 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
-    """Follows a path into each value: None if absent, _BAD inside of no object."""
+    """Follows a path into each value: None if absent, _BAD_VALUE inside of no object."""
     for step in path:
         types = set(map(type, values))
         key = step if types == {dict} else int(step) if types == {list} and step.isdecimal() else None
@@ -164,13 +164,13 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
 
 
 def step_into(value: Any, step: str) -> Any:
-    """Steps into an object or array; None if absent, else _BAD."""
+    """Steps into an object or array; None if absent, else _BAD_VALUE."""
     if value is None:
         return None
     if isinstance(value, list | tuple) and step.isdecimal():
         return value[int(step)] if int(step) < len(value) else None
     inner = mapping_of(value)
-    return _BAD if inner is None else inner.get(step)
+    return _BAD_VALUE if inner is None else inner.get(step)
 
 
 def mapping_of(value: Any) -> Mapping[str, Any] | None:
@@ -204,7 +204,7 @@ def _as_float(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
-        return _LARGEST if value > 0 else -_LARGEST
+        return _LARGEST_FLOAT if value > 0 else -_LARGEST_FLOAT
 
 
 def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
@@ -232,7 +232,7 @@ def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
     return pa.array([str(value) if type(value) in _ID_TYPES else None for value in values], pa.string())
 
 
-_CONVERT: dict[str, Callable[[Sequence[Any], DecimalMark], Any]] = {
+_CONVERTER_BY_FIELD: dict[str, Callable[[Sequence[Any], DecimalMark], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell", "key", "key_within"), _texts),
     **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),
     **dict.fromkeys(("lat.1", "lon.1"), _texts),  # N, E, S or W

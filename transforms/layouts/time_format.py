@@ -13,7 +13,7 @@ from transforms import arrow_compute as pc
 from transforms.layouts.columns import ABSOLUTE, LOCAL, Instants, absolute, as_binary, cast_iso, place_local
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
-_PARTS: Mapping[str, tuple[str, str]] = {
+_FIELDS: Mapping[str, tuple[str, str]] = {
     "%Y": ("year", "[0-9]{4}"),
     "%y": ("year", _TWO),  # of this century
     "%m": ("month", _ONE_OR_TWO),
@@ -35,10 +35,10 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 
 Months by name are English ones, of which three letters count; weekdays are ignored. %s is of seconds after midnight,
 in place of a clock."""
-_NEEDED = ("year", "month", "day", "hour", "minute")
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_HOURS = [f"{hour:02}" for hour in (12, *range(1, 12))]  # of a clock of twelve hours, from midnight on
-_LONGEST = 60
+_NEEDED_FIELDS = ("year", "month", "day", "hour", "minute")
+_MONTH_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_CLOCK_HOURS = [f"{hour:02}" for hour in (12, *range(1, 12))]  # of a clock of twelve hours, from midnight on
+_MOST_LETTERS = 60
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ class TimeFormat:
     def of(cls, text: str) -> "TimeFormat":
         """Checks and makes a format. Raises ValueError naming rule and value."""
         directives = re.findall("%.?", text)
-        unknown = next((name for name in directives if name not in _PARTS), None)
-        fields = [_PARTS[directive][0] for directive in directives if directive in _PARTS]
+        unknown = next((name for name in directives if name not in _FIELDS), None)
+        fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]
         has_clock = "midnight" not in fields
-        missing = [field for field in _NEEDED[: None if has_clock else 3] if field not in fields]
+        missing = [field for field in _NEEDED_FIELDS[: None if has_clock else 3] if field not in fields]
         rule = ""
-        if len(text) > _LONGEST:
-            rule = f"must be at most {_LONGEST} letters"
+        if len(text) > _MOST_LETTERS:
+            rule = f"must be at most {_MOST_LETTERS} letters"
         elif unknown is not None:
-            rule = f"knows {' '.join(_PARTS)}"
+            rule = f"knows {' '.join(_FIELDS)}"
         elif len(set(fields)) < len(fields):
             rule = "must name each part of a time once"
         elif missing:
@@ -77,7 +77,7 @@ class TimeFormat:
         elif not has_clock and {"hour", "minute", "second"}.intersection(fields):
             rule = "has %s in place of a clock"
         if rule:
-            raise ValueError(f"time_format: {rule}, got {text[:_LONGEST]!r}")
+            raise ValueError(f"time_format: {rule}, got {text[:_MOST_LETTERS]!r}")
         return cls(text)
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
@@ -95,10 +95,10 @@ class TimeFormat:
             year = pc.binary_join_element_wise("20", year, "")
         if "%b" in self.text or "%B" in self.text:  # three letters count
             word = pc.utf8_lower(pc.utf8_slice_codeunits(month, 0, 3))
-            month = _two_digits(pc.add(pc.index_in(word, value_set=pa.array(_MONTHS)), 1))
+            month = _two_digits(pc.add(pc.index_in(word, value_set=pa.array(_MONTH_NAMES)), 1))
         if "half" in names:  # of twelve hours: 12 am is midnight, and 0 or 13 no time
             is_pm = pc.match_substring_regex(pc.struct_field(fields, "half"), "^[Pp]")
-            hour = _two_digits(pc.add(pc.index_in(hour, value_set=pa.array(_HOURS)), pc.if_else(is_pm, 12, 0)))
+            hour = _two_digits(pc.add(pc.index_in(hour, value_set=pa.array(_CLOCK_HOURS)), pc.if_else(is_pm, 12, 0)))
         written = [year, "-", month, "-", digits("day"), " ", hour, ":", digits("minute"), ":", digits("second")]
         if "fraction" in names:
             written += [".", pc.utf8_slice_codeunits(pc.struct_field(fields, "fraction"), 0, 6)]
@@ -121,7 +121,7 @@ def _pattern(text: str) -> str:
     """Compiles a time format to an RE2 pattern."""
     pieces = re.split("(%.)", text)
     written = [
-        f"(?P<{_PARTS[piece][0]}>{_PARTS[piece][1]})" if piece in _PARTS else re.escape(piece).replace("\\ ", " +")
+        f"(?P<{_FIELDS[piece][0]}>{_FIELDS[piece][1]})" if piece in _FIELDS else re.escape(piece).replace("\\ ", " +")
         for piece in pieces
     ]
     return f"^{''.join(written)}$"

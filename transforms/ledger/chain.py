@@ -38,12 +38,12 @@ ENTRY = sa.Table(
     # NULLs differ from one another, so this binds releases only: the first writer wins.
     sa.Column("release_id", sa.Text, unique=True),
 )
-_AT_ONCE = 100  # entries read or inserted at a time: each may have megabytes
-_OF_ACCOUNTS = ("account", "signed")
+_ENTRIES_AT_ONCE = 100  # entries read or inserted at a time: each may have megabytes
+_ACCOUNT_KINDS = ("account", "signed")
 HEAD_IS_SIGNED = {"head": "signed"}
 """In the body of an entry: the head file that fits the chain from here on has a signature."""
 
-_FIELDS = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
+_HASHED = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
 
 Entry = Mapping[str, Any]
 """Columns of an entry that is to be appended; the rest is empty or follows from its place in the chain."""
@@ -116,7 +116,7 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
     time = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
     for seq, values in enumerate(new, sequence + 1):
-        entry = {name: values.get(name) for name in _FIELDS} | {"seq": seq, "at": time}
+        entry = {name: values.get(name) for name in _HASHED} | {"seq": seq, "at": time}
         content = _content(entry)
         last_hash = _hash(last_hash, content)
         if signature:
@@ -136,14 +136,14 @@ def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
 
 def entries(db: sa.Connection) -> Generator[dict[str, Any], None, None]:
     """Yields all entries in chain order, without holding them all."""
-    with db.execution_options(yield_per=_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
+    with db.execution_options(yield_per=_ENTRIES_AT_ONCE).execute(sa.select(ENTRY).order_by(ENTRY.c.seq)) as rows:
         for row in rows.mappings():
             yield dict(row)
 
 
 def put_back(db: sa.Connection, entries_of_copy: Iterator[Mapping[str, Any]]) -> None:
     """Inserts the entries of a copy as they are, hashes too."""
-    while batch := list(islice(entries_of_copy, _AT_ONCE)):
+    while batch := list(islice(entries_of_copy, _ENTRIES_AT_ONCE)):
         db.execute(ENTRY.insert(), batch)
 
 
@@ -189,7 +189,7 @@ def signed_since(db: sa.Connection, account: str) -> int | None:
 
 def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
     """Reads entries about accounts and signing, in chain order."""
-    query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_OF_ACCOUNTS), *which)
+    query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_ACCOUNT_KINDS), *which)
     return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
 
 
@@ -201,7 +201,7 @@ def own_accounts(entries: Iterable[Entry], signature: Signature) -> set[str]:
 
 def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
     """Checks whether entries of these accounts record that the head file is signed."""
-    bodies = (entry["body"] for entry in entries if entry["kind"] in _OF_ACCOUNTS and entry["account"] in accounts)
+    bodies = (entry["body"] for entry in entries if entry["kind"] in _ACCOUNT_KINDS and entry["account"] in accounts)
     return any(HEAD_IS_SIGNED.items() <= msgspec.json.decode(body, type=dict[str, Any]).items() for body in bodies)
 
 
@@ -238,7 +238,7 @@ def _first_hash(db: sa.Connection) -> str | None:
 
 def _content(entry: Mapping[str, Any]) -> bytes:
     """Encodes an entry, without its hash, as JSON without the opening bracket."""
-    return msgspec.json.encode([entry[name] for name in _FIELDS])[1:]
+    return msgspec.json.encode([entry[name] for name in _HASHED])[1:]
 
 
 def _begun(last_hash: str) -> bytes:

@@ -35,7 +35,7 @@ _PASSING_STATES = {
     "57P02",  # or because it crashed
     "57P03",  # or it is not up yet
 }
-_HOPELESS = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
+_LASTING_ERRORS = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
 """In a refused connection, which has no code. Where the server speaks another language, waiting only takes longer."""
 
 
@@ -168,7 +168,7 @@ class PostgresServer:
         state = getattr(getattr(error, "orig", None), "sqlstate", None)
         if state is None:  # the connection was lost or refused, which has no code
             text = self.reason(error)
-            return isinstance(error, sa.exc.OperationalError) and not any(word in text for word in _HOPELESS)
+            return isinstance(error, sa.exc.OperationalError) and not any(word in text for word in _LASTING_ERRORS)
         return state in _PASSING_STATES or state.startswith("08")  # class 08: connection exceptions
 
 

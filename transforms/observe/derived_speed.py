@@ -21,7 +21,7 @@ METRES_PER_E7 = math.pi / 180 * 6_371_008.8 * 1e-7
 _TURN_E7 = 3_600_000_000  # 360 degrees
 _COS_STEP_E7 = 100_000  # 0.01 degrees: a distance is off by 0.02 % at most
 _COS_BITS = 30  # cosines are integers times 2**-30, so that products are exact
-_COS: Int64s = np.array(
+_COSINE: Int64s = np.array(
     [round(math.cos(math.radians(index / 100)) * (1 << _COS_BITS)) for index in range(9_001)], np.int64
 )
 
@@ -80,10 +80,10 @@ def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Measures displacements since the previous row, east and north, in great-circle 1e-7 degrees."""
     lat, lon = positions.lat_e7, positions.lon_e7
-    middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # the mean latitude's index in _COS
+    middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # the mean latitude's index in _COSINE
     east = lon[rows] - lon[rows - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)  # across the antimeridian
-    return ((east * _COS[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
+    return ((east * _COSINE[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
 
 
 _EDGES = [math.radians(360 / SECTORS * (number + 0.5)) for number in range(SECTORS // 2)]

@@ -35,7 +35,7 @@ along its edges."""
 MOST_BITS = 22  # of a side, 47 km: parallels would stray too far from great circles in larger squares
 
 _SHIFT_E7 = 1 << 32  # makes every coordinate positive; sides are of 4 steps at least, so a key is below 2^63
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: Fibonacci hashing (Knuth, volume 3, 6.4)
+_HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: Fibonacci hashing (Knuth, volume 3, 6.4)
 _UNKNOWN, _NO_CELL = -1, 0
 
 
@@ -92,7 +92,7 @@ def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
 
 
 def _slots(key: Int64s) -> Int64s:
-    mixed: NDArray[np.uint64] = key.view(np.uint64) * _GOLDEN
+    mixed: NDArray[np.uint64] = key.view(np.uint64) * _HASH_FACTOR
     return (mixed >> np.uint64(64 - SLOTS_BITS)).view(np.int64)
 
 

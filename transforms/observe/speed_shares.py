@@ -14,7 +14,7 @@ MOVED_M, STEP_S = 50.0, 300
 """A vehicle has moved if two consecutive positions, at most STEP_S seconds apart, are so many metres apart."""
 _M_PER_DEGREE = 111_195.0
 _MOST_M_S = 50  # faster is a wrong position
-_COUNTED = "speeds/"  # begins the names of counters
+_COUNTER_PREFIX = "speeds/"  # begins the names of counters
 _RARE, _COMMON = 0.01, 0.1  # shares above which an honest feed is unlikely
 
 
@@ -71,9 +71,9 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
         int(moves.sum()),
         int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
     )
-    return {f"{_COUNTED}{name}": number for name, number in shares._asdict().items()}
+    return {f"{_COUNTER_PREFIX}{name}": number for name, number in shares._asdict().items()}
 
 
 def shares_in(counts: Mapping[str, int]) -> SpeedShares:
     """Makes shares from the counts of `counts_of`, added up over batches."""
-    return SpeedShares(**{name: counts.get(f"{_COUNTED}{name}", 0) for name in SpeedShares._fields})
+    return SpeedShares(**{name: counts.get(f"{_COUNTER_PREFIX}{name}", 0) for name in SpeedShares._fields})

@@ -21,7 +21,7 @@ from transforms.order import factorize
 REMEMBERED = 1 << 16
 """Pairs whose hash is kept in memory: a vehicle comes in every batch, and its hash takes as long as ten events."""
 
-_MASK = (1 << 63) - 1  # keeps a hash positive in int64
+_LOW_63_BITS = (1 << 63) - 1  # keeps a hash positive in int64
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
 def _hash(key: bytes, period: str, vehicle: bytes) -> int:
     tag = period.encode()
     digest = hmac.digest(key, len(tag).to_bytes(2, "big") + tag + vehicle, "sha256")
-    return int.from_bytes(digest[:8], "big") & _MASK
+    return int.from_bytes(digest[:8], "big") & _LOW_63_BITS
 
 
 VehicleForm = Literal["text", "integer", "casefold"]

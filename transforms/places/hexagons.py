@@ -132,7 +132,7 @@ def _polygons(document: Any) -> Iterator[Rings]:
         raise ValueError(f"a region needs polygons, not {kind!r}")
 
 
-_TURNS = (-540, -180, 180, 540)  # edges in degrees of the earth's copies side by side, in which longitudes may lie
+_FULL_TURNS = (-540, -180, 180, 540)  # edges in degrees of the earth's copies side by side, in which longitudes may lie
 
 
 def hexagon_of(cell: str) -> dict[str, Any] | None:
@@ -170,7 +170,7 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     if west >= -180 and east <= 180:
         return dict(geometry)
     shape, pieces = shapely.geometry.shape(geometry), []
-    for start, end in pairwise(_TURNS):
+    for start, end in pairwise(_FULL_TURNS):
         inside = shape.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)
         pieces += [piece for piece in shapely.get_parts(shifted) if piece.geom_type == _single(shape) and piece.length]

@@ -16,7 +16,7 @@ ANY_WAY = -1  # in the place of a bearing, where a place is of all headings
 NO_WAY = -2  # likewise, where a line turns back on itself: it is of no heading there
 FITS_DEGREES = 60  # a heading fits a line whose own direction differs by at most so much
 ALONG_M = 10.0  # a line's direction is that between points so far before and behind
-_EVERY = (1 << SECTORS) - 1  # a bit for each sector
+_ALL_SECTORS = (1 << SECTORS) - 1  # a bit for each sector
 
 
 class Near(NamedTuple):
@@ -52,7 +52,7 @@ def shared(near: Near) -> Shared:
     # Bits of the sectors that fit each bearing: of 0 to 359 degrees, then of NO_WAY and ANY_WAY (-2, -1).
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
-    masks = np.concatenate([bits, [0, _EVERY]])[near.bearing]
+    masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0

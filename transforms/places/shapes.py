@@ -20,7 +20,7 @@ MOST_PLACES, MOST_KM2 = 200_000, 5_000
 LEAST_BUFFER_M, MOST_BUFFER_M = 1.0, 1_000.0
 MOST_MEETINGS = 200_000
 """Of pairs of a line's segments that lie within reach of each other: what lies near the line takes 30 us for each."""
-_CORNERS = 16  # of a quarter of a circle, around the ends of lines: a place's fine cells and digest follow from it
+_MOST_CORNERS = 16  # of a quarter of a circle, around the ends of lines: a place's fine cells and digest follow from it
 _SAMPLED, _FEW = 50, 600  # so few positions meet less often: of n segments there are n^2 / 2 pairs
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
@@ -142,7 +142,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
         if _meetings(line[row], reach_m[row]) > MOST_MEETINGS:
             raise ValueError(f"feature {row + 1} has a line that is too tangled or too detailed: simplify or split it")
     area = line.copy()
-    area[is_line] = shapely.buffer(line[is_line], reach_m[is_line], quad_segs=_CORNERS)
+    area[is_line] = shapely.buffer(line[is_line], reach_m[is_line], quad_segs=_MOST_CORNERS)
     return Shapes(line, area, scale, reach_m, is_directed)
 
 

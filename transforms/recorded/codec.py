@@ -13,7 +13,7 @@ from dpops.claims import Claim, PureDP, claim_of
 from transforms.recorded.units import VECTOR, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
 
 LIVE_COLUMN = -1  # stands in the ledger's column of shards where a slot is released live
-_ALIKE = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")  # fields of every unit
+_SHARED_FIELDS = ("spec_id", "period", "slot_s", "slot_start", "slot_end", "unit", "digest")  # fields of every unit
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
 
 def _alike(either: Unit | Stored) -> dict[str, Any]:
     """Copies the fields that both forms of units share."""
-    return {name: getattr(either, name) for name in _ALIKE}
+    return {name: getattr(either, name) for name in _SHARED_FIELDS}
 
 
 def _debit_text(unit: Unit) -> str | None:  # None where `spent` tells it

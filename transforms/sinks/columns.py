@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-_KINDS = {"text": pa.string(), "number": pa.float64(), "whole": pa.int64(), "list": pa.list_(pa.float64())}
+_TYPE_BY_WORD = {"text": pa.string(), "number": pa.float64(), "whole": pa.int64(), "list": pa.list_(pa.float64())}
 ALWAYS, NULLABLE, SOME, STATISTIC = "always", "nullable", "some", "statistic"
 """Filled in every row; in every file, empty where a row has nothing; in files of some rows; of some statistics."""
-_ENDS = {"_lower95": "Lower end of the 95 % interval. ", "_upper95": "Upper end of it. "}
+_MEANING_BY_ENDING = {"_lower95": "Lower end of the 95 % interval. ", "_upper95": "Upper end of it. "}
 
 
 class ResultColumn(NamedTuple):
@@ -21,7 +21,7 @@ class ResultColumn(NamedTuple):
     unit: str = ""  # empty for none
 
 
-_DECLARED = """\
+_COLUMN_TABLE = """\
 spec_id | text | always |  | Identity of the specification: a hash of everything that decides a release
 slot_start | text | always | ISO 8601 | Local time at which the slot begins, with its offset from UTC
 slot_end | text | always | ISO 8601 | Local time at which the slot ends, with its offset from UTC
@@ -71,12 +71,12 @@ reports | whole | statistic | 1 | Reports; public under this account
 def _columns(declared: str) -> Iterator[ResultColumn]:
     for line in declared.splitlines():
         name, kind, presence, unit, meaning = (field.strip() for field in line.split("|"))
-        yield ResultColumn(name.rstrip("+"), _KINDS[kind], presence, meaning, unit)
-        for end, field in _ENDS.items() if name.endswith("+") else ():
-            yield ResultColumn(f"{name[:-1]}{end}", _KINDS[kind], presence, field + meaning, unit)
+        yield ResultColumn(name.rstrip("+"), _TYPE_BY_WORD[kind], presence, meaning, unit)
+        for end, field in _MEANING_BY_ENDING.items() if name.endswith("+") else ():
+            yield ResultColumn(f"{name[:-1]}{end}", _TYPE_BY_WORD[kind], presence, field + meaning, unit)
 
 
-COLUMNS = tuple(_columns(_DECLARED))
+COLUMNS = tuple(_columns(_COLUMN_TABLE))
 _COMMON = [column for column in COLUMNS if column.presence in (ALWAYS, NULLABLE)]
 SCHEMA = pa.schema([pa.field(column.name, column.kind, nullable=column.presence == NULLABLE) for column in _COMMON])
 """Columns that every file has; `schema_of` adds those of statistics with several outputs."""

@@ -37,7 +37,7 @@ def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 _AVRO_LIST = {"type": "array", "items": "double"}
-_AVRO = {pa.string(): "string", pa.float64(): "double", pa.int64(): "long", pa.list_(pa.float64()): _AVRO_LIST}
+_AVRO_BY_TYPE = {pa.string(): "string", pa.float64(): "double", pa.int64(): "long", pa.list_(pa.float64()): _AVRO_LIST}
 _AVRO_INSTANT = {"type": "long", "logicalType": "timestamp-micros"}  # without a zone
 
 
@@ -45,7 +45,7 @@ def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
     """Encodes a result as an Avro file; equal rows give equal bytes."""
     import fastavro
 
-    kinds = [_AVRO_INSTANT if pa.types.is_timestamp(field.type) else _AVRO[field.type] for field in schema]
+    kinds = [_AVRO_INSTANT if pa.types.is_timestamp(field.type) else _AVRO_BY_TYPE[field.type] for field in schema]
     fields = [
         {"name": field.name, "type": ["null", kind] if field.nullable else kind}
         for field, kind in zip(schema, kinds, strict=True)

@@ -18,7 +18,7 @@ from transforms.sources.topic import Topic
 DELIVERY_S = 30.0  # a row that no broker has confirmed for so long is given up; the next attempt sends all rows again
 
 _FULL_WAIT_S: Final = 0.1  # between attempts while the producer's queue is full
-_OURS: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
+_REQUIRED: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 _DEFAULTS: Mapping[str, Any] = {
     "delivery.timeout.ms": round(DELIVERY_S * 1_000),
     "partitioner": "murmur2_random",  # that of Java's clients: a key lies in the same partition whoever sends it
@@ -52,7 +52,7 @@ def check(topic: Topic) -> None:
 def check_settings(topic: Topic) -> None:
     """Raises ValueError for settings that sending safely depends on."""
     for setting in topic.settings:
-        if setting in _OURS:
+        if setting in _REQUIRED:
             raise ValueError(f"settings: {setting} must not be set: sending twice safely depends on it")
 
 
@@ -73,7 +73,7 @@ class Sender:
         """Hands over messages, waiting while too many are pending. Raises StepError."""
         try:
             if self._producer is None:
-                settings = {**_DEFAULTS, **self._topic.settings, **_OURS, "bootstrap.servers": self._topic.brokers}
+                settings = {**_DEFAULTS, **self._topic.settings, **_REQUIRED, "bootstrap.servers": self._topic.brokers}
                 self._producer = Producer({**settings, "error_cb": lambda _: None})  # messages have those that matter
             for message in messages:
                 while True:

@@ -19,7 +19,7 @@ DATES = "date=*"  # the folders that a dataset has, as a pattern
 HATS, LIVE = "hats", "live"  # begin names of files
 
 Values = dict[tuple[str, str, str], float | None]  # what was published, by cell, statistic and start
-_KEYS = ("cell", "statistic", "slot_start")
+_KEY_COLUMNS = ("cell", "statistic", "slot_start")
 
 
 class OtherValues(Exception):
@@ -60,10 +60,10 @@ def refuse_other_values(path: Path, columns: Mapping[str, Sequence[Any]]) -> Non
         return
     try:
         table = READERS[path.suffix[1:]](path)
-        stored = _values(zip(*(table[name].to_pylist() for name in (*_KEYS, "value")), strict=True))
+        stored = _values(zip(*(table[name].to_pylist() for name in (*_KEY_COLUMNS, "value")), strict=True))
     except DAMAGE:
         raise OtherValues(path) from None
-    values = _values(zip(*(columns[name] for name in (*_KEYS, "value")), strict=True))
+    values = _values(zip(*(columns[name] for name in (*_KEY_COLUMNS, "value")), strict=True))
     if stored.keys() != values.keys() or not all(_same(stored[key], values[key]) for key in values):
         raise OtherValues(path)
 
@@ -78,8 +78,8 @@ def _same(stored: float | None, value: float | None) -> bool:
     return math.isclose(stored, value, rel_tol=0, abs_tol=SAME)
 
 
-_OF_PYTHON = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError)
-DAMAGE = (*_OF_PYTHON, msgspec.MsgspecError, pa.ArrowException)
+_PYTHON_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError)
+DAMAGE = (*_PYTHON_ERRORS, msgspec.MsgspecError, pa.ArrowException)
 """What reading a damaged file, or one that is no result file, raises."""
 
 
@@ -128,7 +128,7 @@ def _jsonl(path: Path) -> pa.Table:
         return _of_rows([])
     options = json.ParseOptions(explicit_schema=pa.schema(TYPES), unexpected_field_behavior="ignore")
     table = json.read_json(path, parse_options=options)
-    if all(table[name].null_count == table.num_rows > 0 for name in _KEYS):
+    if all(table[name].null_count == table.num_rows > 0 for name in _KEY_COLUMNS):
         raise ValueError("no result rows")
     return without_empty(table)
 

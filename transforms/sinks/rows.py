@@ -14,7 +14,7 @@ from dpops import statistics
 from dpops.statistics import Output
 from dpops.types import Float64s, fraction
 from transforms.public import Fact
-from transforms.records import ABOUT, TRAFFIC
+from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS
 from transforms.sinks.columns import NOTES as NOTES
 from transforms.sinks.columns import SCHEMA as SCHEMA
 from transforms.time.trips import Trips
@@ -26,7 +26,7 @@ UNKNOWN = {"unreliable", "held-back"}
 """Statuses of HATs that have no row by default: neither they nor their area are known."""
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
-_COUNTS = ("vehicles", "reports")
+_COUNT_COLUMNS = ("vehicles", "reports")
 
 Row = dict[str, Any]
 Columns = Mapping[str, Sequence[Fact]]
@@ -40,8 +40,8 @@ class Shape:
     zone: str | None = None  # of slot_start_at and slot_end_at
     counts: bool = False  # public vehicles and reports
     by_date: bool = False  # folders date=2026-05-13
-    traffic: bool = False  # columns TRAFFIC
-    about: bool = False  # columns ABOUT
+    traffic: bool = False  # TRAFFIC_COLUMNS
+    about: bool = False  # ABOUT_COLUMNS
     value_means: str = ""  # description of `value` in Parquet
     unknown: bool = False  # rows of unknown HATs too
     trips: Trips | None = None  # rows only of HATs with a trip
@@ -59,7 +59,7 @@ def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] =
     ]
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
-    counts = [pa.field(name, pa.int64()) for name in _COUNTS] if shape.counts else []
+    counts = [pa.field(name, pa.int64()) for name in _COUNT_COLUMNS] if shape.counts else []
     fields = [*SCHEMA, *extras, *times, *counts, *(pa.field(name, NOTES[name]) for name in notes)]
     if not shape.value_means:
         return pa.schema(fields)
@@ -144,7 +144,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
 
 def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
     """Selects optional columns that `shape` shows."""
-    hidden = (*(() if shape.traffic else TRAFFIC), *(() if shape.about else ABOUT))
+    hidden = (*(() if shape.traffic else TRAFFIC_COLUMNS), *(() if shape.about else ABOUT_COLUMNS))
     return tuple(name for name in notes if name not in hidden)
 
 

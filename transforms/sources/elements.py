@@ -149,7 +149,7 @@ def _stamp(time: Timestamp, batch: RawBatch | Refusal) -> Any:
     return WindowedValue(batch, time, (GlobalWindow(),))
 
 
-_NO_REPORTS = (TupleConstraint, TupleHint.TupleSequenceConstraint, ListHint.ListConstraint)  # types of elements
+_NO_REPORT_TYPES = (TupleConstraint, TupleHint.TupleSequenceConstraint, ListHint.ListConstraint)  # types of elements
 
 
 def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
@@ -162,7 +162,7 @@ def why_no_reports(kind: Any, names: Collection[str]) -> str | None:
     if isinstance(kind, type):
         is_mapping = kind is object or issubclass(kind, Mapping) or hasattr(kind, "as_dict") or hasattr(kind, "_asdict")
         return None if is_mapping else f"are of type {kind.__qualname__}"
-    return f"are of type {kind}" if isinstance(kind, _NO_REPORTS) else None
+    return f"are of type {kind}" if isinstance(kind, _NO_REPORT_TYPES) else None
 
 
 Kind = Literal["nothing", "bad", "whole", "number", "text", "instant", "clock"]
@@ -182,13 +182,13 @@ TYPES: Mapping[Kind, pa.DataType] = {
 TEXT_BYTES = 1_024  # a longer text is bad: 131,072 of them must fit into one column
 
 BAD: KindValue = ("bad", True)
-_NOTHING: KindValue = ("nothing", None)
+_NULL_VALUE: KindValue = ("nothing", None)
 _DIGITS = 400  # longer integers are cut to so many: more than the largest float has, and than an id may have
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_US = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 _FAR_US = 1 << 62  # times further from 1970 count as this: implausible, and without overflow
-_NO_DAY = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of a day
-_LARGEST = sys.float_info.max
+_UNITS_OF_DAYS = frozenset(("Y", "M", "W", "D"))  # units of numpy that are no times of a day
+_LARGEST_FLOAT = sys.float_info.max
 
 
 def classify(value: Any) -> KindValue:
@@ -235,13 +235,13 @@ def _decimal(value: Decimal) -> KindValue:
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
     number = float(value)
-    return "number", math.copysign(_LARGEST, number) if math.isinf(number) and value.is_finite() else number
+    return "number", math.copysign(_LARGEST_FLOAT, number) if math.isinf(number) and value.is_finite() else number
 
 
 def _time(value: datetime) -> KindValue:
     if value.utcoffset() is None:
-        return _instant("clock", (value.replace(tzinfo=UTC) - _EPOCH) // _US)
-    return _instant("instant", (value - _EPOCH) // _US)
+        return _instant("clock", (value.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
+    return _instant("instant", (value - _EPOCH) // _MICROSECOND)
 
 
 def _instant(kind: Literal["instant", "clock"], us: int) -> KindValue:
@@ -251,17 +251,17 @@ def _instant(kind: Literal["instant", "clock"], us: int) -> KindValue:
 def _numpy(value: np.generic) -> KindValue:
     """Classifies a NumPy scalar that Python types don't cover."""
     if isinstance(value, np.datetime64):
-        if np.datetime_data(value.dtype)[0] in _NO_DAY:
+        if np.datetime_data(value.dtype)[0] in _UNITS_OF_DAYS:
             return BAD
         time = value.astype("datetime64[us]").item()
-        return _NOTHING if time is None else _time(time) if isinstance(time, datetime) else BAD
+        return _NULL_VALUE if time is None else _time(time) if isinstance(time, datetime) else BAD
     if isinstance(value, np.integer):
         return _whole(int(value))
     return ("number", float(value)) if isinstance(value, np.floating) else BAD
 
 
 _CLASSIFIERS: Mapping[type, Callable[[Any], KindValue]] = {
-    type(None): lambda _: _NOTHING,
+    type(None): lambda _: _NULL_VALUE,
     bool: _bad,
     str: _text,
     bytes: _text,

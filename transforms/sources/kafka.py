@@ -135,7 +135,7 @@ SETTING: Final = "message.timestamp.type"
 BROKERS: Final = "LogAppendTime"
 PRODUCER_TIME: Final = "producer-time"
 """The reason of a dead letter: a message, whatever is in it, that its producer stamped."""
-_NOT_TOLD = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+_NOT_AUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def check_clock(topic: Topic) -> None:
@@ -150,7 +150,7 @@ def check_clock(topic: Topic) -> None:
     try:
         setting = admin.describe_configs([resource], request_timeout=START_S)[resource].result()[SETTING].value
     except KafkaException as error:
-        if error.args[0].code() not in _NOT_TOLD:
+        if error.args[0].code() not in _NOT_AUTHORIZED:
             raise KafkaSourceError(f"{topic}: {error.args[0].name()}") from None
         LOG.warning("%s: the broker does not tell its %s; each message's own type decides", topic, SETTING)
         return

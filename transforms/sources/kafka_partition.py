@@ -32,7 +32,7 @@ ASK_S = 1.0
 START_S = 10.0
 
 _SILENT_LOG: Final = 2  # of syslog's levels: librdkafka's own lines would come once a second while a broker is away
-_DEFAULTS: Mapping[str, Any] = {
+_DEFAULT_SETTINGS: Mapping[str, Any] = {
     "group.id": "hatstream",
     "fetch.wait.max.ms": 50,
     "queued.max.messages.kbytes": 16_384,
@@ -40,12 +40,12 @@ _DEFAULTS: Mapping[str, Any] = {
     "log_level": _SILENT_LOG,
 }
 _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-_PASSING = (  # errors of brokers that are away for a while
+_PASSING_ERRORS = (  # errors of brokers that are away for a while
     *(KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT),
     *(KafkaError.REQUEST_TIMED_OUT, KafkaError.BROKER_NOT_AVAILABLE, KafkaError.LEADER_NOT_AVAILABLE),
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-_GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_GONE_ERRORS = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class KafkaSourceError(Exception):
@@ -82,7 +82,7 @@ def starts(topic: Topic, since_ms: int | None = None) -> list[PartitionStart]:
             try:
                 return _starts(consumer, topic, since_ms)
             except KafkaException as error:
-                if error.args[0].code() not in _PASSING:
+                if error.args[0].code() not in _PASSING_ERRORS:
                     raise KafkaSourceError(f"{topic}: {_name(error)}") from None
                 if time.monotonic() > until_s:
                     raise KafkaSourceError(f"{topic}: no answer from a broker ({_name(error)})") from None
@@ -158,9 +158,9 @@ class Partition:
                 self._end = _offset(event)
             elif error.code() in _OUT_OF_RANGE:
                 out_of_range = True
-            elif error.code() in _GONE:
+            elif error.code() in _GONE_ERRORS:
                 raise KafkaSourceError(f"{self}: it does not exist any more")
-            elif error.code() in _PASSING:
+            elif error.code() in _PASSING_ERRORS:
                 self._away(error.name())
             else:
                 raise KafkaSourceError(f"{self}: {error.name()}")
@@ -187,7 +187,7 @@ class Partition:
     def _refuse_gone(self, code: int, now_s: float) -> None:
         """Refuses a topic that stays missing after a restart."""
         is_gone = False
-        if code in _GONE:  # the client reports that of every topic while no broker answers, so a broker is asked
+        if code in _GONE_ERRORS:  # the client reports that of every topic while no broker answers, so a broker is asked
             try:
                 _partitions(self._consumer, self._topic, ASK_S)
             except KafkaSourceError:
@@ -253,14 +253,14 @@ class Partition:
 
 
 def _consumer(topic: Topic, note: Any = None) -> kafka.Consumer:
-    settings = {**_DEFAULTS, **topic.settings, **READ_SETTINGS, "bootstrap.servers": topic.brokers}
+    settings = {**_DEFAULT_SETTINGS, **topic.settings, **READ_SETTINGS, "bootstrap.servers": topic.brokers}
     return kafka.Consumer({**settings, "error_cb": note or (lambda error: None)})  # noqa: ARG005
 
 
 def _partitions(consumer: kafka.Consumer, topic: Topic, wait_s: float) -> list[int]:
     """Lists a topic's partitions. Raises KafkaSourceError or KafkaException."""
     partitions = consumer.list_topics(topic.name, timeout=wait_s).topics[topic.name]
-    if partitions.error is not None and partitions.error.code() in _GONE:
+    if partitions.error is not None and partitions.error.code() in _GONE_ERRORS:
         raise KafkaSourceError(f"{topic}: it does not exist")
     if partitions.error is not None:
         raise KafkaException(partitions.error)

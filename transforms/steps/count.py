@@ -17,7 +17,7 @@ from transforms.releases.hats.draw import release_shard
 from transforms.steps.metrics import count, passed
 from transforms.steps.observe import LATE
 
-_LATE = counters.refused("lateness", LATE)
+_LATE_COUNTER = counters.refused("lateness", LATE)
 
 
 @dataclass
@@ -40,7 +40,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
             cap, columns = self.release.cap, self.release.columns
             panes = [wire.unpack_partial(late_tally, () if cap else columns) for late_tally in parts]
             partials, refused, duplicates = admit_late(panes, cap, columns)
-            for name, rows in ((counters.DUPLICATES, duplicates), (_LATE, refused)):
+            for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
                     count(name, rows)
             table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)

@@ -23,7 +23,7 @@ NUMBERS = "trips"
 """Column of the average number of trips in each of these hours, such as `2 4 0.5`, if it is known."""
 _DAY_HOURS = 24
 _WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
-_WORKDAYS = 5
+_WORKDAYS_A_WEEK = 5
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Trips:
     def of_habits(self, cells: Iterable[str]) -> Float64s:
         """Averages numbers by habit, working days before days off, (cells, 48)."""
         by_day = self._of_cells(cells).reshape(-1, len(WEEKDAYS), _DAY_HOURS)
-        return np.hstack([by_day[:, :_WORKDAYS].mean(axis=1), by_day[:, _WORKDAYS:].mean(axis=1)])
+        return np.hstack([by_day[:, :_WORKDAYS_A_WEEK].mean(axis=1), by_day[:, _WORKDAYS_A_WEEK:].mean(axis=1)])
 
     def _of_cells(self, cells: Iterable[str]) -> Float64s:
         """Looks up cells' numbers, (cells, 168): 0 for cells without trips."""

@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 
 Rng = np.random.Generator
 Vector = npt.NDArray[np.float64]
-Reports = npt.NDArray[np.void]  # of _REPORT
+Reports = npt.NDArray[np.void]  # of _REPORT_DTYPE
 
-_MEASURED = ("lat", "lon", "speed_kmh")  # degrees, degrees, km/h
-_REPORT = np.dtype([("bus", "i4"), ("ts_s", "i8"), *((name, "f8") for name in _MEASURED)])
+_FLOAT_FIELDS = ("lat", "lon", "speed_kmh")  # degrees, degrees, km/h
+_REPORT_DTYPE = np.dtype([("bus", "i4"), ("ts_s", "i8"), *((name, "f8") for name in _FLOAT_FIELDS)])
 SCHEMA = pa.schema(
-    [("bus", pa.string()), ("ts", pa.timestamp("us", tz="UTC")), *((name, pa.float64()) for name in _MEASURED)]
+    [("bus", pa.string()), ("ts", pa.timestamp("us", tz="UTC")), *((name, pa.float64()) for name in _FLOAT_FIELDS)]
 )
 
 TOWN_RADIUS_M = 9_000.0
@@ -50,7 +50,7 @@ HEAVY_SHARE = 0.05  # of the vehicles, reporting four or five times as often as 
 DUPLICATE_SHARE, FAULT_SHARE = 0.001, 0.001
 
 # local hours: start from, start until, lasting from, lasting to; mornings, evenings, all day, heavy users
-_DUTIES = np.array([[5, 6.5, 6, 7.5], [14, 16, 6.5, 8], [5, 8, 12, 16], [5, 8, 15.5, 16]])
+_DUTY_HOURS = np.array([[5, 6.5, 6, 7.5], [14, 16, 6.5, 8], [5, 8, 12, 16], [5, 8, 15.5, 16]])
 _DUTY_SHARES, _HEAVY_DUTY = (0.3, 0.3, 0.4, 0.0), 3
 
 
@@ -109,7 +109,7 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
     columns = [
         names.take(pa.array(rows["bus"])),
         pa.array(rows["ts_s"] * 1_000_000).cast(SCHEMA.field("ts").type),
-        *(pa.array(rows[name], from_pandas=True) for name in _MEASURED),  # NaN becomes null
+        *(pa.array(rows[name], from_pandas=True) for name in _FLOAT_FIELDS),  # NaN becomes null
     ]
     return pa.table(columns, schema=SCHEMA)
 
@@ -188,8 +188,8 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
     """Draws each bus's shift; heavy reporters report four or five times as often."""
     count = fleet.vehicles
     heavy = rng.permutation(count) < ceil(count * HEAVY_SHARE)
-    kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTIES), count, p=_DUTY_SHARES))
-    first, last, shortest, longest = _DUTIES[kind].T
+    kind = np.where(heavy, _HEAVY_DUTY, rng.choice(len(_DUTY_HOURS), count, p=_DUTY_SHARES))
+    first, last, shortest, longest = _DUTY_HOURS[kind].T
     start_s = 3600 * rng.uniform(first, last)
     end_s = start_s + 3600 * rng.uniform(shortest, longest)
     often = np.where(heavy, rng.integers(4, 6, count), 1)
@@ -228,7 +228,7 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
     east_m, north_m = route.place(odometer_m)
     jitter_m, noise_kmh = rng.normal(0.0, GPS_SD_M, (2, report_s.size)), rng.normal(0.0, SPEED_SD_KMH, report_s.size)
     lat, lon = degrees(fleet, east_m + jitter_m[0], north_m + jitter_m[1])
-    rows = np.empty(report_s.size, _REPORT)
+    rows = np.empty(report_s.size, _REPORT_DTYPE)
     noon_s = int(datetime.combine(fleet.day, time(12), ZoneInfo(fleet.zone)).timestamp())  # GTFS counts from it
     rows["bus"], rows["ts_s"] = duty.bus, noon_s - 12 * 3600 + report_s.astype(np.int64)
     rows["lat"], rows["lon"] = lat.round(6), lon.round(6)

@@ -108,7 +108,7 @@ def test_laplace_reports_and_silent_users_are_left_out() -> None:
 def test_keys_too_many_for_a_table_are_sorted_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     reports = reports_of(beta_values(3_000), THREE, missing=0.2)
     expected = aggregate(reports, 32)
-    monkeypatch.setattr(aggregating, "_DENSE", 1)
+    monkeypatch.setattr(aggregating, "_MOST_DENSE", 1)
     rows = aggregate(reports, 32)
     for name in ("curves", "edges", "levels", "counts"):
         assert np.array_equal(getattr(rows, name), getattr(expected, name))

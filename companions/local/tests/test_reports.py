@@ -138,7 +138,7 @@ def test_what_small_groups_tell_is_remembered_and_is_what_each_tells_alone(
     reports = [(value, sign) for value in np.linspace(-1.2, 1.2, 40).tolist() for sign in (-1.0, 1.0)]
     groups = [GroupReports(np.array([1]), np.array([[a], [b]])) for a, b in [*reports, *reports]]
     together = [fuse([group], rules_of_method) for group in groups]
-    assert 0 < len(fusing._CACHE) < len(reports)
+    assert 0 < len(fusing._DISTRIBUTION_CACHE) < len(reports)
     for group, rows in zip(groups, together, strict=True):
-        monkeypatch.setattr(fusing, "_CACHE", {})
+        monkeypatch.setattr(fusing, "_DISTRIBUTION_CACHE", {})
         assert fuse([group], rules_of_method) == rows

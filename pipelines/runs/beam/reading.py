@@ -133,7 +133,7 @@ SHARE_BYTES = 16 << 20  # about the size of a share of a large file
 SMALL_BYTES, SMALL_FILES = 1 << 17, 64  # most bytes, and number, of files read as one: each costs milliseconds
 SAMPLE_BYTES = 1 << 18  # bytes of a file's start in which lines are counted
 PROBED_FILES = 8  # sampled files of one kind, taken to be alike; also the fewest pieces that small files make
-_LINES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+_LINE_SUFFIXES = (".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
 
 
 def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
@@ -168,7 +168,7 @@ def estimate_rows(paths: Sequence[str]) -> int | None:
                 (batch,) = read_apart(ParquetFooter(), path)
                 rows: float | None = max(batch.table.column("rows")[0].as_py(), 0)
             else:
-                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINES else None
+                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINE_SUFFIXES else None
         except (OSError, UnreadableFile):
             return None
         if rows is None:

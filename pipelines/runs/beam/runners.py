@@ -28,7 +28,7 @@ View = TypeVar("View", bound=PipelineOptions)
 WATCH_S = 2.0  # between two looks at the job's counters
 _SHOWN_LENGTH = 300  # letters of a foreign error that are shown
 _PARALLELISM = re.compile(r"--(?:parallelism|num_workers|max_num_workers|direct_num_workers)[= ](\d+)")
-_HAND_ON = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}  # their job servers have further options
+_PORTABLE = {"FlinkRunner", "SparkRunner", "PortableRunner", "PrismRunner"}  # their job servers have further options
 _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"}
 
 
@@ -45,7 +45,7 @@ class ByName:
     is_here: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.handed_on and self.name not in _HAND_ON:
+        if self.handed_on and self.name not in _PORTABLE:
             raise UsageError(f"{self.name} has no option {self.handed_on[0]}")
         options = PipelineOptions(list(self.options))
         if (runner := options.view_as(StandardOptions).runner) is not None:
@@ -127,13 +127,13 @@ class ByName:
         return EngineError(f"{self.name} failed ({type(error).__name__}); its own log says why")
 
 
-_KINDS = {
+_ERRORS = {
     "transforms.errors.StepError": StepError,
     "transforms.ledger.head.LedgerError": LedgerError,
     "transforms.ledger.ledger._Passing": LedgerError,
     "transforms.ledger.spending.AccountRefusal": AccountRefusal,
 }
-_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _KINDS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
+_RAISED = re.compile(rf"^({'|'.join(map(re.escape, _ERRORS))}): (.+?)(?: \[while running .*)?$", re.MULTILINE)
 """Last line of a Python traceback of our own errors, whose sentences show nothing of the input."""
 
 
@@ -143,7 +143,7 @@ def reason_of(text: str) -> Exception | None:
     if not raised:
         return None
     kind, sentence = raised[-1]
-    return _KINDS[kind](sentence)
+    return _ERRORS[kind](sentence)
 
 
 def finished(result: PipelineResult) -> Finished:
@@ -168,7 +168,7 @@ def refuse_type_checks(options: PipelineOptions) -> None:
 
 PROGRAM = "prism"
 _NO_PROGRAM = ("Unable to fetch remote prism", "Unable to parse binary URL", "Unable to install a local of Prism")
-_NEEDS_PROGRAM = (
+_NEEDS_PROGRAM_TEXT = (
     "PrismRunner needs Prism's program, and it cannot be downloaded: give its path after -- as "
     "--prism_location=PATH, or put `prism` on the PATH; --runner FnApiRunner needs none"
 )
@@ -198,7 +198,7 @@ class Prism(ByName):
             return super().submitted(p)
         except EngineError as error:
             if any(words in str(error) for words in _NO_PROGRAM):
-                raise EngineError(_NEEDS_PROGRAM) from None
+                raise EngineError(_NEEDS_PROGRAM_TEXT) from None
             raise
 
 

@@ -28,7 +28,7 @@ LOOK_EVERY_S = 0.1
 MOST_FAULTS = 8
 """Failures of a job, not by an error of ours, after which it is given up. How often Flink tries again is the cluster's
 setting, and in batch a job cannot ask for another one."""
-_LOST = ("FAILED", "CANCELLED", "UNRECOGNIZED")  # Beam's states of a job that will not be shown
+_LOST_STATES = ("FAILED", "CANCELLED", "UNRECOGNIZED")  # Beam's states of a job that will not be shown
 
 T = TypeVar("T")
 
@@ -158,7 +158,7 @@ def job_of(result: PipelineResult, name: str, rest: str) -> FlinkJob:
     while time.monotonic() < until:
         if job_id := cluster.job_named(name):
             return FlinkJob(cluster, job_id)
-        if result.state in _LOST:
+        if result.state in _LOST_STATES:
             raise EngineError("Flink did not take the job: the log of the job server says why")
         time.sleep(0.2)
     raise TimeoutError(f"not done within {SHOWN_S:.0f} s")

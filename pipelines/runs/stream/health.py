@@ -30,7 +30,7 @@ OVERDUE_S = 60  # a slot is overdue if it is not recorded so long after its allo
 OVERDUE_EVERY = 60  # looks between two lines about slots that stay overdue
 TOO_FEW = "far fewer vehicles than declared: nothing else of it is released"
 TOO_MANY = "released weights show over ten times the vehicles declared: correct [fleet]"
-_KEPT_SLOTS = 2_000  # reported slots that are remembered; older ones are looked at no more
+_MOST_KEPT_SLOTS = 2_000  # reported slots that are remembered; older ones are looked at no more
 _SHOWN_ABOVE_0 = tuple(map(counters.health_name, (counters.MISSED, counters.LATE_FOR_LIVE, counters.OVERTAKEN)))
 """Shown where above 0; the last of them is a fault: a clock that is behind, or a producer's."""
 _FOR_EVER_S = 1 << 40  # end of an open range, seconds since 1970
@@ -101,8 +101,8 @@ class _Watch:
             # A HAT without a report is recorded without a plan.
             with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
         self._reported.update(new)
-        if len(self._reported) > _KEPT_SLOTS:
-            self._from_s = max(self._reported) - _KEPT_SLOTS * timetable.slot_s
+        if len(self._reported) > _MOST_KEPT_SLOTS:
+            self._from_s = max(self._reported) - _MOST_KEPT_SLOTS * timetable.slot_s
             self._reported = {slot_s for slot_s in self._reported if slot_s >= self._from_s}
         since, lines = self._since_the_last(), []
         if not since:

@@ -14,7 +14,7 @@ from pipelines.specification import Specification
 from transforms.public import Summary
 
 PREFIX = "hatstream_"
-_COUNTED = {
+_METRIC_BY_COUNTER = {
     "rows": ("rows", "Rows that came in."),
     "duplicates": ("rows_duplicate", "Rows that were there already."),
     "units_lost_to_the_limit": ("units_lost_to_the_limit", "Units not recorded: the account's limit was reached."),
@@ -45,7 +45,7 @@ class Metrics:
         self._slots = self._counter("slots_recorded", "Slots that were recorded whole.")
         self._empty = self._counter("slots_without_data", "Of them, slots that were sealed without a report.")
         self._refused = self._counter("rows_refused", "Refused rows, by stage and reason.", "reason")
-        self._counted = {fact: self._counter(*metric) for fact, metric in _COUNTED.items()}
+        self._counted = {fact: self._counter(*metric) for fact, metric in _METRIC_BY_COUNTER.items()}
 
     def _gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
         return Gauge(PREFIX + name, meaning, labels, registry=self.registry)

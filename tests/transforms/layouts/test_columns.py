@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transforms.layouts.columns import NO_NUMBERS, PLAIN_NUMBER, instants, numbers
+from transforms.layouts.columns import NULL_WORDS, PLAIN_NUMBER, instants, numbers
 
 LARGEST = np.finfo(np.float64).max
 
@@ -98,7 +98,7 @@ def test_no_text_changes_how_another_one_is_read(texts):
     for text, instant in zip(texts, alone, strict=True):
         stripped = text.strip(" \t")
         is_plain = re.match(PLAIN_NUMBER, stripped) is not None
-        is_missing = not stripped or stripped.lower() in NO_NUMBERS
+        is_missing = not stripped or stripped.lower() in NULL_WORDS
         assert instant == (
             "missing" if is_missing else max(-LARGEST, min(float(stripped), LARGEST)) if is_plain else "bad"
         )

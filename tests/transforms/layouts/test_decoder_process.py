@@ -87,7 +87,7 @@ def test_of_a_decoder_that_ended_while_it_was_idle_nothing_stays():
     pid = pid_of_decoder()
     os.kill(pid, signal.SIGKILL)
     until = time.monotonic() + PATIENCE_S
-    while decoder_process._IDLE[-1].is_alive and time.monotonic() < until:
+    while decoder_process._IDLE_DECODERS[-1].is_alive and time.monotonic() < until:
         time.sleep(0.01)  # its other threads may be there a while longer than the first
     assert pid_of_decoder() != pid
     assert not Path(f"/proc/{pid}").exists()
@@ -95,7 +95,7 @@ def test_of_a_decoder_that_ended_while_it_was_idle_nothing_stays():
 
 def test_a_process_that_is_forked_while_a_thread_asks_for_a_decoder_has_one_of_its_own():
     theirs = pid_of_decoder()
-    with decoder_process._LOCK:
+    with decoder_process._IDLE_LOCK:
         child = os.fork()
         if not child:
             signal.alarm(PATIENCE_S)

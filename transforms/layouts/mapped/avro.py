@@ -22,11 +22,11 @@ FREE_NULLS, NULLS_PER_BYTE = 1 << 24, 8
 """Values of fields that are null by their type, which take no bytes: so many, or so many for each byte of the file."""
 DECODE_ROWS = 65_536
 
-_PLAIN = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
-_UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
-_MIXED = "mixed"  # in the place of an Arrow type: texts and values of other types
-_LOCAL = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNITS.items()}
-_ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNITS.items()} | _LOCAL
+_PLAIN_TYPES = {"null", "boolean", "int", "long", "float", "double", "string", "bytes"}
+_UNIT_BY_LOGICAL_TYPE = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
+_MIXED_UNION = "mixed"  # in the place of an Arrow type: texts and values of other types
+_LOCAL_TIMES = {f"local-{name}": pa.timestamp(unit) for name, unit in _UNIT_BY_LOGICAL_TYPE.items()}
+_ARROW_TIMES = {name: pa.timestamp(unit, "UTC") for name, unit in _UNIT_BY_LOGICAL_TYPE.items()} | _LOCAL_TIMES
 
 
 class AvroTable(MappedLayout):
@@ -71,7 +71,7 @@ def _from_zstandard(data: bytes) -> bytes:
     return expanded
 
 
-_EXPAND: dict[str, Callable[[bytes], bytes]] = {
+_EXPAND_BY_CODEC: dict[str, Callable[[bytes], bytes]] = {
     "null": bytes,
     "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1),  # -15: without zlib's header
     "snappy": _from_snappy,
@@ -93,16 +93,16 @@ def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], Byte
     return read_block
 
 
-BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND.items()})
+BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND_BY_CODEC.items()})
 """fastavro's own readers expand without bound, and need further libraries for two of these codecs."""
 
 
 def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     """Yields an open file's rows of `table`'s columns, in bounded batches. Raises UnreadableFile."""
     header = fastavro.reader(file, "null")  # with a reader's schema, a bad default in the file's raises nothing
-    if header.codec not in _EXPAND:
+    if header.codec not in _EXPAND_BY_CODEC:
         codec = header.codec if header.codec in BLOCK_READERS else "that is unknown"
-        raise UnreadableFile(path, f"codec {codec}: only {', '.join(_EXPAND)} are read")
+        raise UnreadableFile(path, f"codec {codec}: only {', '.join(_EXPAND_BY_CODEC)} are read")
     columns = tuple(map(steps_of, table.columns))
     schema: Any = header.writer_schema
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -154,24 +154,24 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
-    """Maps an Avro field's schema to an Arrow type, _MIXED, or None for numbers."""
+    """Maps an Avro field's schema to an Arrow type, _MIXED_UNION, or None for numbers."""
     plain, logical = set(), set()
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
-        if not isinstance(name, str) or name not in _PLAIN:
+        if not isinstance(name, str) or name not in _PLAIN_TYPES:
             raise UnreadableFile(path, f"column {column!r} is nested")
         plain.add(name)
         if isinstance(branch, dict) and "logicalType" in branch:
             logical.add(str(branch["logicalType"]))
     plain.discard("null")
-    if logical & _LOCAL.keys() and zone is None:
+    if logical & _LOCAL_TIMES.keys() and zone is None:
         raise UnreadableFile(path, without_zone(column))
     if is_time and plain == {"long"} and len(logical) == 1 and logical <= _ARROW_TIMES.keys():
         return _ARROW_TIMES[logical.pop()]
     if logical - {"uuid"}:
         raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
     if len(plain) > 1 and "string" in plain:
-        return _MIXED
+        return _MIXED_UNION
     return {"string": pa.string(), "bytes": pa.binary()}.get(plain.pop()) if len(plain) == 1 else None
 
 
@@ -220,8 +220,8 @@ def _is_encodable(value: Any) -> bool:
 
 def _array(values: Any, kind: Any) -> Any:
     """Builds an Arrow array. Raises UnicodeEncodeError for lone surrogates."""
-    if kind is _MIXED:
+    if kind is _MIXED_UNION:
         "".join(value for value in values if isinstance(value, str)).encode()
-    if kind in (None, _MIXED):
+    if kind in (None, _MIXED_UNION):
         return values
     return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)

@@ -20,7 +20,7 @@ from transforms.layouts.open_file import opened_text
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|", BLANK)
 
-_BLANKS = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
+_BLANKS_PATTERN = re.compile(rb"^ ++| ++(?=\r?$)|(?<= ) ++", re.MULTILINE)
 """At either end of a line, and those that follow another."""
 _SEPARATOR = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[Ss]ep=.[,;|\t]*\r?\n")  # what spreadsheets write before the header
 
@@ -46,7 +46,7 @@ class CsvTable(MappedLayout):
         with opened_text(path) as file:
             for data, too_long in text_lines.read_chunks(file):
                 if self.delimiter == BLANK:
-                    data = _BLANKS.sub(b"", data)
+                    data = _BLANKS_PATTERN.sub(b"", data)
                 if header is None:
                     data = _SEPARATOR.sub(b"", data, count=1)
                     lines = text_lines.lines_of(data)

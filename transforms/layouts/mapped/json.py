@@ -113,12 +113,12 @@ def _whole(path: str, kind: str, advice: str = "") -> bytes:
     if len(data) > ARRAY_BYTES:
         raise UnreadableFile(path, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
-    return _WORDS.sub(lambda match: match[1] or b"null", data) if has_words else data
+    return _NAN_PATTERN.sub(lambda match: match[1] or b"null", data) if has_words else data
 
 
 BATCH_RECORDS = 16_384
 ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
-_WORDS = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')  # group 1: a text, which stays as it is
+_NAN_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')  # group 1: a text, which stays as it is
 
 
 def begins_array(start: bytes) -> bool:

@@ -20,9 +20,9 @@ GROUP_BYTES = 256 << 20
 """Most bytes of a row group's vehicles, times and places before they are compressed, as the footer says them."""
 VALUE_BYTES = 256
 
-_DELTAS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}  # encodings that Arrow cannot read as a dictionary
-_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value
-_TEXT_WIDTH = 16
+_DELTA_ENCODINGS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}  # encodings that Arrow cannot read as a dictionary
+_BYTES_BY_TYPE = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value
+_TEXT_BYTES = 16
 
 
 class ParquetTable(MappedLayout):
@@ -105,7 +105,7 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
         for column in dict.fromkeys(columns)
         if schema.get_field_index(column) >= 0
         and is_text(schema.field(column).type)
-        and not any(_DELTAS & {*chunk.encodings} for group in _groups(parquet, {column}) for chunk in group)
+        and not any(_DELTA_ENCODINGS & {*chunk.encodings} for group in _groups(parquet, {column}) for chunk in group)
     ]
     return pq.ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
 
@@ -130,7 +130,7 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     *others, speed = columns
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
-    width = max(int(kind.length), 1) if is_fixed else _WIDTHS.get(kind.physical_type, _TEXT_WIDTH)
+    width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, _TEXT_BYTES)
     most_rows = SPEED_BYTES // width
     if max(rows, default=0) > most_rows:
         raise UnreadableFile(path, f"a row group of more than {most_rows} rows: write smaller ones")

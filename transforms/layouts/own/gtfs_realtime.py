@@ -27,7 +27,7 @@ BATCH_ROWS = 16_384  # of rows that are made one by one
 
 _HEADER, _ENTITY = 1, 2  # field numbers of FeedMessage
 _FIRST_TAG = b"\x0a"  # of a message that begins with its header
-_REASONS = ("too-long", "not-utf8", "malformed")
+_REFUSAL_REASONS = ("too-long", "not-utf8", "malformed")
 _VARINT, _LENGTH_DELIMITED = 0, 2  # wire types: the low three bits of a field's tag
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
 _TYPES = {"time": pa.uint64()} | dict.fromkeys(("vehicle", *with_keys(2)[2:4]), pa.string())  # else numbers
@@ -75,7 +75,7 @@ def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | Non
 
 
 _IDS, _KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
-_READ: Mapping[Kind, dict[str, _Read]] = {
+_READERS_BY_KIND: Mapping[Kind, dict[str, _Read]] = {
     "vehicle": {
         **{name: _field_of("vehicle", name) for name in ("timestamp", "stop_id", "occupancy_percentage")},
         **{name: _field_of("vehicle.position", name) for name in ("latitude", "longitude", "bearing", "speed")},
@@ -88,7 +88,7 @@ _READ: Mapping[Kind, dict[str, _Read]] = {
         "delay": lambda entity, header_s: _next_stop(entity, header_s)[2],
     },
 }
-for _kind, _read in _READ.items():
+for _kind, _read in _READERS_BY_KIND.items():
     _read |= {name: _field_of(f"{_kind}.vehicle", name) for name in _IDS}
     _read |= {name: _field_of(f"{_kind}.trip", name) for name in _KEYS[:3]}
     _read |= {"entity": lambda entity, _: entity.id, "header": lambda _, header_s: header_s}
@@ -177,7 +177,7 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
         if field == _HEADER:
             header_s = _time_of_header(data[start:end])
             break
-    readers, has_header = [_READ[layout.kind][column] for column in layout.columns], False
+    readers, has_header = [_READERS_BY_KIND[layout.kind][column] for column in layout.columns], False
     for number, (field, start, end) in enumerate(it for message in ranges for it in _fields(data, *message)):
         if number > FEED_FIELDS:
             raise _TooManyFields
@@ -238,4 +238,4 @@ def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
     columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
     pairs = zip(fields, columns, strict=True)
     arrays = {name: pa.array(values, _TYPES.get(name.partition(".")[0], pa.float64())) for name, values in pairs}
-    return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REASONS})
+    return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REFUSAL_REASONS})

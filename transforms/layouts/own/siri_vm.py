@@ -22,19 +22,19 @@ UNITS = Units("iso", PER_UNIT["m/s"])
 FEED_BYTES = 128 << 20
 BATCH_ROWS = 16_384  # of rows that are made one by one
 _PIECE_BYTES = 1 << 16
-_DAMAGE = (ParseError, DefusedXmlException, ValueError, LookupError)
+_DAMAGE_ERRORS = (ParseError, DefusedXmlException, ValueError, LookupError)
 
 # Seconds of an ISO 8601 duration's units, before and after its T; a year is of 365.25 days.
-_PARTS = {"Y": 31_557_600, "M": 2_629_800, "W": 604_800, "D": 86_400}, {"H": 3_600, "M": 60, "S": 1}
-_NUMBERS = ["".join(f"(?:([+-]?[0-9]+(?:[.,][0-9]*)?){unit})?" for unit in units) for units in _PARTS]
-_DURATION = re.compile(f"([+-]?)P(?=[^T]|T.){_NUMBERS[0]}(?:T{_NUMBERS[1]})?")
+_SECONDS_BY_UNIT = {"Y": 31_557_600, "M": 2_629_800, "W": 604_800, "D": 86_400}, {"H": 3_600, "M": 60, "S": 1}
+_UNIT_PATTERNS = ["".join(f"(?:([+-]?[0-9]+(?:[.,][0-9]*)?){unit})?" for unit in units) for units in _SECONDS_BY_UNIT]
+_DURATION = re.compile(f"([+-]?)P(?=[^T]|T.){_UNIT_PATTERNS[0]}(?:T{_UNIT_PATTERNS[1]})?")
 _MOST_S = 1e300  # a finite value counts as its bound, however large
 
 DELAY = "delay"  # in seconds, above 0 if late
 _DELIVERY, _VEHICLE, _JOURNEY = "VehicleMonitoringDelivery", "VehicleActivity", "MonitoredVehicleJourney"
 _TIMES = tuple(f"{kind}{event}Time" for event in ("Arrival", "Departure") for kind in ("Actual", "Expected", "Aimed"))
 KEYS = ("LineRef", "DirectionRef", "DatedVehicleJourneyRef", "StopPointRef", "PreviousStopPointRef", "OperatorRef")
-_PATHS: Mapping[tuple[str, ...], str] = {
+_COLUMN_BY_PATH: Mapping[tuple[str, ...], str] = {
     ("VehicleMonitoringRef",): "VehicleMonitoringRef",
     ("RecordedAtTime",): "RecordedAtTime",
     **{(_JOURNEY, name): name for name in ("VehicleRef", "OperatorRef", "Bearing", "Velocity", *KEYS[:2])},
@@ -45,8 +45,8 @@ _PATHS: Mapping[tuple[str, ...], str] = {
     (_JOURNEY, "Delay"): DELAY,
 }
 """Where each column is below a vehicle's activity, in whatever namespace."""
-_BELOW = 1 + max(map(len, _PATHS))
-_RESPONSE = "ResponseTimestamp"
+_MOST_DEPTH = 1 + max(map(len, _COLUMN_BY_PATH))
+_RESPONSE_TIME = "ResponseTimestamp"
 COLUMNS = ("VehicleRef", "RecordedAtTime", "Latitude", "Longitude", "Velocity")
 _Row = dict[str, str]
 
@@ -71,7 +71,7 @@ class SiriVm:
                 yield from feed.batches(iter(lambda: file.read(_PIECE_BYTES), b""))
         except _TooMuch as found:
             raise UnreadableFile(path, str(found)) from None
-        except _DAMAGE:
+        except _DAMAGE_ERRORS:
             raise UnreadableFile(path, "not a SIRI-VM document, or one with a DTD") from None
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
@@ -82,13 +82,13 @@ class SiriVm:
                 yield from list(_Feed(self).batches(pieces))
             except _TooMuch:
                 yield _batch([], self, {"too-long": 1})
-            except _DAMAGE:  # a damaged document is one refused row
+            except _DAMAGE_ERRORS:  # a damaged document is one refused row
                 yield _batch([], self, {"malformed": 1})
 
 
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
-    "time": ("RecordedAtTime", _RESPONSE),
+    "time": ("RecordedAtTime", _RESPONSE_TIME),
     NAME: (DELAY, *_TIMES),
     **dict.fromkeys(with_keys(2)[2:4], KEYS),
 }
@@ -104,7 +104,7 @@ class _Feed:
 
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
-        self._paths = {path: name for path, name in _PATHS.items() if name in layout.columns}
+        self._paths = {path: name for path, name in _COLUMN_BY_PATH.items() if name in layout.columns}
         self._response: str | None = None  # what the delivery says of its time
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []
@@ -116,7 +116,7 @@ class _Feed:
         self._too_long = 0  # activities with such a text
 
     def batches(self, pieces: Iterator[bytes]) -> Iterator[RawBatch]:
-        """Parses a document into batches. Raises _TooMuch or _DAMAGE."""
+        """Parses a document into batches. Raises _TooMuch or _DAMAGE_ERRORS."""
         size = 0
         for piece in pieces:
             size += len(piece)
@@ -142,17 +142,17 @@ class _Feed:
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
         if self._at_vehicle:
-            self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _BELOW]))
+            self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _MOST_DEPTH]))
             if self._field is not None:
                 self._row[self._field] = ""
         elif name == _VEHICLE:
             self._at_vehicle, self._is_long = len(self._path), False
-            self._row = {} if self._response is None else {_RESPONSE: self._response}
-        elif name == _RESPONSE:
+            self._row = {} if self._response is None else {_RESPONSE_TIME: self._response}
+        elif name == _RESPONSE_TIME:
             self._response = ""
 
     def data(self, text: str) -> None:
-        if not self._at_vehicle and self._response is not None and self._path[-1] == _RESPONSE:
+        if not self._at_vehicle and self._response is not None and self._path[-1] == _RESPONSE_TIME:
             self._response = (self._response + text)[:LINE_BYTES]
         if self._field is not None and not self._is_long:
             self._row[self._field] += text
@@ -180,7 +180,7 @@ def seconds_of(duration: str) -> str:
     """
     if (match := _DURATION.fullmatch(duration)) is None:
         return "?"
-    pairs = zip(match.groups("0")[1:], (per_s for units in _PARTS for per_s in units.values()), strict=True)
+    pairs = zip(match.groups("0")[1:], (per_s for units in _SECONDS_BY_UNIT for per_s in units.values()), strict=True)
     seconds = sum(float(number.replace(",", ".")) * per_s for number, per_s in pairs)
     return str(min(max(-seconds if match[1] == "-" else seconds, -_MOST_S), _MOST_S))
 

@@ -15,7 +15,7 @@ from dpops.types import Float64s
 from transforms.places.hierarchy import texts_of
 from transforms.public import Fact
 from transforms.recorded.units import VECTOR, StageUnit
-from transforms.records import ABOUT, TRAFFIC, HatColumns, SlotEstimates
+from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS, HatColumns, SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import ProductGroups
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
@@ -139,8 +139,8 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,
         **dict(zip(_PARENT_COLUMNS, estimates.parent_values or (), strict=False)),
-        **dict(zip(TRAFFIC, estimates.traffic or (), strict=False)),
-        **dict(zip(ABOUT, estimates.about or (), strict=False)),
+        **dict(zip(TRAFFIC_COLUMNS, estimates.traffic or (), strict=False)),
+        **dict(zip(ABOUT_COLUMNS, estimates.about or (), strict=False)),
         **(estimates.notes or {}),
     }
     lists = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}

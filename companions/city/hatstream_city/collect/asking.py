@@ -43,7 +43,7 @@ _REASONS = (
 )
 """Reason of a failure by the first class that fits: exceptions' own texts show the address, with its key."""
 _PIECE_BYTES = 1 << 16
-_PORTS = {"http": 80, "https": 443}
+_PORT_BY_SCHEME = {"http": 80, "https": 443}
 
 
 class FetchError(Exception):
@@ -149,7 +149,7 @@ def _response(question: Question) -> requests.Response:
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     """Reads scheme, host and port. Raises ValueError."""
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or _PORT_BY_SCHEME.get(parts.scheme)
 
 
 def _unpacked(message: bytes, encoding: str) -> bytes:

@@ -40,7 +40,7 @@ from hatstream_city.draft.values import (
 )
 from hatstream_city.timetable.positions import Floats
 
-_POINT = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"
+_POINT_NAME = r"(coordinates|coords|geometry|geom|thegeom|point|shape|location|position|loc|pos|gps|wkb)"
 _SPEED = r".*(geschwindigkeit|velocidad|velocidade|vitesse|velocita|snelheid|hastighet|predkosc|rychlost).*"
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "vehicle": (
@@ -54,19 +54,19 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         r"(gps|event|report|recorded|server|utc|unix)(time|at|ts)|epoch(s|ms)?|utc|date",
         r"zeit(stempel|punkt)?|hora|fechahora|datahora|heure|horodatage|tijd(stip)?",
     ),
-    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|" + _POINT + "1", r"latitud|(geo)?breite(ngrad)?"),
+    "lat": (r"lat|latitude", r".*(lat|latitude)", r"y|" + _POINT_NAME + "1", r"latitud|(geo)?breite(ngrad)?"),
     "lon": (
         r"lon|lng|long|longitude",
         r".*(lon|lng|longitude)",
-        r"x|" + _POINT + "0",
+        r"x|" + _POINT_NAME + "0",
         r"longitud|(geo)?lae?nge(ngrad)?",
     ),
     "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
 }
 """Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
-_OF_OPERATOR = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
-_OF_DATE = r".*(date|day|datum|fecha|data|tag|dia)"
-_OF_CLOCK = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
+_OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
+_DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
+_CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
 _MOST_PAIRED = 4
 """So many columns of dates, and of clocks, are tried with one another."""
@@ -110,7 +110,7 @@ class DraftedColumns:
         return units(self.time_unit, next(iter(self.time_formats), None), zone).instants(column)
 
 
-LOOKED_FOR = {
+DESCRIPTION_BY_FIELD = {
     "vehicle": "texts or whole numbers that come again, best in a column named vehicle, bus, plate or like that",
     "time": "ISO 8601 texts, dates like 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms, us or ns",
     "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
@@ -123,14 +123,14 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     """Finds each field's column; OPEN marks a missing one. vehicle: if known."""
     arrays = arrays_of(columns)
     names, guessed = _assigned(arrays, vehicle)
-    is_open = not names.keys() >= LOOKED_FOR.keys()
+    is_open = not names.keys() >= DESCRIPTION_BY_FIELD.keys()
     if "speed" in guessed and (is_open or len(arrays) > len(names)):
         del names["speed"]  # any small number would do; it is certain only where every other column is another field
         guessed.remove("speed")
     if is_open:
         times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
-        unit, named = time_unit_of(times), dict.fromkeys(LOOKED_FOR, OPEN) | names
-        ordered = {field: named[field] for field in _FITS if field in named}
+        unit, named = time_unit_of(times), dict.fromkeys(DESCRIPTION_BY_FIELD, OPEN) | names
+        ordered = {field: named[field] for field in _CHECK_BY_FIELD if field in named}
         return DraftedColumns(ordered, unit or "iso", tuple(guessed), () if unit else time_formats(times))
     unit = time_unit_of(array_of(arrays, names["time"])) or _serials(arrays, names["time"])
     drafted = drafted_columns(arrays, names, unit)
@@ -146,7 +146,7 @@ def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: s
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
     is_doubtful, comes_once = mark(ids, track) == UNLIKELY, len(set(codes_of(ids).tolist())) == len(ids)
-    named = {field: vehicle if field == "vehicle" else names[field] for field in _FITS if field in names}
+    named = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
     return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), is_doubtful, comes_once)
 
 
@@ -157,7 +157,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
     guessed: list[str] = []
     for field in ("time", "lat", "lon", "speed"):
         unassigned = [name for name in arrays if name not in names.values()]
-        named = [name for name in _by_name(field, unassigned) if _FITS[field](arrays[name])]
+        named = [name for name in _by_name(field, unassigned) if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
             named += [name for name in _by_name(field, unassigned) if name not in named and _serials(arrays, name)]
             if not named and (pair := _date_and_clock(arrays, unassigned)):
@@ -165,7 +165,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
                 continue
         # Another small number is no speed; and without names the last column is left for vehicles.
         by_value = field != "speed" or (not has_names and len(unassigned) > 1)
-        candidates = named or [name for name in unassigned if by_value and _GUESSES[field](arrays[name])]
+        candidates = named or [name for name in unassigned if by_value and _STRICT_CHECK_BY_FIELD[field](arrays[name])]
         if candidates:
             names[field] = candidates[0]
             guessed += [] if named else [field]
@@ -174,7 +174,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         names["lat"], names["lon"] = names["lon"], names["lat"]
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
-    if names.keys() >= LOOKED_FOR.keys():
+    if names.keys() >= DESCRIPTION_BY_FIELD.keys():
         others = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
         if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
             times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
@@ -221,8 +221,8 @@ def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
     """Finds two columns of a time: date, and clock or seconds after midnight."""
     plain = {name: re.sub(r"[^a-z]", "", name.split(".")[-1].lower()) for name in names}
-    dates = [name for name in names if re.fullmatch(_OF_DATE, plain[name])]
-    clocks = [name for name in names if re.fullmatch(_OF_CLOCK, plain[name])]
+    dates = [name for name in names if re.fullmatch(_DATE_NAME, plain[name])]
+    clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, plain[name])]
     pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
     return next((pair for pair in pairs if is_time(array_of(arrays, pair))), None)
 
@@ -231,7 +231,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
     """Pairs ids with a column of operators, if ids alone mix vehicles."""
     if isinstance(vehicle, str) and vehicle in arrays and mark(arrays[vehicle], track) == UNLIKELY:
         for name in arrays:
-            if any(re.fullmatch(_OF_OPERATOR, re.sub(r"[^a-z]", "", text.lower())) for text in _last_parts(name)):
+            if any(re.fullmatch(_OPERATOR_NAME, re.sub(r"[^a-z]", "", text.lower())) for text in _last_parts(name)):
                 pair = (name, vehicle)
                 if _vehicles(array_of(arrays, pair)) and mark(array_of(arrays, pair), track) == LIKELY:
                     return pair
@@ -352,11 +352,11 @@ def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
     return read
 
 
-_FITS: Mapping[str, Callable[[Any], bool]] = {
+_CHECK_BY_FIELD: Mapping[str, Callable[[Any], bool]] = {
     "time": is_time,
     "lat": partial(_degrees, -90, 90),
     "lon": partial(_degrees, -180, 360),
     "speed": _speeds,
     "vehicle": _vehicles,
 }
-_GUESSES = {"time": is_time, "lat": _fraction_degrees, "lon": _fraction_degrees, "speed": _small_numbers}
+_STRICT_CHECK_BY_FIELD = {"time": is_time, "lat": _fraction_degrees, "lon": _fraction_degrees, "speed": _small_numbers}

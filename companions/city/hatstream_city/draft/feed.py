@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
-from hatstream_city.draft.columns import LOOKED_FOR, DraftedColumns, drafted_columns, find_columns
+from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
 from hatstream_city.draft.files import FILE, counted, is_by_file, read_folder, usable_share
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
@@ -43,13 +43,13 @@ _UNREAD = (
 _UNFIT = (
     "{:.0%} of its first rows have a vehicle, a time of this century and a position on earth, as layout {!r} reads them"
 )
-_NO_POSITIONS = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
+_NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
 _LEAST_USABLE = 0.5
 """Share of reports that must be usable, or have a field."""
 _MOST_MISSING = 2
 """Of the four fields: a table that lacks more of them is no feed of positions."""
-_UNITS = ("iso", "s", "ms", "us", "ns")
-_LOOKED_AT = 15
+_TIME_UNITS = ("iso", "s", "ms", "us", "ns")
+_MOST_NAMES = 15
 """Positions of a feed of which land and sea are looked up, which is slow."""
 UPPER_KMH = 65
 """speed.upper_kmh of a draft."""
@@ -66,10 +66,10 @@ MONTH_FIRST = frozenset(
     for place in places.split()
 )
 """Where a date begins with its month."""
-_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
+_USUAL_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 _MOST_NEGATIVE, _MOST_HIGH = 4, 3
 """Codes of unknown speeds that are looked for, below 0 and above all speeds."""
-_HEADINGS = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
+_HEADING_NAMES = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
 LEAST_SHARE, LEAST_DEGREES = 0.5, 10
 """Of the rows that have a heading, and of the largest: a direction_id of 0 or 1 is none."""
 
@@ -117,7 +117,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     files = input_paths(str(path) if path.is_dir() else glob.escape(str(path)), inside=True)
     sample = read_folder(files)
     if not any(map(len, sample.columns.values())):
-        reason = f": {_NO_POSITIONS}" if sample.layout == "gtfs-realtime" else ""
+        reason = f": {_NO_POSITIONS_ERROR}" if sample.layout == "gtfs-realtime" else ""
         raise InputError(f"{path}: it holds no row{reason}")
     columns = _columns_of(path, sample, header_time=header_time)
     by_column = arrays_of(sample.columns)
@@ -165,7 +165,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
 
 def _check_on_land(path: Path, placed: DraftPositions) -> None:
     """Raises InputError if most positions lie at sea or in Antarctica."""
-    rows = np.linspace(0, placed.us.size - 1, min(_LOOKED_AT, placed.us.size)).astype(np.int64).tolist()
+    rows = np.linspace(0, placed.us.size - 1, min(_MOST_NAMES, placed.us.size)).astype(np.int64).tolist()
     if sum(is_nowhere(placed.lat[row], placed.lon[row]) for row in rows) > len(rows) / 2:
         wrong_if_swapped = sum(is_nowhere(placed.lon[row], placed.lat[row]) for row in rows)
         is_swapped = wrong_if_swapped < len(rows) / 2
@@ -263,16 +263,16 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
-    """Proposes derived_speed's max_gap_s: the first of _GAPS_S from twice the median step on."""
+    """Proposes derived_speed's max_gap_s: the first of _USUAL_GAPS_S from twice the median step on."""
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
-    return next((gap for gap in _GAPS_S if gap >= 2 * median_s), _GAPS_S[-1])
+    return next((gap for gap in _USUAL_GAPS_S if gap >= 2 * median_s), _USUAL_GAPS_S[-1])
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
     """Finds the column of headings in degrees, or None."""
-    named = [name for name in columns if _HEADINGS.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
+    named = [name for name in columns if _HEADING_NAMES.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
     return next((name for name in named if _heading_share(columns[name]) >= LEAST_SHARE), None)
 
 
@@ -300,7 +300,7 @@ def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool
         _use_header_time(path, columns, entry, names, header_time=header_time)
     arrays = arrays_of(columns)
     times = array_of(arrays, names["time"])
-    unit = next((unit for unit in (entry.layout.units.time_unit, *_UNITS) if _fits(times, unit)), None)
+    unit = next((unit for unit in (entry.layout.units.time_unit, *_TIME_UNITS) if _fits(times, unit)), None)
     if unit is None:
         raise InputError(f"{path}: {_UNFIT.format(0, sample.layout)}")
     drafted = drafted_columns(arrays, names, unit)
@@ -352,7 +352,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
 
 def about_missing(sample: Sample, missing: Sequence[str]) -> str:
     """Explains missing fields: the values looked for, and the columns that there are."""
-    sentences = "; ".join(f"{field}: looked for {LOOKED_FOR[field]}" for field in missing)
+    sentences = "; ".join(f"{field}: looked for {DESCRIPTION_BY_FIELD[field]}" for field in missing)
     by_file = f'; where each file is of one vehicle and named by it, vehicle = "{FILE}", or give the folder as --sample'
     return (
         f"no column of {' and '.join(missing)} was made out. {sentences}. {about_repeated(sample)}It has "

@@ -103,14 +103,14 @@ FILE = "{file}"
 SAMPLED_FILES, NEIGHBOURS = 20, 13
 """Of a folder so many are looked at, and of these so many that follow one another: as snapshots they tell how long lies
 between two reports of a vehicle."""
-_DATE = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
+_DATE_IN_NAME = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
     """Samples several files, with column FILE if each is of one vehicle."""
     first = read_sample(paths[0])
     names = [_vehicle_of(path) for path in paths]
-    if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE.search, names)):
+    if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
         return _with_others(first, paths)  # rows name their vehicles, or files are of days
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):

@@ -40,14 +40,14 @@ _MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
 """Places of records that are tried, objects of an array that are looked into, keys of an object with data as keys."""
 EACH, ANY = "[]", "*"
 """Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
-_MARKS = re.compile(r"[.\[\]*]")
+_PATH_MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """How a point begins in well-known binary, and how long it is."""
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5
 """Share of lines that must have one number of fields, or blanks separate them."""
 _LEAST_FIELDS, _LINES_LOOKED_AT = 4, 200
-_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
+_UTC_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def is_timetable(path: Path) -> bool:
 
 def _check_letters(path: str, data: bytes) -> None:
     """Raises InputError unless a text's first line is UTF-8."""
-    if data.startswith(_UTF16):
+    if data.startswith(_UTF16_MARKS):
         if b"<" in data[:4]:  # XML names its encoding itself
             return
         raise InputError(f"{path}: the text is UTF-16: save it as UTF-8")
@@ -115,7 +115,7 @@ def _sample(path: str, data: bytes) -> Sample:
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start in (b"[", b"{"):
         return _json(data.removeprefix(b"\xef\xbb\xbf"), is_array=start == b"[")
-    if start == b"<" or data.startswith(_UTF16):  # other texts in UTF-16 were refused
+    if start == b"<" or data.startswith(_UTF16_MARKS):  # other texts in UTF-16 were refused
         return _decoded("xml", path)
     return _csv(data.decode("utf-8-sig", errors="replace")) if _is_text(data) else _decoded("binary", path)
 
@@ -174,7 +174,7 @@ def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | N
     for name, entry in own_layouts().items():
         if entry.form == form and entry.has_positions and entry.fits(columns, records):
             texts = [text for text in columns[entry.columns[1]] if isinstance(text, str) and text]  # of times
-            offsets = sum(bool(_OFFSET.search(text)) for text in texts)
+            offsets = sum(bool(_UTC_OFFSET.search(text)) for text in texts)
             if entry.layout.units.time_unit != "iso" or offsets > len(texts) / 2:  # without, a draft must name a zone
                 return name
     return None
@@ -251,7 +251,7 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
                 counts[place] += len(objects)
                 todo += [(place, inner) for inner in objects[:_MOST_ALIKE]]
             elif isinstance(value, dict):
-                keys = [key for key in islice(value, _MOST_NESTED) if key and not _MARKS.search(key)]
+                keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
                 todo += [((*place, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
     # Objects that are several come first, then those nearest to the document, then the most.
     repeated = [place for place, count in counts.items() if count]

@@ -19,14 +19,14 @@ FIELDS = ("vehicle", "time", "lat", "lon", "speed")
 ZONES = frozenset(available_timezones())  # once: each call looks through folders
 KMH = {"km/h": 1.0, "m/s": 3.6, "mph": 1.609344, "knots": 1.852}
 """How much one of each unit is that a specification may name."""
-_NAMED = (
+_PATTERN_BY_UNIT = (
     ("km/h", r"km_?/?h|kph|kmph"),
     ("mph", r"mph|miles"),
     ("m/s", r"m_?/s|mps|m_s\b"),
     ("knots", r"knots?|kts|_kn\b"),
 )
-_COMMA = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
-_POINT = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
+_COMMA_NUMBER = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
+_POINT_NUMBER = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
 LOOKED_AT = 1_000
 """Values of a column whose notation is looked at."""
 MIN_PAIRS = 30
@@ -50,11 +50,11 @@ def with_points(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Sequ
     It applies if texts in most rows of a column are numbers with commas, and none anywhere have a point.
     """
     heads = [[str(cell) for cell in values[:LOOKED_AT] if cell is not None] for values in columns.values()]
-    has_commas = any(2 * sum(bool(_COMMA.match(cell)) for cell in cells) > len(cells) > 0 for cells in heads)
-    if not has_commas or any(_POINT.match(cell) for cells in heads for cell in cells):
+    has_commas = any(2 * sum(bool(_COMMA_NUMBER.match(cell)) for cell in cells) > len(cells) > 0 for cells in heads)
+    if not has_commas or any(_POINT_NUMBER.match(cell) for cells in heads for cell in cells):
         return columns, None
     pointed = {
-        name: [_COMMA.sub(r"\1.\2", cell) if isinstance(cell, str) else cell for cell in values]
+        name: [_COMMA_NUMBER.sub(r"\1.\2", cell) if isinstance(cell, str) else cell for cell in values]
         for name, values in columns.items()
     }
     return pointed, ","
@@ -95,7 +95,7 @@ def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
     """Finds the unit of speeds by column name or `speed_ratio`, and the reason."""
-    for unit, pattern in _NAMED:
+    for unit, pattern in _PATTERN_BY_UNIT:
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:

@@ -30,7 +30,7 @@ SMALL_BYTES, EXPANSION = 64 << 20, 100
 """A table of a zip that is larger may expand to so many times what it takes there: real ones do to 20."""
 
 WEEKDAYS = tuple(f"{day}day" for day in ("mon", "tues", "wednes", "thurs", "fri", "satur", "sun"))
-_COLUMNS: Mapping[str, tuple[str, ...]] = {
+_COLUMNS_BY_TABLE: Mapping[str, tuple[str, ...]] = {
     "agency": ("agency_name", "agency_timezone"),
     "stops": ("stop_id", "stop_name", "stop_lat", "stop_lon"),
     "routes": ("route_id", "route_short_name", "route_long_name", "route_color"),
@@ -41,7 +41,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "calendar_dates": ("service_id", "date", "exception_type"),
     "frequencies": ("trip_id", "start_time", "end_time", "headway_secs"),
 }
-_NEEDED = {
+_NEEDED_BY_TABLE = {
     "agency": ("agency_timezone",),
     "stops": ("stop_id", "stop_lat", "stop_lon"),
     "routes": ("route_id",),
@@ -51,7 +51,7 @@ _NEEDED = {
 """Columns that every feed has, by table."""
 MOST_SERVICE_S = 4 * 86_400
 """A frequency ends within so long after midnight."""
-_DAMAGE = (
+_DAMAGE_ERRORS = (
     *(OSError, EOFError, csv.Error, lzma.LZMAError, pa.ArrowException, StopIteration, UnicodeDecodeError),
     *(zipfile.BadZipFile, zlib.error),
     RuntimeError,  # of an encrypted zip; NotImplementedError, of a method that nobody knows, is one too
@@ -180,17 +180,17 @@ class Gtfs:
 def read_gtfs(path: Path) -> Gtfs:
     """Reads a feed, a zip or a folder. Raises InputError."""
     tables, skipped = {}, 0
-    for name, columns in _COLUMNS.items():
+    for name, columns in _COLUMNS_BY_TABLE.items():
         try:
             with _opened(path, f"{name}.txt") as file:
                 header = _header(file)
             with _opened(path, f"{name}.txt") as file:
                 table, bad = _table(_Utf8(file), header, columns)
         except FileNotFoundError:
-            if name in _NEEDED:
+            if name in _NEEDED_BY_TABLE:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
             table, bad = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
-        except _DAMAGE:
+        except _DAMAGE_ERRORS:
             raise InputError(
                 f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
             ) from None
@@ -201,7 +201,7 @@ def read_gtfs(path: Path) -> Gtfs:
 
 def _check(path: Path, name: str, table: pa.Table, bad: int) -> None:
     """Raises InputError for a required table without rows or columns. bad: rows skipped."""
-    needed = _NEEDED.get(name, ())
+    needed = _NEEDED_BY_TABLE.get(name, ())
     if needed and table.num_rows == 0:
         raise InputError(f"{path}: {name}.txt has no row{' with as many columns as its header' if bad else ''}")
     for column in needed:

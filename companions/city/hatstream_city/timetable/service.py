@@ -32,7 +32,7 @@ RUNS_AT_ONCE = 20_000
 """Of a chunk of `_stays`, which bounds its memory."""
 _DAY_S, _HOUR_S, _DAY_HOURS, _PART_HOURS = 86_400, 3_600, 24, 4
 _WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
-_ONCE = range(1)
+_ONE_DEPARTURE = range(1)
 """Departures of a trip that no frequency repeats: one run."""
 
 
@@ -162,7 +162,7 @@ def _visits(feed: Gtfs, trips: Int64s, day: date) -> tuple[Int64s, ...]:
     times, departures = feed.stop_times, departures_of(feed)
     start, end = (np.searchsorted(times.trip, trips, side) for side in ("left", "right"))  # rows of each trip
     trips, start, end = (column[end > start] for column in (trips, start, end))
-    runs = np.array([sum(map(len, departures.get(trip, [_ONCE]))) for trip in trips.tolist()], np.int64)
+    runs = np.array([sum(map(len, departures.get(trip, [_ONE_DEPARTURE]))) for trip in trips.tolist()], np.int64)
     visits = int(((end - start) * runs).sum())
     if visits > MOST_VISITS:
         raise InputError(

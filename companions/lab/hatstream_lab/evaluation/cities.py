@@ -25,8 +25,8 @@ Rng = np.random.Generator
 STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)
 
-_CENTRE = h3_int.latlng_to_cell(48.1, 11.6, 7)
-_DAY = np.array(
+_CENTRE_CELL = h3_int.latlng_to_cell(48.1, 11.6, 7)
+_HOURLY = np.array(
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
 )
 """How likely a vehicle is on the road in each hour."""
@@ -98,7 +98,7 @@ class VehicleVisits(NamedTuple):
 def made_up(city: MadeUp) -> Days:
     """Counts a city's days, starting on a Monday."""
     rng = np.random.default_rng(city.seed)
-    cells = np.array(sorted(h3_int.grid_disk(_CENTRE, city.rings)), np.int64)
+    cells = np.array(sorted(h3_int.grid_disk(_CENTRE_CELL, city.rings)), np.int64)
     # Places in km from the middle. Cells far out are visited less; speeds differ by eight districts of 4 km,
     # by cell, by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
     places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
@@ -208,7 +208,7 @@ def _day(
     """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
-    driven = rng.random((city.vehicles, hours.size)) < _DAY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
+    driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
     if city.night is not None:
         driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
         driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True

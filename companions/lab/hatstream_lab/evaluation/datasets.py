@@ -27,7 +27,7 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError,
 """What NumPy and zipfile say of an archive that is none."""
 MOST_SAMPLES = 10_000_000
 """Of a set: it is drawn whole, and ten times as large."""
-_BETWEEN = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
+_BETWEEN_HATS = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
 
 ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
 
@@ -51,8 +51,8 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
     base = np.sort(itms_counts() if counts is None else counts)[::-1]
     rng = np.random.default_rng(seed)
     samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
-    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN), base.size), base)
-    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN), effects.size)
+    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN_HATS), base.size), base)
+    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN_HATS), effects.size)
     shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
     # clipped, and moved and stretched until mean and variance are the published ones
     for _ in range(200):

@@ -20,11 +20,11 @@ from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import METHODS, fixed_weights, per_user
 from hatstream_local.mechanisms.mechanism import Reports, Service
 
-_FIGURES = tomllib.loads(files(__package__).joinpath("fusion.toml").read_text())
-MEANS: Mapping[str, Sequence[float]] = _FIGURES["epsilons"]["mean"]
-DISTRIBUTIONS: Mapping[str, Sequence[float]] = _FIGURES["epsilons"]["distribution"]
+_TOML_FIGURES = tomllib.loads(files(__package__).joinpath("fusion.toml").read_text())
+MEANS: Mapping[str, Sequence[float]] = _TOML_FIGURES["epsilons"]["mean"]
+DISTRIBUTIONS: Mapping[str, Sequence[float]] = _TOML_FIGURES["epsilons"]["distribution"]
 """By name of a setting: the epsilon of each of KINDS, in their order."""
-REFERENCE: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]] = _FIGURES["reference"]
+REFERENCE: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]] = _TOML_FIGURES["reference"]
 """Figures to compare with, by table, data and setting, in the order of _REFERENCE_COLUMNS."""
 KINDS = {"mean": ("sr", "laplace", "pm", "sw"), "distribution": ("sr", "pm", "sw")}
 COLUMNS = {"mean": (*KINDS["mean"], *METHODS), "distribution": (*KINDS["distribution"], "ule")}

@@ -18,20 +18,20 @@ from hatstream_lab.evaluation import datasets
 from hatstream_lab.evaluation.datasets import GRID, UPPER_KMH, DataSet
 from hatstream_lab.evaluation.experiment import Experiment, Mean, Progress, Row, Table
 
-_FIGURES = tomllib.loads(files(__package__).joinpath("reference.toml").read_text())
-_DECIMALS: dict[str, dict[str, int]] = _FIGURES.pop("decimals")
+_TOML_FIGURES = tomllib.loads(files(__package__).joinpath("reference.toml").read_text())
+_PUBLISHED_DECIMALS: dict[str, dict[str, int]] = _TOML_FIGURES.pop("decimals")
 """Printed decimals by data set and mechanism, where they are not three."""
 REFERENCE: dict[str, dict[str, dict[str, float]]] = {
     data: {label: dict(zip(table["epsilons"], row, strict=True)) for label, row in table.items() if label != "epsilons"}
-    for data, table in _FIGURES.items()
+    for data, table in _TOML_FIGURES.items()
 }
 """Published mean absolute errors in km/h, by data set, mechanism and epsilon; of 10,000 runs."""
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
-_EPSILONS = ("0.5", "1", "1.5", "2")
+_SHOWN_EPSILONS = ("0.5", "1", "1.5", "2")
 """Of a data set that no paper has."""
 REDRAWN = ("geometric", "extreme")
 """Sets that are the papers' own whatever the seed."""
-_ENTRIES = 400_000
+_MOST_ENTRIES = 400_000
 """Users of one call to `release`: enough to be fast, little enough for memory."""
 
 
@@ -91,7 +91,7 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
         Cell(name, label, epsilon, runs)
         for name, data in sets.items()
         for label in contenders(data)
-        for epsilon in EPSILONS.get(name, _EPSILONS)
+        for epsilon in EPSILONS.get(name, _SHOWN_EPSILONS)
     ]
     table = Experiment(sources, cells or every, measure_cell).table(1, report, processes)
     return table.with_figures({"reference": reference_of, "agrees": agrees})
@@ -115,7 +115,7 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
     digest = hashlib.sha256(f"{seed}/{data.name}/{cell.mechanism}/{cell.epsilon}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     noise = Noise(rng.bytes)
-    chunk = max(1, _ENTRIES // counts.size)
+    chunk = max(1, _MOST_ENTRIES // counts.size)
     errors_of_runs, clamped = [], []
     for start in range(0, cell.runs, chunk):
         number = min(chunk, cell.runs - start)
@@ -160,7 +160,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 
 def last_digit(data: str, label: str, figure: float) -> float:
     """Computes the unit of a printed figure's last digit."""
-    decimals = _DECIMALS.get(data, {}).get(label, 3)
+    decimals = _PUBLISHED_DECIMALS.get(data, {}).get(label, 3)
     # Columns of two decimals print figures from 11 on with one.
     return 0.1 if decimals == 2 and figure >= 11 and figure == round(figure, 1) else 10.0**-decimals
 

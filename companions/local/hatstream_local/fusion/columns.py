@@ -39,7 +39,7 @@ _JOIN_KEY = b"hatstream fuse"
 """Users are joined by a hash of what the input calls them; it never leaves the job, so its key needs no secret."""
 
 _QUARTER_S = 900
-_ROUNDING = 1e-9
+_EPSILON_ERROR = 1e-9
 """Reports are decimal texts: one may lie beyond the end of its range by that share of it, and is clipped to it."""
 
 
@@ -130,7 +130,7 @@ def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> 
     for index, receiver in enumerate(rules.services):
         rows = service == index
         low, high = receiver.mechanism.low, receiver.mechanism.high
-        slack = _ROUNDING * (high - low)
+        slack = _EPSILON_ERROR * (high - low)
         values = report[rows]
         outside[rows] = (values < low - slack) | (values > high + slack)
         if receiver.mechanism.name == "sr":  # stochastic rounding reports the two ends alone

@@ -37,23 +37,23 @@ UNIT = "km/h"
 FUSED = "all"
 """The service of a fused row; the rows of single services stand beside it for comparison."""
 
-_CACHE: dict[tuple[object, ...], Distribution] = {}
+_DISTRIBUTION_CACHE: dict[tuple[object, ...], Distribution] = {}
 """Distributions of groups with at most _CACHED_ROWS distinct likelihoods: many groups of one or two users are equal."""
 _CACHED_ROWS, _MOST_CACHED = 2, 4096
 
-_NUMBERS = ("from_kmh", "to_kmh", "value", "lower95", "upper95", "epsilon_user")
+_NUMBER_COLUMNS = ("from_kmh", "to_kmh", "value", "lower95", "upper95", "epsilon_user")
 _MAY_BE_NONE = ("from_kmh", "to_kmh", "lower95", "upper95")
-_COLUMNS = (
+_ROW_COLUMNS = (
     *("spec_id", "slot_start", "slot_end", "cell", "statistic", "service", "from_kmh", "to_kmh", "value", "unit"),
     *("lower95", "upper95", "users", "epsilon_user", "status"),
 )
 SCHEMA = pa.schema(
     pa.field(
         name,
-        pa.int64() if name == "users" else pa.float64() if name in _NUMBERS else pa.string(),
+        pa.int64() if name == "users" else pa.float64() if name in _NUMBER_COLUMNS else pa.string(),
         nullable=name in _MAY_BE_NONE,
     )
-    for name in _COLUMNS
+    for name in _ROW_COLUMNS
 )
 
 Group = tuple[int, int]
@@ -158,11 +158,11 @@ def _distribution(rows: ReportRows, method: str) -> Distribution:
     if rows.counts.size > _CACHED_ROWS:
         return estimate(rows)
     key = method, rows.buckets, *(column.tobytes() for column in (rows.curves, rows.edges, rows.levels, rows.counts))
-    if key not in _CACHE:
-        if len(_CACHE) >= _MOST_CACHED:
-            _CACHE.clear()
-        _CACHE[key] = estimate(rows)
-    return _CACHE[key]
+    if key not in _DISTRIBUTION_CACHE:
+        if len(_DISTRIBUTION_CACHE) >= _MOST_CACHED:
+            _DISTRIBUTION_CACHE.clear()
+        _DISTRIBUTION_CACHE[key] = estimate(rows)
+    return _DISTRIBUTION_CACHE[key]
 
 
 def _row(statistic: str, service: str, value: float, unit: str, users: int, leakage: float) -> Row:

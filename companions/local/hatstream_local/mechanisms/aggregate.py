@@ -18,10 +18,10 @@ Int32s = NDArray[np.int32]
 
 MOST_BUCKETS = 1 << 14
 
-_CHUNK = 1 << 17
+_ROWS_AT_ONCE = 1 << 17
 """Rows worked on at once: few, so that their columns stay in the cache, but many beside the cells of a Hessian."""
 
-_DENSE = 1 << 25
+_MOST_DENSE = 1 << 25
 """Below that many possible keys, keys are counted in a table; above, they are sorted."""
 
 _SR_CLASSES, _SR_MISSING = 3, 2
@@ -105,10 +105,10 @@ class ReportRows:
         return Evaluation(log_likelihood / users, gradient / users, curvature / users)
 
     def _parts(self) -> Iterator[tuple[Float64s, list[slice]]]:
-        """Yields each curve with slices of its rows, of at most _CHUNK."""
+        """Yields each curve with slices of its rows, of at most _ROWS_AT_ONCE."""
         start = 0
         for curve, end in zip(self.curves, self.ends.tolist(), strict=True):
-            yield curve, [slice(index, min(index + _CHUNK, end)) for index in range(start, end, _CHUNK)]
+            yield curve, [slice(index, min(index + _ROWS_AT_ONCE, end)) for index in range(start, end, _ROWS_AT_ONCE)]
             start = end
 
 
@@ -211,7 +211,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
     """Counts `index`'s distinct keys; replaces them by rank, in place."""
-    if bound > max(_DENSE, index.size):
+    if bound > max(_MOST_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse
         return keys, counts

@@ -13,7 +13,7 @@ TOLERANCE = 1e-9
 _MOST_STEPS = 200
 _ARMIJO, _SHORTEST_STEP, _ROUNDING = 1e-4, 1e-6, 1e-15
 """Of a line search: share of the promised rise that must come; part of a step that is given up; error of a sum."""
-_SMALLEST = 1e-15
+_SMALLEST_SHARE = 1e-15
 """Smallest share: beside it the differences that make up a Hessian keep their digits."""
 
 
@@ -64,7 +64,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
         here = rows.evaluate(shares)
         moved = smooth(shares * here.gradient)  # one step of EM, smoothed
         total = moved.sum()
-        image = np.maximum(moved / total, _SMALLEST)
+        image = np.maximum(moved / total, _SMALLEST_SHARE)
         # The derivative of `image` by the shares; as it is divided by its total, the sum is taken off.
         derivative = smooth(np.diag(here.gradient) - shares[:, None] * here.curvature) / total
         derivative -= np.outer(image, derivative.sum(axis=0))
@@ -77,7 +77,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
         if gap <= tolerance:
             return Distribution(shares, here.log_likelihood, gap, step, converged=True)
         shares = shares * np.exp(move.clip(-2, 2))  # no share grows or shrinks by more than e^2 in a step
-        shares = np.maximum(shares / shares.sum(), _SMALLEST)
+        shares = np.maximum(shares / shares.sum(), _SMALLEST_SHARE)
     return Distribution(shares, here.log_likelihood, gap, step, converged=False)
 
 

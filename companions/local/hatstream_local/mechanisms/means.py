@@ -19,10 +19,10 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 GRID = 100
 """Values of UWA's prior, equally likely: the middles of so many buckets, as in the code of the method's authors."""
-_USERS = 1 << 12
+_USERS_AT_ONCE = 1 << 12
 """Users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache."""
 _THREADS = 2
-_FEW = 30
+_FEW_SERVICES = 30
 """Below that many users the spread among them is no measure of the noise."""
 
 
@@ -47,7 +47,7 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
     if not users:
         raise ValueError("a fused mean needs at least one report")
     worst = _worst_variance(reports, method, answers)
-    variance = float(np.var(estimates[answers], ddof=1)) if users >= _FEW else math.inf
+    variance = float(np.var(estimates[answers], ddof=1)) if users >= _FEW_SERVICES else math.inf
     return FusedMean(float(estimates[answers].mean()), math.sqrt(min(worst, variance) / users), users)
 
 
@@ -111,11 +111,11 @@ def second_moments(reports: Reports) -> Float64s:
 
 def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Float64s:
     """Averages users' unbiased reports, (users,), by weights of chunks, (services, users)."""
-    starts = range(0, reports.users, _USERS)
+    starts = range(0, reports.users, _USERS_AT_ONCE)
 
     def estimate(start: int) -> Float64s:
-        """Averages the reports of the users from `start` on, up to _USERS of them."""
-        chunk = Reports(reports.services, reports.values[:, start : start + _USERS])
+        """Averages the reports of the users from `start` on, up to _USERS_AT_ONCE of them."""
+        chunk = Reports(reports.services, reports.values[:, start : start + _USERS_AT_ONCE])
         answered = ~np.isnan(chunk.values)
         pairs = zip(chunk.services, chunk.values, strict=True)
         unbiased = np.stack([service.mechanism.unbiased(row) for service, row in pairs])

@@ -18,7 +18,7 @@ class Licence(NamedTuple):
     url: str
 
 
-_KNOWN = (
+_LICENCES = (
     Licence("CC0-1.0", "Creative Commons Zero 1.0", "https://creativecommons.org/publicdomain/zero/1.0/"),
     Licence("CC-BY-4.0", "Creative Commons Attribution 4.0", "https://creativecommons.org/licenses/by/4.0/"),
     Licence("CC-BY-SA-4.0", "Creative Commons Attribution-ShareAlike 4.0", "https://creativecommons.org/licenses/by-sa/4.0/"),
@@ -29,12 +29,12 @@ _KNOWN = (
     Licence("etalab-2.0", "Licence Ouverte 2.0", "https://spdx.org/licenses/etalab-2.0.html"),
     Licence("DL-DE-BY-2.0", "Datenlizenz Deutschland Namensnennung 2.0", "https://www.govdata.de/dl-de/by-2-0"),
 )  # fmt: skip
-NAMES = tuple(licence.name for licence in _KNOWN)
+NAMES = tuple(licence.name for licence in _LICENCES)
 
 
 def licence(name: str) -> Licence:
     """Looks up a licence by name in any case, or makes an unknown one."""
-    return next((entry for entry in _KNOWN if entry.name.lower() == name.lower()), Licence(name, name, ""))
+    return next((entry for entry in _LICENCES if entry.name.lower() == name.lower()), Licence(name, name, ""))
 
 
 PERIODS = {

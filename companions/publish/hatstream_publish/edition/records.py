@@ -12,8 +12,8 @@ from hatstream_publish.edition.edition import Edition
 from hatstream_publish.edition.tables import ColumnEntry
 from hatstream_publish.pages.rows import STATUSES
 
-_TYPES = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
-_INSTANT = "%Y-%m-%dT%H:%M:%S%z"
+_NAME_BY_TYPE = {pa.string(): "string", pa.float64(): "number", pa.int64(): "integer", pa.binary(): "any"}
+_TIME_FORMAT = "%Y-%m-%dT%H:%M:%S%z"
 
 
 class PublishedFile(NamedTuple):
@@ -83,13 +83,13 @@ def _field(field: pa.Field, column: ColumnEntry) -> dict[str, Any]:
     if column.unit:
         schema["unit"] = column.unit
     if column.name in ("slot_start", "slot_end"):
-        schema |= {"type": "datetime", "format": _INSTANT}
+        schema |= {"type": "datetime", "format": _TIME_FORMAT}
     elif pa.types.is_timestamp(field.type):
         schema["type"] = "datetime"
     elif pa.types.is_list(field.type):
         schema["type"] = "array"
     else:
-        schema["type"] = _TYPES[field.type]
+        schema["type"] = _NAME_BY_TYPE[field.type]
     constraints: dict[str, Any] = {"required": True} if not field.nullable else {}
     if column.name == "status":
         constraints["enum"] = sorted(STATUSES)
@@ -108,7 +108,7 @@ def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
 
 # --- DCAT ---------------------------------------------------------------------------------------------------------
 
-_CONTEXT = {
+_JSON_LD_CONTEXT = {
     "dcat": "http://www.w3.org/ns/dcat#",
     "dct": "http://purl.org/dc/terms/",
     "foaf": "http://xmlns.com/foaf/0.1/",
@@ -119,9 +119,9 @@ _CONTEXT = {
     "xsd": "http://www.w3.org/2001/XMLSchema#",
     "geosparql": "http://www.opengis.net/ont/geosparql#",
 }
-_MEDIA = "https://www.iana.org/assignments/media-types/"
-_EU = "http://publications.europa.eu/resource/authority"
-_FORMATS = {"csv": "CSV", "parquet": "PARQUET", "json": "JSON", "geojson": "GEOJSON", "html": "HTML"}
+_MEDIA_TYPES_URL = "https://www.iana.org/assignments/media-types/"
+_EU_VOCABULARY_URL = "http://publications.europa.eu/resource/authority"
+_EU_CODE_BY_FORMAT = {"csv": "CSV", "parquet": "PARQUET", "json": "JSON", "geojson": "GEOJSON", "html": "HTML"}
 """File types that the European Union's vocabulary names, by ending."""
 
 
@@ -133,7 +133,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
     to = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
     return {
-        "@context": _CONTEXT,
+        "@context": _JSON_LD_CONTEXT,
         "@id": wishes.url or f"urn:hatstream:{edition.spec.spec_id}",
         "@type": "dcat:Dataset",
         "dct:title": wishes.title,
@@ -143,10 +143,10 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         "dcat:contactPoint": {"@type": "vcard:Organization", "vcard:fn": wishes.publisher, **(to if contact else {})},
         "dct:modified": _typed(edition.created.isoformat(timespec="seconds"), "dateTime"),
         "dct:license": licence,
-        "dct:accessRights": {"@id": f"{_EU}/access-right/PUBLIC"},
+        "dct:accessRights": {"@id": f"{_EU_VOCABULARY_URL}/access-right/PUBLIC"},
         "dcat:keyword": list(KEYWORDS),
-        "dcat:theme": {"@id": f"{_EU}/data-theme/TRAN"},
-        "dct:language": {"@id": f"{_EU}/language/ENG"},
+        "dcat:theme": {"@id": f"{_EU_VOCABULARY_URL}/data-theme/TRAN"},
+        "dct:language": {"@id": f"{_EU_VOCABULARY_URL}/language/ENG"},
         "dcat:temporalResolution": _typed(f"PT{edition.spec.timetable.slot_minutes}M", "duration"),
         **({"dcat:landingPage": {"@id": wishes.url, "@type": "foaf:Document"}} if wishes.url else {}),
         "dct:temporal": {
@@ -171,14 +171,14 @@ def _typed(value: str, kind: str) -> dict[str, str]:
 def _distribution(url: str, licence: Any, part: PublishedFile) -> dict[str, Any]:
     """Describes a file as DCAT distribution. url: of the folder, or empty."""
     address = f"{url.rstrip('/')}/{part.path}" if url else part.path
-    kind = _FORMATS.get(part.path.rpartition(".")[2])
+    kind = _EU_CODE_BY_FORMAT.get(part.path.rpartition(".")[2])
     return {
         "@type": "dcat:Distribution",
         "dct:title": part.title,
         "dcat:accessURL": {"@id": url or address},
         "dcat:downloadURL": {"@id": address},
-        "dcat:mediaType": {"@id": f"{_MEDIA}{part.mediatype}"},
-        **({"dct:format": {"@id": f"{_EU}/file-type/{kind}"}} if kind else {}),
+        "dcat:mediaType": {"@id": f"{_MEDIA_TYPES_URL}{part.mediatype}"},
+        **({"dct:format": {"@id": f"{_EU_VOCABULARY_URL}/file-type/{kind}"}} if kind else {}),
         "dcat:byteSize": _typed(str(part.size), "nonNegativeInteger"),
         "dct:license": licence,
         "spdx:checksum": {

@@ -17,7 +17,7 @@ from hatstream_publish.pages.rows import CITY, check_origin
 
 FORMATS = ("parquet", "csv", "jsonl", "avro", "geojson")
 """Formats of result files; of one name in several formats the first is read."""
-_DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, MemoryError, pa.ArrowException)
+_DAMAGE_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, MemoryError, pa.ArrowException)
 
 
 class Stamp(NamedTuple):
@@ -56,7 +56,7 @@ class ResultFiles:
                 self._faults[stamp] = str(error).removeprefix(f"{stamp.path} ").removeprefix(f"{stamp.path}: ")
             except OSError as error:
                 self._faults[stamp] = error.strerror or type(error).__name__
-            except _DAMAGE as error:
+            except _DAMAGE_ERRORS as error:
                 self._faults[stamp] = f"is damaged ({type(error).__name__})"
         self._seen = frozenset(stamps)
         return True
@@ -97,7 +97,7 @@ class ResultFiles:
             yield from (os.path.join(folder, name) for name in names if not name.startswith("."))
 
     def _read(self, stamp: Stamp) -> Mapping[str, pa.Table]:
-        """Reads and validates a file. Raises InputError, OSError and _DAMAGE."""
+        """Reads and validates a file. Raises InputError, OSError and _DAMAGE_ERRORS."""
         if not stat.S_ISREG(os.stat(stamp.path).st_mode):
             raise InputError("is no regular file")
         tables = read_results([Path(stamp.path)])

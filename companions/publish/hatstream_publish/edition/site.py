@@ -64,7 +64,7 @@ MEDIA = {
     "md": "text/markdown",
     "toml": "application/toml",
 }
-_TITLES = {
+_TITLE_BY_PRODUCT = {
     HATS: "Values by place and slot",
     OF_DAYS: "Values by place and day",
     "cell-part": "Values by place and part of the day",
@@ -330,7 +330,7 @@ def _hash(content: bytes) -> str:
 def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> PublishedFile:
     """Describes a file by its name and content."""
     stem, _, ending = name.rpartition(".")
-    title = _TITLES.get(stem, stem.capitalize())
+    title = _TITLE_BY_PRODUCT.get(stem, stem.capitalize())
     return PublishedFile(name, title, MEDIA[ending], len(content), _hash(content), schema)
 
 

@@ -14,8 +14,8 @@ from hatstream.api import InputError, UsageError, write_whole
 PACKAGE, SUMS, LATEST = "datapackage.json", "SHA256SUMS", "latest.json"
 MAPS = "map"
 """Folder of the map's data; files are named by a digest of their content."""
-_STAGING = ".staging"
-_MAPS_KEPT = 3
+_STAGING_FOLDER = ".staging"
+_MOST_MAPS = 3
 """Newest files of the map's data that stay: open pages may still ask for the former ones."""
 SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.backup")
 """What must not lie where the public reads."""
@@ -35,7 +35,7 @@ class FolderUpdate:
         self.digests[name] = hashlib.sha256(content).hexdigest()
         if _holds(self.folder / name, content, is_known=self.former.get(name) == self.digests[name]):
             return
-        path = self.folder / _STAGING / name
+        path = self.folder / _STAGING_FOLDER / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content, mode=0o644)
         self.changed.append(name)
@@ -47,12 +47,12 @@ class FolderUpdate:
         self.put(SUMS, sums.encode())
         for name in sorted(set(self.changed), key=_order):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self.folder / _STAGING / name, self.folder / name)
+            os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
         for name in former - self.digests.keys():  # of the map's data some stay, see below
             if not name.startswith(f"{MAPS}/"):
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
-        for path in maps[_MAPS_KEPT:]:
+        for path in maps[_MOST_MAPS:]:
             path.unlink(missing_ok=True)
 
 
@@ -63,11 +63,11 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
     Raises UsageError for foreign content, keys or ledgers, InputError during another process's update, and OSError.
     """
     names = {path.name for path in folder.iterdir()} if folder.exists() else set[str]()
-    if PACKAGE not in names and not names <= {_STAGING}:  # staged files alone: a first update was killed
+    if PACKAGE not in names and not names <= {_STAGING_FOLDER}:  # staged files alone: a first update was killed
         raise UsageError(f"{folder} holds other files than what `publish` writes: name another folder")
     refuse_secrets(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    staging, handle = folder / _STAGING, os.open(folder, os.O_RDONLY)
+    staging, handle = folder / _STAGING_FOLDER, os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(staging, ignore_errors=True)

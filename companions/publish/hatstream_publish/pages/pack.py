@@ -26,9 +26,9 @@ WIDE_KMH = 15.0
 
 KNOWN, AREA, DAY, FORECAST, UNKNOWN = "known", "area", "day", "forecast", "unknown"
 """How a value is drawn: known there; of the area around; of the place's whole day; expected; not to be used."""
-_CLASSES = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
+_CLASS_BY_STATUS = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
 
-RELIABLE = tuple(status for status, drawn in _CLASSES.items() if drawn == KNOWN)
+RELIABLE = tuple(status for status, drawn in _CLASS_BY_STATUS.items() if drawn == KNOWN)
 
 MOST_FIELDS = 20_000_000
 """Slots times places of one page: about 60 MB."""
@@ -37,10 +37,10 @@ DEGREE = 1e5
 """Positions are whole parts of a degree: about a metre."""
 _NONE, _NO_CODE = 65_535, 255
 """Where a matrix of 16-bit numbers, or one of 8-bit codes, has nothing."""
-_MARK = "\x1f"  # between texts; no column holds it
+_SEPARATOR = "\x1f"  # between texts; no column holds it
 USUAL_KMH = 0.1
 """What usual values are whole multiples of."""
-_BOUNDS = ("lower95", "upper95")
+_BOUND_COLUMNS = ("lower95", "upper95")
 NAMED_AT_FIRST = 5
 
 
@@ -189,8 +189,8 @@ class _Codes(dict[str, int]):
 
 def _code(text: str) -> dict[str, Any]:
     """Describes to the page how rows of an origin, see `_provenance`, are drawn."""
-    status, mechanism, about = text.split(_MARK)
-    drawn, live = _CLASSES.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
+    status, mechanism, about = text.split(_SEPARATOR)
+    drawn, live = _CLASS_BY_STATUS.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
     drawn = DAY if about == DAY and drawn == KNOWN else drawn
     return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
 
@@ -202,7 +202,7 @@ _Layer = tuple[str, tuple[str, ...], Any]
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
     """Lists layers of the map: each statistic's values, and further columns with intervals."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
-        yield statistic, ("value", *_BOUNDS), pc.equal(rows["statistic"], statistic)
+        yield statistic, ("value", *_BOUND_COLUMNS), pc.equal(rows["statistic"], statistic)
     for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
         if name not in ("parent", "traffic"):  # these have no layer of their own
             yield name, (name, f"{name}_lower95", f"{name}_upper95"), pc.is_valid(rows[name])
@@ -242,7 +242,7 @@ def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
-    return pc.binary_join_element_wise(pc.fill_null(rows["status"], ""), rows["mechanism"], about, _MARK)
+    return pc.binary_join_element_wise(pc.fill_null(rows["status"], ""), rows["mechanism"], about, _SEPARATOR)
 
 
 def _step(span: float) -> float:

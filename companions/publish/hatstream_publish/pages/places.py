@@ -26,11 +26,11 @@ AREA_KINDS = dict.fromkeys(("water", "lake", "river", "riverbank", "reservoir", 
     ("park", "forest", "wood", "grass", "garden", "meadow", "cemetery", "nature_reserve"), "park"
 )
 """Kinds of drawn areas, by words that a feature's properties may hold, OpenStreetMap's values among them."""
-_KINDS = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
+_KIND_BY_GEOMETRY = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
 _CELL_LETTERS = 18  # h3 fails on far longer ones
 _MOST_BYTES = 256 << 20
 _MOST_PARTS = 65_535  # of a shape, as a page counts them
-_DEPTHS = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
+_DEPTH_BY_GEOMETRY = {"LineString": 0, "MultiLineString": 1, "Polygon": 1, "MultiPolygon": 2}
 """How many lists lie around a list of positions."""
 
 
@@ -158,17 +158,17 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
 def _shape(path: Path, geometry: Any) -> DrawnShape:
     """Checks a GeoJSON geometry, and flattens it into parts to draw. Raises InputError."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
-    if kind not in _KINDS:
-        raise InputError(f"{path}: a shape must be one of {', '.join(_KINDS)}; one is {kind[:20]!r}")
+    if kind not in _KIND_BY_GEOMETRY:
+        raise InputError(f"{path}: a shape must be one of {', '.join(_KIND_BY_GEOMETRY)}; one is {kind[:20]!r}")
     try:
-        rings = _flat(geometry["coordinates"], _DEPTHS[kind])
+        rings = _flat(geometry["coordinates"], _DEPTH_BY_GEOMETRY[kind])
     except (KeyError, TypeError, ValueError, IndexError):
         raise InputError(f"{path}: a {kind} has coordinates that are no positions in degrees") from None
     if len(rings) > _MOST_PARTS:
         raise InputError(f"{path}: a {kind} has more than {_MOST_PARTS:,} parts")
     if not rings or any(len(ring) < 2 for ring in rings):
         raise InputError(f"{path}: a {kind} has fewer than two positions")
-    return DrawnShape(_KINDS[kind], rings, geometry)
+    return DrawnShape(_KIND_BY_GEOMETRY[kind], rings, geometry)
 
 
 def _flat(nested: Any, depth: int) -> tuple[tuple[Position, ...], ...]:

@@ -52,16 +52,16 @@ class Odds(NamedTuple):
         return _percent(self.least, math.floor)
 
 
-_LEAST_SAID = 1e-5
+_LEAST_SHOWN = 1e-5
 """Probabilities nearer to 0 or 1 are not shown with their digits."""
 
 
 def _percent(share: float, rounded: Callable[[float], int]) -> str:
     """Writes a probability in per cent, unbroken, with three digits; rounded: math.ceil or math.floor."""
-    if share < _LEAST_SAID:
-        return f"less than {100 * _LEAST_SAID:g}\u00a0%"
-    if share > 1 - _LEAST_SAID:
-        return f"more than {100 - 100 * _LEAST_SAID:g}\u00a0%"
+    if share < _LEAST_SHOWN:
+        return f"less than {100 * _LEAST_SHOWN:g}\u00a0%"
+    if share > 1 - _LEAST_SHOWN:
+        return f"more than {100 - 100 * _LEAST_SHOWN:g}\u00a0%"
     digits = 2 - math.floor(math.log10(100 * min(share, 1 - share)))  # after the point; near 1 those of 1 - share count
     return f"{rounded(100 * share * 10**digits) / 10**digits:.{digits}f}\u00a0%"
 
@@ -93,7 +93,7 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
     ]
 
 
-_IN_SPAN = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
+_SPAN_BY_UNIT = {"vehicle-day": "on one day", "vehicle-week": "in one week", "vehicle-ever": "in the account's life"}
 
 
 def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path) -> None:
@@ -105,7 +105,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "title": f"{spec.name}: what is published and what it protects",
         "hides_driving": account.adjacency == "add-remove",
         "span": account.unit.removeprefix("vehicle-"),
-        "in_span": _IN_SPAN[account.unit],
+        "in_span": _SPAN_BY_UNIT[account.unit],
         "most": spent,
         "delta": float(report.most.delta),
         "chance": report.most.chance_text,

@@ -148,12 +148,12 @@ def is_beside(rows: pa.Table) -> NDArray[np.bool_]:
 
 USABLE = ("ok", "parent")
 """Statuses of values that are published unless all are asked for."""
-_OWN = ("value", "lower95", "upper95")
-_ORDER = (
-    *("slot_start", "slot_end", "cell", "name", "statistic", *_OWN),
+_VALUE_COLUMNS = ("value", "lower95", "upper95")
+_COLUMN_ORDER = (
+    *("slot_start", "slot_end", "cell", "name", "statistic", *_VALUE_COLUMNS),
     *("unit", "value_of", "area", "status", "mechanism", "spec_id"),
 )
-_NOT_SHOWN = ("parent", "parent_value", "parent_lower95", "parent_upper95", "epsilon_slot")
+_HIDDEN_COLUMNS = ("parent", "parent_value", "parent_lower95", "parent_upper95", "epsilon_slot")
 
 
 def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Table:
@@ -169,19 +169,19 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     instants = rows.append_column("instant", of_each(rows["slot_start"], datetime.fromisoformat))
     rows = rows.take(pc.sort_indices(instants, keys))
     is_parent = pa.array(is_beside(rows))
-    columns = {name: rows[name] for name in rows.column_names if name not in _NOT_SHOWN}
+    columns = {name: rows[name] for name in rows.column_names if name not in _HIDDEN_COLUMNS}
     if everything:
-        columns |= {f"own_{name}": rows[name] for name in _OWN}
+        columns |= {f"own_{name}": rows[name] for name in _VALUE_COLUMNS}
     else:  # both are of the place's own value
         columns = {name: column for name, column in columns.items() if name not in ("noise_std", "bias_bound")}
     if "parent_value" in rows.column_names:
-        columns |= {name: pc.if_else(is_parent, rows[f"parent_{name}"], rows[name]) for name in _OWN}
+        columns |= {name: pc.if_else(is_parent, rows[f"parent_{name}"], rows[name]) for name in _VALUE_COLUMNS}
     columns["value_of"] = pc.if_else(is_parent, "area", "place")
     parents = rows["parent"] if "parent" in rows.column_names else pa.nulls(rows.num_rows, pa.string())
     columns["area"] = pc.if_else(is_parent, parents, None)
     columns["name"] = of_each(rows["cell"], lambda cell: places.named[cell].name if cell in places.named else "")
-    others = (name for name, column in columns.items() if name not in _ORDER and column.null_count < len(column))
-    return pa.table({name: columns[name] for name in (*_ORDER, *others)})
+    others = (name for name, column in columns.items() if name not in _COLUMN_ORDER and column.null_count < len(column))
+    return pa.table({name: columns[name] for name in (*_COLUMN_ORDER, *others)})
 
 
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
