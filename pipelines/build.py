@@ -50,7 +50,7 @@ def road(
     tallies: by (first slot planned together, release shard); an empty one, b"", of each seals slots without reports.
     drawing: label of the step. shelf: keeps drawn units out of the shuffle, where all steps share one process.
     """
-    if job.release.in_order:  # each group's noise rests on the units recorded before
+    if job.release.draws_in_order:  # each group's noise rests on the units recorded before
         return runner.in_order(tallies, job)
     drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, shelf)  # key, Unit
     return estimate(runner.recorded(drawn, job), job)

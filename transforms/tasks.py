@@ -83,11 +83,11 @@ def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
     """Tallies a period's slots, speeds and headings derived; returns (group, tally) pairs."""
-    ordered, without = derived_events(
+    ordered, refusals = derived_events(
         {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground
     )
     count(counters.DUPLICATES, ordered.duplicates)
-    for reason, rows in without.items():
+    for reason, rows in refusals.items():
         count(counters.refused("derive", reason), rows)
     tallies = [tally(events, slot_s, None, release.columns)[0] for slot_s, events in ordered.by_slot().items()]
     failpoint("tally")

@@ -87,9 +87,9 @@ def errors_around(
     return mean_errors
 
 
-def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], moved: Iterable[Float64s]) -> Float64s:
-    """Forecasts errors from noise and from differences of users' weights, `moved`, (users,) by HAT."""
-    sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(moved, hats, strict=True)]
+def errors_of_weights(hats: HatCounts, plans: Sequence[Plan], weight_changes: Iterable[Float64s]) -> Float64s:
+    """Forecasts errors from noise and from differences of users' weights, `weight_changes`, (users,) by HAT."""
+    sds = [hats.prior.spread(weights, hat.counts) for weights, hat in zip(weight_changes, hats, strict=True)]
     return errors_around(hats, np.array(sds), np.array([float(plan.scale * plan.step) for plan in plans]))
 
 

@@ -185,11 +185,11 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Bounds a proposal's rate (see `_rounded`) by known digits of u."""
-    steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)
+    """Makes the function that bounds a proposal's rate (see `_rounded`) from u's first bits."""
+    steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:
-        start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)
+        start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)  # u is in [start, start + 2^-bits]
         rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
         return max(rate - unknown, Fraction(0)), rate + unknown
 

@@ -127,12 +127,12 @@ class RowsByHat(NamedTuple):
 class Search:
     """State of rounds: sums, and HATs vehicles may leave.
 
-    A row is known by its row in the tally. Places that a vehicle may leave are [first, last) of the arrays `entry_*`,
-    in no order: a removed one is overwritten by the last. Memoryviews read and write single elements as fast as lists.
+    An entry is a row of the tally, (HAT, vehicle), that its vehicle may leave: [first[v], last[v]) of `entry_*` for
+    vehicle v, unordered, as the last overwrites a removed one. Memoryviews access single elements as fast as lists.
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:
-        # By HAT: sums and the two largest rows. By vehicle: how many HATs it is in, and its part of `entry_*`.
+        # By HAT: sums and the two largest rows. By vehicle: how many HATs it is in, and its range of `entry_*`.
         self.tally = tally
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
@@ -184,7 +184,7 @@ class Search:
         return 1
 
     def _choice(self, vehicle: int) -> int:
-        """Chooses the row in `entry_*` that the vehicle leaves, or -1.
+        """Chooses the entry that the vehicle leaves, or -1.
 
         -1: each choice would raise an error above `threshold`. Within TOLERANCE of it exact errors decide.
         """
@@ -235,7 +235,7 @@ class Search:
         return distinct
 
     def _without(self, entry: int) -> tuple[int, int, int]:
-        """Counts samples, retained, largest count without the entry's vehicle."""
+        """Counts a HAT's samples, retained ones and largest count without the vehicle."""
         _, hats, counts, *_ = self.entry_columns
         hat, count = hats[entry], counts[entry]
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
@@ -260,7 +260,7 @@ class Search:
         return scores
 
     def _leaves(self, vehicle: int, entry: int) -> int:
-        """Removes the entry's vehicle; returns the row's index."""
+        """Removes the vehicle from the entry's HAT; returns the removed row."""
         entry_row, entry_hat, entry_count, *_ = self.entry_columns
         row, hat = entry_row[entry], entry_hat[entry]
         self.is_alive[row] = False
@@ -288,7 +288,7 @@ class Search:
         self._forget(vehicle, first + int((self.entry_row[first : self.last[vehicle]] == row).argmax()))
 
     def _forget(self, vehicle: int, entry: int) -> None:
-        """Removes the entry from those of the vehicle."""
+        """Removes the entry from the vehicle's range."""
         last = self.last[vehicle] = self.last[vehicle] - 1
         for column in self.entry_columns:
             column[entry] = column[last]

@@ -196,10 +196,10 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
 
 
 def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
-    """Computes the second moment around `centre`, perhaps negative."""
+    """Computes the second moment around `centre`, in bins, negative where noise makes shares so."""
     share = np.diff(_with_ends(raw), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
-    return np.cumsum(share * middle**2, axis=1)[:, -1]
+    return np.cumsum(share * middle**2, axis=1)[:, -1]  # sums in order: the same bits on every machine
 
 
 def _with_ends(cdf: Float64s) -> Float64s:

@@ -41,12 +41,12 @@ from transforms.time.calendar import Calendar
 
 
 def release_days(
-    spec: Specification, counted: pa.Table, *, seed: int | None = None, whole: bool = False, forecasts: bool = False
+    spec: Specification, counts: pa.Table, *, seed: int | None = None, whole: bool = False, forecasts: bool = False
 ) -> dict[str, pa.Table]:
     """Releases counted days in memory, for tests and evaluations.
 
     Args:
-        counted: Table of `count_days`; rows may be removed, changed or invented.
+        counts: Table of `count_days`; rows may be removed, changed or invented.
         seed: Seed of the noise; None for the random noise of a release.
         whole: Whether to estimate every day again at the end, from all days.
         forecasts: Whether to forecast every day but the first beforehand, from the days before.
@@ -60,7 +60,7 @@ def release_days(
     >>> release_days(load("examples/hourly-means.toml"), pa.table({"period": pa.array([], pa.string())}))
     {}
     """
-    days = _days_of(spec, counted)
+    days = _days_of(spec, counts)
     if not days:
         return {}
     slots = {slot_s: facts for day in days.values() for slot_s, facts in day.facts.items()}
@@ -92,16 +92,16 @@ class _Day(NamedTuple):
     table: wire.Tally
 
 
-def _days_of(spec: Specification, counted: pa.Table) -> dict[str, _Day]:
+def _days_of(spec: Specification, counts: pa.Table) -> dict[str, _Day]:
     """Reads rows of `count_days` as tallies, by period, ascending. Raises UsageError."""
-    periods, days = sorted(set(counted["period"].to_pylist())), dict[str, _Day]()
+    periods, days = sorted(set(counts["period"].to_pylist())), dict[str, _Day]()
     if not periods:
         return days
     if spec.timetable.unit != "vehicle-day":
         raise UsageError("an evaluation releases days: account.unit must be 'vehicle-day'")
     sums = {column.name for column in _columns_of(spec, _release_of(spec, {}, _MemoryAccount.of(spec)))}
-    columns = {name: _int64s(counted[name].combine_chunks()) for name in ("slot", "vehicle", "reports", *sums)}
-    columns["cell"], period_of = _keys_of(spec, counted), np.array(counted["period"].to_pylist())
+    columns = {name: _int64s(counts[name].combine_chunks()) for name in ("slot", "vehicle", "reports", *sums)}
+    columns["cell"], period_of = _keys_of(spec, counts), np.array(counts["period"].to_pylist())
     for period in periods:
         facts = slot_facts(spec, range_of(spec.timetable, period, period))
         inside = np.flatnonzero((period_of == period) & (columns["cell"] >= 0))
@@ -184,9 +184,9 @@ class _EvaluatedDays:
         release, recorded = self.release, list[RecordedSlot]()
         while drawn := release.draw({(first_s, 0): lambda: [table]}, History(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
-            if not release.in_order:
+            if not release.draws_in_order:
                 break
-        for slot in recorded[-1:] if release.in_order else recorded:
+        for slot in recorded[-1:] if release.draws_in_order else recorded:
             for estimates in release.estimates(slot, History(self.account)):
                 self.show(estimates.product or "hats", [estimates._replace(product="")])
 
@@ -308,16 +308,16 @@ def _int64s(column: pa.Array) -> Int64s:
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _keys_of(spec: Specification, counted: pa.Table) -> Int64s:
+def _keys_of(spec: Specification, counts: pa.Table) -> Int64s:
     """Finds each row's counting key, (rows,): hexagon, key or piece; negative outside the region."""
     if spec.places is not None:
         pieces = spec.places.pieces
         cells, places = texts_of(None, pieces.region), [*pieces.places.names, None]  # -1 is nowhere, the last
         pairs = zip(pieces.cell.tolist(), pieces.place.tolist(), strict=True)
         piece_of = {(cells[cell], places[place]): number for number, (cell, place) in enumerate(pairs)}
-        rows = zip(counted["cell"].to_pylist(), counted["place"].to_pylist(), strict=True)
+        rows = zip(counts["cell"].to_pylist(), counts["place"].to_pylist(), strict=True)
         return np.array([piece_of.get(row, -1) for row in rows], np.int64)
-    named = counted["cell"].combine_chunks().dictionary_encode()
+    named = counts["cell"].combine_chunks().dictionary_encode()
     texts, number_of = named.dictionary.to_pylist(), {} if spec.keys is None else spec.keys.number
     numbers = [int(text, 16) if spec.keys is None else number_of.get(text.encode(), -1) for text in texts]
     return np.asarray(spec.ground.keys(np.array(numbers, np.int64))[named.indices.to_numpy()])

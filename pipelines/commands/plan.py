@@ -150,14 +150,14 @@ def plan_levels(spec: Specification, within: float, source: CountSource, _: Repo
     return planned, partial(show_levels, planned)
 
 
-def show(planned: Planned, out: Console) -> None:
+def show(plan: Planned, console: Console) -> None:
     """Shows the plan of a release under public counts."""
-    out.print(planned.answer)
-    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
-    out.print(f"Counts ({planned.hats:,} HAT{'s' if planned.hats > 1 else ''}): {planned.counts}")
-    out.print(f"Forecast: {planned.forecast}")
-    _print_all(map(_classes, planned.statistics), out)
-    composed = planned.composed
+    console.print(plan.answer)
+    console.print(f"{plan.name} ({plan.spec_id}): a plan; nothing was released or spent")
+    console.print(f"Counts ({plan.hats:,} HAT{'s' if plan.hats > 1 else ''}): {plan.counts}")
+    console.print(f"Forecast: {plan.forecast}")
+    _print_all(map(_classes, plan.statistics), console)
+    composed = plan.composed
     table = table_of("Composed total", "what adds up", ">HATs", ">epsilon")
     low, high = composed.epsilon_per_hat_least, composed.epsilon_per_hat_most
     table.add_row("one HAT", "1", f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}")
@@ -167,15 +167,15 @@ def show(planned: Planned, out: Console) -> None:
     table.add_row("the account in the period (sum of slot maxima)", "", _total(composed.debit_of_a_period))
     verdict = {True: "kept", False: "exceeded", None: "not known"}[composed.within_limit]
     table.add_row(f"the account's limit: {verdict}", "", f"{composed.account_limit:g}")
-    out.print(table)
+    console.print(table)
     columns = ("what differs between two feeds: the speeds of", ">|this release", ">|the whole account")
     table = table_of("One release, said in several ways: epsilon under counts-public", *columns)
-    for guarantee in planned.guarantees:
+    for guarantee in plan.guarantees:
         table.add_row(guarantee.unit, _total(guarantee.release), f"<= {guarantee.account:.4g}")
-    out.print(table)
-    out.print(planned.not_protected)
-    out.print(_other_choices(planned))
-    if (needs := planned.needs) is not None:
+    console.print(table)
+    console.print(plan.not_protected)
+    console.print(_other_choices(plan))
+    if (needs := plan.needs) is not None:
         table = table_of(
             f"Half of a HAT's 95 % interval by {needs.mechanism}, ± {needs.unit}, "
             "clipping at its worst: by vehicles in it",
@@ -187,9 +187,9 @@ def show(planned: Planned, out: Console) -> None:
             halves, now = (f"{half:.1f}" for half in need.half_widths), " now" if need.as_specified else ""
             row = f"{need.epsilon:.3g}{now}", *halves, _number(need.vehicles), best
             table.add_row(*row, style="bold" if now else None)
-        out.print(table)
-        _print_all(needs.answers, out)
-    _print_all([f"Note: {note}" for note in planned.notes], out)
+        console.print(table)
+        _print_all(needs.answers, console)
+    _print_all([f"Note: {note}" for note in plan.notes], console)
 
 
 def _classes(statistic: StatisticPlan) -> Table:
@@ -220,15 +220,15 @@ def _classes(statistic: StatisticPlan) -> Table:
     return table
 
 
-def _other_choices(planned: Planned) -> Table:
+def _other_choices(plan: Planned) -> Table:
     """Makes a table of median errors and spending of the specified and other choices."""
-    errors = [f">error of\n{statistic.statistic},\n{statistic.unit}" for statistic in planned.statistics]
+    errors = [f">error of\n{statistic.statistic},\n{statistic.unit}" for statistic in plan.statistics]
     table = table_of(
         "What another choice would give: median error, epsilon, account's limit",
         *("choice", ">|HATs", ">median\nvehicles", *errors),
         *(">epsilon\nof HAT", ">|vehicle,\nperiod", ">|account,\nperiod"),
     )
-    for choice in planned.choices:
+    for choice in plan.choices:
         composed = choice.composed
         table.add_row(
             choice.choice,
@@ -260,71 +260,72 @@ def _print_all(shown: Iterable[str | Table], out: Console) -> None:
         out.print(line)
 
 
-def show_levels(planned: PlannedLevels, out: Console) -> None:
+def show_levels(plan: PlannedLevels, console: Console) -> None:
     """Shows the plan of a `levels` specification."""
-    out.print(planned.answer)
-    out.print(f"{planned.name} ({planned.spec_id}): a plan; nothing was released or spent")
-    out.print(
-        f"Public facts: {planned.cells:,} cells x {planned.slots:,} slots, a fleet of {planned.vehicles:,}: "
-        f"{planned.usual_vehicles:.3g} vehicles in the average HAT"
+    console.print(plan.answer)
+    console.print(f"{plan.name} ({plan.spec_id}): a plan; nothing was released or spent")
+    console.print(
+        f"Public facts: {plan.cells:,} cells x {plan.slots:,} slots, a fleet of {plan.vehicles:,}: "
+        f"{plan.usual_vehicles:.3g} vehicles in the average HAT"
     )
-    out.print(_totals(planned))
-    out.print(
+    console.print(_totals(plan))
+    console.print(
         "vehicles for: fewest in a HAT, for the interval of a HAT and of the mean of its cell's whole day; the fleet "
         "with which the average cell has the latter. -: no number of vehicles. (x): that HAT would be marked "
         "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised."
     )
-    out.print(_spans(planned.spans, planned.unit))
-    first, now = planned.spans[0], next(span for span in planned.spans if span.as_specified)
-    out.print(
-        f"On its day 7 the error is expected to be {now.range_of(7)} {planned.unit}: the ends are of vehicles that "
+    console.print(_spans(plan.spans, plan.unit))
+    first, now = plan.spans[0], next(span for span in plan.spans if span.as_specified)
+    console.print(
+        f"On its day 7 the error is expected to be {now.range_of(7)} {plan.unit}: the ends are of vehicles that "
         "drive alike, as few lines' buses do, and of taxis."
     )
-    out.print(
+    console.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
         f"{first.constant:.1f} where cities differ as usual; without noise {first.noiseless:.1f} would be left. "
         "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
     )
-    _print_all(planned.answers, out)
-    if planned.choices:
+    _print_all(plan.answers, console)
+    if plan.choices:
         table = table_of(
-            "Ways to release, the best first, by the root mean square error that is expected by reports, "
-            f"{planned.unit}",
+            f"Ways to release, the best first, by the root mean square error that is expected by reports, {plan.unit}",
             *("levels and their shares", ">bound, first day", ">later", ">error, first day", ">later"),
         )
-        for rank, choice in enumerate(planned.choices):
+        for rank, choice in enumerate(plan.choices):
             levels = ", ".join(f"{name} {share:g}" for name, share in choice.levels.items())
             numbers = *(f"{bound:g}" for bound in choice.bound), f"{choice.first:.2f}", f"{choice.later:.2f}"
             table.add_row(levels, *numbers, style=None if rank else "bold")
-        out.print(table)
-    if planned.places is not None:
-        out.print(_places(planned.places, planned.unit))
-        _print_all(planned.places.answers, out)
-    out.print(f"Guarantee: {planned.claim}")
-    if (counted := planned.operator_only) is not None:
-        out.print("FOR THE OPERATOR ALONE: what follows was counted, and these counts are secret. Do not publish it.")
-        out.print(
-            f"{counted.origin}: {counted.vehicles:,} vehicles ({planned.vehicles:,} are declared); one was in "
+        console.print(table)
+    if plan.places is not None:
+        console.print(_places(plan.places, plan.unit))
+        _print_all(plan.places.answers, console)
+    console.print(f"Guarantee: {plan.claim}")
+    if (counted := plan.operator_only) is not None:
+        console.print(
+            "FOR THE OPERATOR ALONE: what follows was counted, and these counts are secret. Do not publish it."
+        )
+        console.print(
+            f"{counted.origin}: {counted.vehicles:,} vehicles ({plan.vehicles:,} are declared); one was in "
             f"{counted.hats_of_a_vehicle:.0f} HATs, {counted.cells_of_a_vehicle:.0f} cells and "
             f"{counted.slots_of_a_vehicle:.0f} slots on average."
         )
         table = table_of("HATs by number of vehicles", *(f">{name}" for name in counted.hats))
         table.add_row(*(f"{hats:,}" for hats in counted.hats.values()))
-        out.print(table)
-        out.print(
+        console.print(table)
+        console.print(
             "Take [fleet] from timetables or the register of vehicles, or from counts of days before the account "
             "began, not from days that will be released."
         )
 
 
-def _totals(planned: PlannedLevels) -> Table:
+def _totals(plan: PlannedLevels) -> Table:
     """Makes a table of half widths and vehicles needed, by total epsilon."""
-    needed = (f"±{planned.within:g}\n{name}" for name in ("HAT", "cell", "fleet"))
+    needed = (f"±{plan.within:g}\n{name}" for name in ("HAT", "cell", "fleet"))
     table = table_of(
-        f"Half of a HAT's 95 % interval, ± {planned.unit}, by vehicles in it and by total of a vehicle and period",
-        *("|total", *(f">|{number}" for number in (*planned.vehicles_in_a_hat, *needed))),
+        f"Half of a HAT's 95 % interval, ± {plan.unit}, by vehicles in it and by total of a vehicle and period",
+        *("|total", *(f">|{number}" for number in (*plan.vehicles_in_a_hat, *needed))),
     )
-    for total in planned.totals:
+    for total in plan.totals:
         span = _LABEL[total.days] or ("now" if total.as_specified else "")
         row = (
             f"{total.epsilon:.4g} {span}".strip(),
@@ -356,14 +357,14 @@ def _spans(spans: Sequence[SpanWorth], value_unit: str) -> Table:
     return table
 
 
-def _places(planned: PlannedPlaces, value_unit: str) -> Table:
+def _places(plan: PlannedPlaces, value_unit: str) -> Table:
     """Makes a table of half widths and usable shares, by places and day."""
     table = table_of(
-        f"A map of places, for {planned.share:g} of the total: half width that half of all reports have at most, "
+        f"A map of places, for {plan.share:g} of the total: half width that half of all reports have at most, "
         f"± {value_unit}, and reports at places that are ok, by released day",
-        *("|places", "|traffic", *(f">|day\n{number}" for number in planned.days)),
+        *("|places", "|traffic", *(f">|day\n{number}" for number in plan.days)),
     )
-    for kind in planned.kinds:
+    for kind in plan.kinds:
         shown = (f"{half:.0f}\n{100 * ok:.0f}%" for half, ok in zip(kind.half_width, kind.ok, strict=True))
         row = f"{kind.what}\n{kind.places:,}", kind.traffic, *shown
         table.add_row(*row, style="bold" if kind.as_specified else None)

@@ -102,12 +102,12 @@ def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Col
     return facts
 
 
-def show_hats(summary: dict[str, Any], out: Console) -> None:
+def show_hats(summary: dict[str, Any], console: Console) -> None:
     """Shows a run's summary, its guarantee and its files."""
     extras = {}
     if summary["left_out_by_the_cap"]:
         extras["observations left out by the cap"] = summary["left_out_by_the_cap"]
-    show_rows(f"{summary['name']} ({summary['spec_id']})", summary, extras, out)
+    show_rows(f"{summary['name']} ({summary['spec_id']})", summary, extras, console)
     numbers = (">slots", ">HATs", ">no data", ">sum of slot maxima", ">most spent by a vehicle")
     spent = table_of(None, "|period", *numbers)
     periods = summary["periods"]
@@ -115,27 +115,27 @@ def show_hats(summary: dict[str, Any], out: Console) -> None:
         largest = period["most_spent_by_a_vehicle"]
         row = (period["period"], *(f"{period[name]:,}" for name in ("slots", "hats", "no_data")))
         spent.add_row(*row, f"{period['sum_of_slot_maxima']:g}", "not known" if largest is None else f"{largest:g}")
-    out.print(spent)
+    console.print(spent)
     for period in periods:
         name = period["period"]
         if period["slots_with_data"] is not None:
-            out.print(f"{name}: {period['slots_with_data']} of {period['slots']} slots have data.")
+            console.print(f"{name}: {period['slots_with_data']} of {period['slots']} slots have data.")
         if period["constants"]:
-            out.print(f"{name}: {period['constants']:,} values are constants, which cost and say nothing.")
+            console.print(f"{name}: {period['constants']:,} values are constants, which cost and say nothing.")
         if period["most_spent_by_a_vehicle"] is not None:
             half, largest = period["spent_by_half_of_vehicles_at_most"], period["spent_by_nine_in_ten_at_most"]
-            out.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {largest:g}.")
+            console.print(f"{name}: half of the vehicles spent at most {half:g}, nine in ten at most {largest:g}.")
     if any(period["most_spent_by_a_vehicle"] is None for period in periods):
-        out.print(
+        console.print(
             "Unknown: other runs recorded slots of the period; the sum of slot maxima bounds what a vehicle spent."
         )
-    out.print(f"Guarantee: {summary['guarantee']}")
+    console.print(f"Guarantee: {summary['guarantee']}")
     if summary["slots_that_differ_now"]:
-        out.print(
+        console.print(
             f"{summary['slots_that_differ_now']:,} slots were released before from other input or by other code; "
             "what was released then stands."
         )
-    show_files(summary, out)
+    show_files(summary, console)
 
 
 def show_check(checked: "InputCheck", *, as_json: bool) -> None:
@@ -230,52 +230,52 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
     return Summary(public, Operator(secret))
 
 
-def show_levels(summary: dict[str, Any], out: Console) -> None:
+def show_levels(summary: dict[str, Any], console: Console) -> None:
     """Shows the summary as tables, the operator's part last."""
     title = f"{summary['name']} ({summary['spec_id']})"
     table = table_of(title, "|period", ">slots", ">cells", ">stages", ">epsilon", ">delta")
     for period in summary["periods"]:
         numbers = (f"{period['slots']:,}", f"{period['cells']:,}", f"{len(period['stages'])}")
         table.add_row(period["period"], *numbers, f"{period['epsilon']:g}", f"{period['delta']:g}")
-    out.print(table)
+    console.print(table)
     if summary["usable"]:
-        out.print(summary["usable"])
-    out.print(f"Guarantee: {summary['guarantee']}")
-    show_files(summary, out)
+        console.print(summary["usable"])
+    console.print(f"Guarantee: {summary['guarantee']}")
+    show_files(summary, console)
     secret = summary["operator_only"]
-    show_rows(OPERATOR_ONLY, secret, {"stages that differ now": secret["stages_that_differ_now"]}, out)
+    show_rows(OPERATOR_ONLY, secret, {"stages that differ now": secret["stages_that_differ_now"]}, console)
     if secret["beyond_the_fleet"]:
-        out.print(
+        console.print(
             f"Released weights show over {MOST_TIMES} times the vehicles that [fleet] declares, on "
             f"{', '.join(secret['beyond_the_fleet'])}: correct it, for levels and plans rest on it, or look whether "
             "input.columns.vehicle names vehicles (--check-input)."
         )
     if summary["stages_new"] and not secret["observations"]:
-        out.print(
+        console.print(
             "No row was usable: what this run recorded holds no vehicle, and stays. Look at the input "
             "(--check-input) before you release another day."
         )
 
 
-def show_rows(title: str, counted: dict[str, Any], extras: dict[str, int], out: Console) -> None:
+def show_rows(title: str, row_counts: dict[str, Any], extras: dict[str, int], console: Console) -> None:
     """Prints read, accepted and refused rows, `extras` by name, and skipped files."""
     rows = table_of(title, "|rows", ">number")
-    numbers = {"read": counted["rows"]} | {name: counted[name] for name in ("observations", "duplicates")}
-    numbers |= {f"refused: {reason}": number for reason, number in counted["refused"].items()} | extras
+    numbers = {"read": row_counts["rows"]} | {name: row_counts[name] for name in ("observations", "duplicates")}
+    numbers |= {f"refused: {reason}": number for reason, number in row_counts["refused"].items()} | extras
     for name, number in numbers.items():
         rows.add_row(name, f"{number:,}")
-    out.print(rows)
-    for file in counted["files_left_out"]:
-        out.print(f"left out: {file}", soft_wrap=True)
+    console.print(rows)
+    for file in row_counts["files_left_out"]:
+        console.print(f"left out: {file}", soft_wrap=True)
 
 
-def show_files(summary: dict[str, Any], out: Console) -> None:
+def show_files(summary: dict[str, Any], console: Console) -> None:
     """Prints the locations of the results."""
     files = summary["files"]
     if number := summary.get("without_trip"):
-        out.print(f"{number:,} rows of hours without a trip (slot.trips) are left out.")
-    out.print(f"{len(files):,} files, first ... last:" if files else "no files")
+        console.print(f"{number:,} rows of hours without a trip (slot.trips) are left out.")
+    console.print(f"{len(files):,} files, first ... last:" if files else "no files")
     for path in dict.fromkeys([files[0], files[-1]] if files else []):
-        out.print(f"  {path}", soft_wrap=True)
+        console.print(f"  {path}", soft_wrap=True)
     if summary["kafka"]:
-        out.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True)
+        console.print(f"the rows were sent to {summary['kafka']} too", soft_wrap=True)

@@ -123,13 +123,13 @@ def _of_span(spec: Specification, span: SpanTotal) -> str:
     return f"{ordinary}; the first {first.days}, from {first.since} on: {shares}"
 
 
-def _by_epsilon(by_weekday: Sequence[DayShare], served: Container[Weekday]) -> str:
+def _by_epsilon(by_weekday: Sequence[DayShare], served_days: Container[Weekday]) -> str:
     """Formats weekdays' epsilons, grouped by equal values."""
     from transforms.time.calendar import WEEKDAYS
 
     by_epsilon: dict[Fraction, list[str]] = {}
     for weekday, share in zip(WEEKDAYS, by_weekday, strict=True):
-        if weekday in served:
+        if weekday in served_days:
             by_epsilon.setdefault(share.epsilon, []).append(weekday)
     return "; ".join(f"{', '.join(days)} with {float(day):.3g}" for day, days in by_epsilon.items())
 

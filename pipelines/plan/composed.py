@@ -174,16 +174,16 @@ def _composed(
     )
 
 
-def _of_all_days(spec: Specification, counted: ComposedTotal, days: int) -> ComposedTotal:
+def _of_all_days(spec: Specification, total_of_days: ComposedTotal, days: int) -> ComposedTotal:
     """Extrapolates a counted total to all days of the period, taken as alike."""
     try:
         whole_days = len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
     except CalendarError:
         return ComposedTotal(None, "unknown")
-    if counted.epsilon is None or days >= whole_days:
-        return counted
-    epsilon, total = whole_days * counted.epsilon / days, spec.privacy.allocation.total
-    return ComposedTotal(epsilon if total is None else min(epsilon, float(total)), "if alike")
+    if total_of_days.epsilon is None or days >= whole_days:
+        return total_of_days
+    epsilon, limit = whole_days * total_of_days.epsilon / days, spec.privacy.allocation.total
+    return ComposedTotal(epsilon if limit is None else min(epsilon, float(limit)), "if alike")
 
 
 def may_have_constants(spec: Specification) -> bool:

@@ -116,10 +116,10 @@ def _tally_of(observations: Observations, slots: Calendar, spec: Specification) 
     return wire.joined(tallies) if tallies else None
 
 
-def _counts_of(counted: wire.Tally, origin: str, days: int) -> SampleCounts:
+def _counts_of(rows: wire.Tally, origin: str, days: int) -> SampleCounts:
     """Turns a tally of one period into counts. days: that were counted."""
-    vehicle = np.unique(counted.vehicle, return_inverse=True)[1]
-    return SampleCounts(counted.slot_s, counted.cell, vehicle, counted.kept, True, True, origin, days=(days,))
+    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
+    return SampleCounts(rows.slot_s, rows.cell, vehicle, rows.kept, True, True, origin, days=(days,))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:

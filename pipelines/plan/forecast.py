@@ -135,7 +135,7 @@ def plan(
         raise InputError("the counts hold no HAT")
     forecaster, prior = Forecaster(spec), spec.prior
     named = counts.slots_named and counts.vehicles_named
-    others, impossible = _other_choices(spec, named=named, positions=recount is not None)
+    others, impossible = _other_choices(spec, has_names=named, has_positions=recount is not None)
     statistics = _statistics(spec, hats, forecaster, progress)
     choices = []
     for index, (name, choice, same_hats) in enumerate(others, 1):
@@ -205,18 +205,18 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
     return [ordered[index] for index in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 
 
-def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[RankedPlan]]) -> HatClass:
+def _hat_class(bounds: tuple[int, int | None], hats: int, ranked_by_hat: list[list[RankedPlan]]) -> HatClass:
     """Summarises a class of HATs: mechanisms chosen, median errors and runners-up.
 
-    bounds: its least and most vehicles. planned: ranked candidates of each sampled HAT, the best first.
+    bounds: its least and most vehicles. ranked_by_hat: ranked candidates of each sampled HAT, the best first.
     """
     low, high = bounds
-    best = [ranked[0] for ranked in planned]
+    best = [ranked[0] for ranked in ranked_by_hat]
     lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]  # of pseudo-users
     chosen = Counter(label(candidate.mechanism) for candidate in best).most_common()
     winner = chosen[0][0]
     by_label: dict[str, list[float]] = {}
-    for ranked in planned:
+    for ranked in ranked_by_hat:
         for candidate in ranked:
             by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
     seen = {(winner.split()[0], tuple(by_label.pop(winner)))}  # variants of a mechanism with equal errors show once
@@ -229,8 +229,8 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
         hats=hats,
-        hats_planned=len(planned),
-        chosen=[{"mechanism": name, "share": times / len(planned)} for name, times in chosen],
+        hats_planned=len(ranked_by_hat),
+        chosen=[{"mechanism": name, "share": times / len(ranked_by_hat)} for name, times in chosen],
         m_ub=float(np.median(lengths)) if lengths else None,
         noise_scale=float(np.median([float(candidate.plan.scale * candidate.plan.step) for candidate in best])),
         bias_bound=float(np.median([candidate.plan.bias_bound for candidate in best])),
@@ -240,11 +240,11 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, planned: list[list[Ran
 
 
 def _other_choices(
-    spec: Specification, *, named: bool, positions: bool
+    spec: Specification, *, has_names: bool, has_positions: bool
 ) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
     """Lists alternative specifications, and impossible ones with reasons.
 
-    Entries: name, specification, and whether HATs are equal. named: vehicles and slots are distinct, so composition can
+    Entries: name, specification, and whether HATs are equal. has_names: of vehicles and slots, so that composition can
     be planned.
     """
     choices = []
@@ -252,13 +252,13 @@ def _other_choices(
         epsilon = spec.privacy.allocation.epsilon * factor
         name = f"epsilon {float(epsilon):g}" + (AS_IS if factor == 1 else "")
         choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
-    if named and spec.privacy.cap is None:
+    if has_names and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
             suppress = weights_of(spec.value.grid, spec.statistics)
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
             choices.append(("periods as a whole", _with(spec, spec.privacy.allocation.over_whole_periods()), True))
-    if not positions:
+    if not has_positions:
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
     for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):

@@ -40,10 +40,10 @@ class ClassesRequest:
         """Adds the part's stage, at a share of the stages' total."""
         return with_classes(stages, share, self.edges)
 
-    def describe(self, plain: dict[str, Any]) -> None:
-        """Adds what decides the release to the plain tables that the spec_id hashes."""
+    def describe(self, tables: dict[str, Any]) -> None:
+        """Adds what decides the release to the tables that the spec_id hashes."""
         table = {"name": STATISTIC, "mechanism": VECTOR, "share": str(self.share), "edges": list(self.edges)}
-        plain["statistic"].append(table)
+        tables["statistic"].append(table)
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class PlacesRequest:
         """Names and texts of what `spec check` shows."""
         return (("places", f"{len(self.pieces.places.names):,}, within the cells"),)
 
-    def describe(self, plain: dict[str, Any]) -> None:
-        """Adds what decides the release to the plain tables that the spec_id hashes."""
-        plain["places"] = self.text
+    def describe(self, tables: dict[str, Any]) -> None:
+        """Adds what decides the release to the tables that the spec_id hashes."""
+        tables["places"] = self.text
 
 
 PartRequest = ClassesRequest | PlacesRequest

@@ -97,19 +97,19 @@ def test_a_day_of_far_too_few_vehicles_is_stopped_and_that_is_told(town, hatstre
     watch = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
     _, counts, live, stages = stream_of(folder, of_second_day())
     assert (counts[f"stopped/{SECOND}"], len(live), len(stages)) == (1, 4, 1)
-    assert {"period": SECOND, "stopped": TOO_FEW} in [line.public for line in watch.look()]
-    assert not [line for line in watch.look() if "period" in line.public], "it is told once"
+    assert {"period": SECOND, "stopped": TOO_FEW} in [line.public for line in watch.lines()]
+    assert not [line for line in watch.lines() if "period" in line.public], "it is told once"
     whole = _Watch(spec, (START_S, START_S + 4 * 3600), ledger, job)
     whole._ended.clear()
     assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
-    assert {"period": SECOND} in [line.public for line in whole.look()]
+    assert {"period": SECOND} in [line.public for line in whole.lines()]
 
 
 def test_a_period_of_far_more_vehicles_than_declared_is_told(town, hatstream):
     folder = town(SPEC.replace("vehicles = 50", "vehicles = 5"), levels_city.rows((SECOND,), buses=200))
     watch = _Watch(library.load(folder / "spec.toml"), (START_S, START_S + 4 * 3600), ledger_of(folder), NoCounters())
     assert hatstream(*city.release(folder, start=SECOND, end=SECOND))[0] == 0
-    assert {"fleet": TOO_MANY} in [line.operator_only.opened() for line in watch.look() if "period" in line.public]
+    assert {"fleet": TOO_MANY} in [line.operator_only.opened() for line in watch.lines() if "period" in line.public]
 
 
 class NoCounters:

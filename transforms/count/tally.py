@@ -194,9 +194,9 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
         ordered = ordered._replace(events=events._replace(cell=pieces))
     if rules.derived is None:
         return ordered, {}
-    rows, speeds, without = derived_speeds(ordered.positions, rules.derived, rules.grid)
+    rows, speeds, refusals = derived_speeds(ordered.positions, rules.derived, rules.grid)
     moving = ordered.events.take(rows)._replace(value=speeds)
-    return ordered._replace(events=moving, slot_s=ordered.slot_s[rows]), without
+    return ordered._replace(events=moving, slot_s=ordered.slot_s[rows]), refusals
 
 
 def _in_order(slots: Mapping[int, Events]) -> Ordered:

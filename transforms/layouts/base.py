@@ -312,7 +312,7 @@ def without_zone(column: str) -> str:
     return f"column {column!r} has no time zone: name it as input.time_zone"
 
 
-def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatch:
+def raw_batch(columns: Mapping[str, Any], refusals: Mapping[str, int]) -> RawBatch:
     """Creates a batch from fields' Arrow arrays and numbers of refused rows by reason.
 
     The columns of a field (`vehicle`, `vehicle.1`) become one struct: see `LISTED`.
@@ -325,5 +325,5 @@ def raw_batch(columns: Mapping[str, Any], refused: Mapping[str, int]) -> RawBatc
         for array, *more in parts.values()
     ]
     table = pa.RecordBatch.from_arrays(arrays, names=list(parts))
-    counts = {reason: count for reason, count in refused.items() if count}
+    counts = {reason: count for reason, count in refusals.items() if count}
     return RawBatch(table.num_rows + sum(counts.values()), table, counts)

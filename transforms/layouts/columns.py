@@ -157,15 +157,15 @@ def _one_text(column: pa.StructArray) -> pa.Array:
     return pc.binary_join_element_wise(*texts, " ")
 
 
-def absolute(us: Int64s, valid: Bools, missing: Bools) -> Instants:
+def absolute(us: Int64s, is_valid: Bools, is_missing: Bools) -> Instants:
     """Creates instants without ambiguity: each has an offset, and no clock change affects it."""
     no_row = np.zeros(len(us), np.bool_)
-    return Instants(us, valid, missing, no_offset=no_row, clock_change=no_row)
+    return Instants(us, is_valid, is_missing, no_offset=no_row, clock_change=no_row)
 
 
-def place_local(instants: Instants, chosen: Bools | None, zone: str | None) -> Instants:
+def place_local(instants: Instants, is_chosen: Bools | None, zone: str | None) -> Instants:
     """Converts chosen rows (None: all) from local time to UTC, marking ambiguous ones."""
-    local = instants.valid if chosen is None else instants.valid & chosen
+    local = instants.valid if is_chosen is None else instants.valid & is_chosen
     if zone is None or not local.any():
         return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
     us, once = to_utc(np.where(local, instants.us, 0), zone)

@@ -59,15 +59,15 @@ class RecordLayout(MappedLayout):
         return Paths(self.fields, tuple(map(steps_of, self.columns)), self.units.decimal)
 
 
-def table_of_records(texts: Sequence[bytes], paths: Paths, refused: dict[str, int]) -> RawBatch:
+def table_of_records(texts: Sequence[bytes], paths: Paths, refusals: dict[str, int]) -> RawBatch:
     """Reads a JSON object per text, each alone if one is damaged.
 
-    refused: earlier refusals by reason, to be counted too.
+    refusals: earlier refusals by reason, to be counted too.
     """
     if is_utf8(b"\n".join(texts)) and max(map(len, texts), default=0) <= LINE_BYTES:
         with suppress(*DAMAGE):
-            return _batch(list(map(_decoder(paths).decode, texts)), paths, refused)
-    records, counts = [], Counter(refused)
+            return _batch(list(map(_decoder(paths).decode, texts)), paths, refusals)
+    records, counts = [], Counter(refusals)
     decode = _decoder(paths).decode
     for text in texts:
         if len(text) > LINE_BYTES or not is_utf8(text):
@@ -107,21 +107,21 @@ def _first_keys(paths: Paths) -> list[str]:
     return list(dict.fromkeys(path[0] for path in paths.places))
 
 
-def _batch(records: list[Any], paths: Paths, refused: dict[str, int]) -> RawBatch:
+def _batch(records: list[Any], paths: Paths, refusals: dict[str, int]) -> RawBatch:
     """Makes a batch of decoded records: follows each field's path through all of them."""
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
     columns = {
         name: walk(tops.get(path[0], ()), path[1:]) for name, path in zip(paths.fields, paths.places, strict=True)
     }
-    return typed_batch(columns, refused, paths.decimal)
+    return typed_batch(columns, refusals, paths.decimal)
 
 
-def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
+def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
     """Creates a batch from fields' Python values or Arrow arrays, ids first.
 
     Args:
-        refused: Earlier refusals by reason; rows whose id is neither text nor a whole number are added.
+        refusals: Earlier refusals by reason; rows whose id is neither text nor a whole number are added.
         decimal: Mark of numbers in texts, fixed so that no row decides how another is read.
     """
     id_field = next(iter(columns))
@@ -143,10 +143,10 @@ def typed_batch(columns: Mapping[str, Any], refused: Mapping[str, int], decimal:
         for name, values in {**columns, id_field: ids}.items()
     }
     if is_id.all():
-        return raw_batch(arrays, refused)
+        return raw_batch(arrays, refusals)
     arrays = {name: array.filter(pa.array(is_id)) for name, array in arrays.items()}
-    bad = refused.get(f"bad-{id_field}", 0) + int(np.count_nonzero(~is_id))
-    return raw_batch(arrays, {**refused, f"bad-{id_field}": bad})
+    bad = refusals.get(f"bad-{id_field}", 0) + int(np.count_nonzero(~is_id))
+    return raw_batch(arrays, {**refusals, f"bad-{id_field}": bad})
 
 
 def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:

@@ -100,22 +100,22 @@ def tip(db: sa.Connection) -> Tip:
     return (_first_hash(db) or "", last.seq, last.hash) if last else ("", 0, "")
 
 
-def append(db: sa.Connection, signature: Signature | None, *new: Entry) -> None:
+def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> None:
     """Appends entries to the chain, under the caller's lock."""
-    if not new:
+    if not entries:
         return
     _, sequence, last_hash = tip(db)
-    account = new[0]["account"]
-    if signature and sequence and new[0]["kind"] != "account":
+    account = entries[0]["account"]
+    if signature and sequence and entries[0]["kind"] != "account":
         # An older version signed neither entries nor the head: a first entry says what is signed from here on.
         signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
         if not head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}):
             signed |= HEAD_IS_SIGNED
         if signed:
-            new = ({"kind": "signed", "account": account, "body": msgspec.json.encode(signed).decode()}, *new)
+            entries = ({"kind": "signed", "account": account, "body": msgspec.json.encode(signed).decode()}, *entries)
     time = datetime.now(UTC).isoformat(timespec="seconds")
     rows = []
-    for seq, values in enumerate(new, sequence + 1):
+    for seq, values in enumerate(entries, sequence + 1):
         entry = {name: values.get(name) for name in _HASHED} | {"seq": seq, "at": time}
         content = _content(entry)
         last_hash = _hash(last_hash, content)
@@ -169,12 +169,12 @@ def walk(db: sa.Connection, signature: Signature | None) -> Walked:
     return Walked(expected - 1, signed, checked)
 
 
-def checked(db: sa.Connection, signature: Signature | None, *which: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
+def checked(db: sa.Connection, signature: Signature | None, *criteria: sa.ColumnElement[bool]) -> list[dict[str, Any]]:
     """Reads selected entries in order, and verifies their signatures.
 
     Since the last walk of the chain, somebody may have inserted entries that were never released.
     """
-    rows = [dict(row) for row in db.execute(sa.select(ENTRY).where(*which).order_by(ENTRY.c.seq)).mappings()]
+    rows = [dict(row) for row in db.execute(sa.select(ENTRY).where(*criteria).order_by(ENTRY.c.seq)).mappings()]
     since = {account: signed_since(db, account) for account in {entry["account"] for entry in rows}}
     for entry in rows:
         check(entry, since[entry["account"]], signature)
@@ -187,9 +187,9 @@ def signed_since(db: sa.Connection, account: str) -> int | None:
     return db.execute(first).scalar()
 
 
-def of_accounts(db: sa.Connection, *which: sa.ColumnElement[bool]) -> Sequence[Entry]:
+def of_accounts(db: sa.Connection, *criteria: sa.ColumnElement[bool]) -> Sequence[Entry]:
     """Reads entries about accounts and signing, in chain order."""
-    query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_ACCOUNT_KINDS), *which)
+    query = sa.select(ENTRY.c.kind, ENTRY.c.account, ENTRY.c.body).where(ENTRY.c.kind.in_(_ACCOUNT_KINDS), *criteria)
     return [dict(row) for row in db.execute(query.order_by(ENTRY.c.seq)).mappings()]
 
 
@@ -206,16 +206,16 @@ def head_is_signed(entries: Iterable[Entry], accounts: Collection[str]) -> bool:
 
 
 def check(
-    entry: Mapping[str, Any], since: int | None, signature: Signature | None, content: bytes | None = None
+    entry: Mapping[str, Any], first_signed: int | None, signature: Signature | None, content: bytes | None = None
 ) -> None:
     """Refuses an entry without a valid signature, from its account's first signed one on.
 
     Args:
-        since: Sequence number of that one, None without any.
+        first_signed: Sequence number of that one, None without any.
         signature: None only checks that there is one.
         content: `_content` of the entry, if it is computed already.
     """
-    if since is None or entry["seq"] < since:
+    if first_signed is None or entry["seq"] < first_signed:
         return
     plain, _, sign = entry["hash"].partition(".")
     if not sign or (signature and not hmac.compare_digest(sign, signature.of(plain, content or _content(entry)))):

@@ -219,14 +219,14 @@ class Ledger:
         return self._run(lambda db: db.execute(query).scalar()) or ""
 
     def _entries(
-        self, kind: type[_Kind], account: str, spec_id: str, *which: sa.ColumnElement[bool]
+        self, kind: type[_Kind], account: str, spec_id: str, *criteria: sa.ColumnElement[bool]
     ) -> list[Sequenced[_Kind]]:
         """Reads releases of one kind of unit, checked, with their sequence numbers."""
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:
             spending.known_account(db, account)
-            return chain.checked(db, self.signature, *of_spec, *which)
+            return chain.checked(db, self.signature, *of_spec, *criteria)
 
         rows = self._run(find)
         units = all_of(kind, (decode(entry["body"]) for entry in rows))

@@ -219,12 +219,12 @@ def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
 
 
 def _debits_of(
-    db: sa.Connection, account: str, periods: Sequence[str], *which: sa.ColumnElement[bool]
+    db: sa.Connection, account: str, periods: Sequence[str], *criteria: sa.ColumnElement[bool]
 ) -> dict[str, list[Debit]]:
     """Reads all debits of these periods, or some of them."""
     debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
-    query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account, *which)
+    query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account, *criteria)
     for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
         debits[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
     return debits

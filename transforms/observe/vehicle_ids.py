@@ -128,14 +128,14 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     return VehicleIds(code, ids, missing, bad)
 
 
-def join_ids(columns: Sequence[VehicleIds], between: bytes = b"\x1f") -> VehicleIds:
+def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
     """Joins the parts of ids by a separator; one bad part refuses all."""
     first, *others = columns
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for column in others:
         pairs, code = np.unique(code * max(len(column.ids), 1) + column.code, return_inverse=True)
         size = max(len(column.ids), 1)
-        both = ((ids or [b""])[pair // size] + between + (column.ids or [b""])[pair % size] for pair in pairs.tolist())
+        both = ((ids or [b""])[pair // size] + sep + (column.ids or [b""])[pair % size] for pair in pairs.tolist())
         ids, missing, bad = list(both), missing | column.missing, bad | column.bad
     return VehicleIds(code, ids, missing, bad & ~missing)
 

@@ -61,11 +61,11 @@ def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[
     return list(map("%x".__mod__, region or () if cells is None else cells.tolist()))
 
 
-def parent_texts(region: Sequence[int], above: int = PARENT) -> list[str]:
+def parent_texts(region: Sequence[int], levels_up: int = PARENT) -> list[str]:
     """Names each cell's ancestor, or each key's group."""
     if isinstance(region, Keys):
-        return [region.groups[parent] if above == PARENT else CITY for parent in region.parents]
-    return texts_of(region, _coarser(region, above))
+        return [region.groups[parent] if levels_up == PARENT else CITY for parent in region.parents]
+    return texts_of(region, _coarser(region, levels_up))
 
 
 def design_of(region: Sequence[int]) -> "Design":

@@ -49,7 +49,7 @@ def shared(near: Near) -> Shared:
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    # Bits of the sectors that fit each bearing: of 0 to 359 degrees, then of NO_WAY and ANY_WAY (-2, -1).
+    # By bearing, the bits of sectors whose centre is near: for 0 to 359 degrees, then NO_WAY and ANY_WAY (-2, -1).
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]

@@ -117,7 +117,7 @@ class ReleaseKind(Protocol):
         """Shares of a HAT's epsilon by statistic, perhaps none."""
 
     @property
-    def in_order(self) -> bool:
+    def draws_in_order(self) -> bool:
         """Whether groups must be drawn in order, oldest first."""
 
     @property

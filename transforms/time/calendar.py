@@ -189,16 +189,16 @@ class Timetable:
         if (local.hour * 60 + local.minute) % self.slot_minutes or local.second or local.microsecond:
             raise CalendarError(f"{local.isoformat()} is not on the edge of a {self.slot_minutes}-minute slot")
 
-    def period_days(self, day: date, since: date | None = None, until: date | None = None) -> list[date]:
+    def period_days(self, day: date, first_day: date | None = None, end_day: date | None = None) -> list[date]:
         """Lists the local days of a day's period."""
         if self.unit == "vehicle-day":
             return [day]
         if self.unit == "vehicle-week":
             monday = day - timedelta(days=day.weekday())
             return [monday + timedelta(days=i) for i in range(7)]
-        if since is None or until is None:
+        if first_day is None or end_day is None:
             raise CalendarError("the period of vehicle-ever has no length without its first and last day")
-        return [since + timedelta(days=i) for i in range((until - since).days)]
+        return [first_day + timedelta(days=i) for i in range((end_day - first_day).days)]
 
     def day_of(self, at_s: int) -> date:
         """Finds the local day of a second since 1970."""

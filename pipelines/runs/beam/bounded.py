@@ -72,7 +72,7 @@ class Bounded:
         tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
         if self.in_panes:  # parts of slots: merged here, and heartbeats add the slots without a report
-            slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=job.release.in_order)
+            slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=job.release.draws_in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)
 
@@ -117,7 +117,7 @@ class _Tally(beam.DoFn):
         fetch = None if bounded.spool is None else bounded.spool.get  # groups hold names of batches on a disk
         self._in_panes = InPanes(job.release, fetch, may_be_late=False)
         # In order, one worker releases whole periods, each of which it tallies by vehicle shard.
-        self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.in_order)
+        self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.draws_in_order)
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
         """Tallies a group's events. Under NO_SLOT passes facts on, and makes heartbeats once."""
@@ -186,7 +186,7 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
     progress(READ, outcome.rows, outcome.rows)
     if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - former))
-    if outcome.units_lost_to_the_limit and job.release.in_order:  # another process spent the budget since the verdict
+    if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused
     elif outcome.units_lost_to_the_limit:
         recorded = {slot_s for slot_s, _ in _recorded_slots(job)}
@@ -211,7 +211,7 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Needed, spool: Spool) -
     """Builds the job for this process; vehicle shards bound the memory of periods."""
     about = estimate_rows(paths)
     shards = 1
-    if job.release.in_order:
+    if job.release.draws_in_order:
         shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
     pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
     # "range": all periods are recorded in one transaction, or none.
@@ -219,12 +219,12 @@ def bounded_here(job: Job, paths: Sequence[str], needed: Needed, spool: Spool) -
 
 
 @contextmanager
-def report_steps(job: Job, about: int | None, progress: Report) -> Iterator[None]:
-    """Reports progress of the local steps within the block. about: input rows, if known."""
-    whole_days = job.rules.need_whole_periods
+def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator[None]:
+    """Reports progress of the local steps within the block. input_rows: input rows, if known."""
+    needs_periods = job.rules.need_whole_periods
     slots, periods = len(job.slots), len(job.periods)
     phases: Mapping[Phase, tuple[str, int]] = {
-        "counted": ("days counted", periods) if whole_days else ("slots counted", slots),
+        "counted": ("days counted", periods) if needs_periods else ("slots counted", slots),
         "drawn": ("slots released", slots),
         "recorded": ("periods recorded and published", periods),
     }
@@ -234,7 +234,7 @@ def report_steps(job: Job, about: int | None, progress: Report) -> Iterator[None
         nonlocal rows
         if phase == "read":
             rows += int(item)
-            progress(READ, rows, about)
+            progress(READ, rows, input_rows)
             return
         title, total = phases[phase]
         if not finished:

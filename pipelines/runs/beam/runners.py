@@ -113,10 +113,10 @@ class ByName:
         """Returns the runner argument of `beam.Pipeline`."""
         return self.name
 
-    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+    def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
         """Submits the job. Raises EngineError, before any input was read."""
         try:
-            return p.run()
+            return pipeline.run()
         except Exception as error:  # noqa: BLE001 - whatever Beam raises where nobody takes a job
             sentence = str(error).strip().partition("\n")[0][:_SHOWN_LENGTH]
             message = f"{type(error).__name__}: {sentence}" if sentence else type(error).__name__
@@ -192,10 +192,10 @@ class Prism(ByName):
 
         return PrismRunner()
 
-    def submitted(self, p: beam.Pipeline) -> PipelineResult:
+    def submitted(self, pipeline: beam.Pipeline) -> PipelineResult:
         """Submits the pipeline; a missing program is an EngineError."""
         try:
-            return super().submitted(p)
+            return super().submitted(pipeline)
         except EngineError as error:
             if any(words in str(error) for words in _NO_PROGRAM):
                 raise EngineError(_NEEDS_PROGRAM_TEXT) from None

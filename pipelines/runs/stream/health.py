@@ -56,7 +56,7 @@ def attend(spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: Fl
         if answer in ENDED:
             page = f"the page of job {job.id} at {job.cluster.rest}"
             raise EngineError(f"the stream has ended ({answer}): {page} says why")
-        for line in watch.look():
+        for line in watch.lines():
             say(line)
 
 
@@ -73,53 +73,53 @@ class _Watch:
         self._is_away = False  # the ledger
         self._ended: set[int] = set()  # first slots of periods whose end was reported
         with suppress(LedgerError):  # without an answer, slots recorded earlier are reported again later
-            self._reported = set(self._whole())
+            self._reported = set(self._complete_slots())
             self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
 
-    def look(self) -> list[Summary]:
+    def lines(self) -> list[Summary]:
         """Returns health lines of newly recorded slots and periods, and of overdue slots."""
-        word, lines, was_away = "answers", list[Summary](), self._is_away
+        ledger_state, lines, was_away = "answers", list[Summary](), self._is_away
         try:
-            new = sorted(set(self._whole()) - self._reported)
-            lines = self._of_slots(new) if new else self._losses()
-            lines += self._new_periods() if self._spec.has_live else []
+            new_slots = sorted(set(self._complete_slots()) - self._reported)
+            lines = self._slot_lines(new_slots) if new_slots else self._loss_lines()
+            lines += self._period_lines() if self._spec.has_live else []
             self._is_away = False
         except LedgerError as error:
-            self._is_away, word = True, str(error)
-        turned = [] if was_away == self._is_away else [Summary({"ledger": word})]
-        return turned if self._is_away else turned + lines + self._missing()
+            self._is_away, ledger_state = True, str(error)
+        changed_state = [] if was_away == self._is_away else [Summary({"ledger": ledger_state})]
+        return changed_state if self._is_away else changed_state + lines + self._overdue_lines()
 
-    def _of_slots(self, new: list[int]) -> list[Summary]:
+    def _slot_lines(self, slots_s: list[int]) -> list[Summary]:
         """Returns a health line per newly recorded slot, and counts them as reported.
 
-        new: starts of slots, ascending, in seconds since 1970. The counters go to the newest slot's line alone: they
-        count since the last look, and cannot be divided over slots.
+        slots_s: starts, ascending, in seconds since 1970. The counters go to the newest slot's line alone: they count
+        since the last look, and cannot be divided over slots.
         """
-        with_data, timetable = set(new), self._spec.timetable
+        filled, timetable = set(slots_s), self._spec.timetable
         if self._spec.counts_are_public:
-            units = self._ledger.released_of(self._spec.spec_id, new)
+            units = self._ledger.released_of(self._spec.spec_id, slots_s)
             # A HAT without a report is recorded without a plan.
-            with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
-        self._reported.update(new)
+            filled = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
+        self._reported.update(slots_s)
         if len(self._reported) > _MOST_KEPT_SLOTS:
             self._from_s = max(self._reported) - _MOST_KEPT_SLOTS * timetable.slot_s
             self._reported = {slot_s for slot_s in self._reported if slot_s >= self._from_s}
         since, lines = self._since_the_last(), []
         if not since:
-            why = "not known: the counters cannot be had"
+            reason = "not known: the counters cannot be had"
         elif not since["rows"]:
-            why = "no row came in"
+            reason = "no row came in"
         elif since["rows"] == sum(since["refused"].values()):
-            why = "every row that came in was refused"
+            reason = "every row that came in was refused"
         else:
-            why = "quiet: rows of other slots came in"
-        for slot_s in new:
+            reason = "quiet: rows of other slots came in"
+        for slot_s in slots_s:
             facts: dict[str, Fact] = {"lag_s": round(time.time() - slot_s - timetable.slot_s, 1)}
-            facts |= ({} if slot_s in with_data else {"no_data": why}) | (since if slot_s == new[-1] else {})
+            facts |= ({} if slot_s in filled else {"no_data": reason}) | (since if slot_s == slots_s[-1] else {})
             lines.append(Summary({"slot": timetable.text(slot_s)}, Operator(facts)))
         return lines
 
-    def _missing(self) -> list[Summary]:
+    def _overdue_lines(self) -> list[Summary]:
         """Returns a line when slots become or stop being overdue, and every OVERDUE_EVERY looks."""
         timetable, due_s = self._spec.timetable, int(time.time()) - OVERDUE_S
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
@@ -135,7 +135,7 @@ class _Watch:
             return []
         return [Summary({"overdue": len(overdue), "oldest": timetable.text(overdue[0])})]
 
-    def _losses(self) -> list[Summary]:
+    def _loss_lines(self) -> list[Summary]:
         """Returns the counters every LOSSES_EVERY looks if units were lost since the last line."""
         self._idle += 1
         if self._idle % LOSSES_EVERY:
@@ -147,7 +147,7 @@ class _Watch:
         counted = self._since_the_last() if has_lost else {}
         return [Summary({}, Operator(counted))] if counted else []
 
-    def _new_periods(self) -> list[Summary]:
+    def _period_lines(self) -> list[Summary]:
         """Returns health lines of newly released or stopped periods."""
         from transforms.releases.periods.stages import read_unit
 
@@ -174,7 +174,7 @@ class _Watch:
         """Finds the first slot of a slot's period."""
         return self._spec.slots_of_period(slot_s)[0]
 
-    def _whole(self) -> list[int]:
+    def _complete_slots(self) -> list[int]:
         """Lists starts of slots that are recorded with all of their shards."""
         sought = self._spec.account.name, self._spec.spec_id, self._from_s, _FOR_EVER_S
         shards_of = Counter(slot_s for slot_s, _ in self._ledger.recorded_slots(*sought, is_live=self._spec.has_live))

@@ -49,10 +49,10 @@ class Stream:
     identity: str
     later: Later | None = None
 
-    def build(self, p: beam.Pipeline) -> None:
+    def build(self, pipeline: beam.Pipeline) -> None:
         """Builds the pipeline."""
-        beats = p | f"heartbeat of {self.identity}" >> self.heartbeat
-        observed = observed_in(p | "read" >> self.source, self.job, self.later)
+        beats = pipeline | f"heartbeat of {self.identity}" >> self.heartbeat
+        observed = observed_in(pipeline | "read" >> self.source, self.job, self.later)
         for prefix, estimates in released(observed.events, beats, self.heartbeat.start_s, self.job, self.later):
             publish(estimates, self.job.outputs, prefix)
 
@@ -100,7 +100,7 @@ class InWindows:
 
     def tallies(self, events: PCollection[PackedEvents], job: Job) -> PCollection[KeyedTally]:
         """Tallies events by slot, or by whole period."""
-        if job.release.in_order:  # whole periods, of slots that wait `more_s` longer
+        if job.release.draws_in_order:  # whole periods, of slots that wait `more_s` longer
             counted = events | "by vehicle, later" >> _Tallied(self, job)
             beats = self.beats | "beats, later" >> beam.WindowInto(windows(job.slot_s, self.start_s + self.more_s))
             return (counted, beats) | "later with heartbeat" >> beam.Flatten()

@@ -18,14 +18,14 @@ def rows_of(**sums):
 
 def test_a_plain_digest_is_the_one_that_old_ledgers_hold():
     rows = rows_of(squares=[500, 16], sums=[30, 4])
-    assert digest_of(rows, "spec/3600/1/", b"k", plain=True) == PLAIN
+    assert digest_of(rows, "spec/3600/1/", b"k", is_old_form=True) == PLAIN
     assert is_plain(PLAIN)
 
 
 def test_a_named_digest_begins_with_the_names_of_its_columns_and_depends_on_them():
     mean, both = rows_of(sums=[30, 4]), rows_of(squares=[500, 16], sums=[30, 4])
-    digests = [digest_of(rows, "spec/3600/1/", b"k", plain=False) for rows in (mean, both)]
+    digests = [digest_of(rows, "spec/3600/1/", b"k", is_old_form=False) for rows in (mean, both)]
     assert [digest.partition(":")[0] for digest in digests] == ["sums", "squares,sums"]
     assert not any(map(is_plain, digests))
     other = replace(mean, sums={"sums": np.array([30, 5])})
-    assert digest_of(other, "spec/3600/1/", b"k", plain=False) != digests[0]
+    assert digest_of(other, "spec/3600/1/", b"k", is_old_form=False) != digests[0]

@@ -185,10 +185,10 @@ def seconds_of(duration: str) -> str:
     return str(min(max(-seconds if match[1] == "-" else seconds, -_MOST_S), _MOST_S))
 
 
-def _batch(rows: Sequence[_Row], layout: SiriVm, refused: Mapping[str, int]) -> RawBatch:
+def _batch(rows: Sequence[_Row], layout: SiriVm, refusals: Mapping[str, int]) -> RawBatch:
     """Puts rows into columns of stripped texts by field; empty ones are null."""
     pairs = zip(layout.fields, layout.columns, strict=True)
     columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
     if DELAY in layout.columns:
         columns[NAME] = [text and seconds_of(text) for text in columns[NAME]]
-    return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refused)
+    return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refusals)

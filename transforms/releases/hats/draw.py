@@ -39,20 +39,20 @@ def is_plain(digest: str) -> bool:
     return ":" not in digest
 
 
-def digest_of(rows: Tally, label: str, key: bytes, *, plain: bool) -> str:
+def digest_of(rows: Tally, label: str, key: bytes, *, is_old_form: bool) -> str:
     """Computes a keyed digest, as one without a key is guessable.
 
-    It shows later runs that an input differs, and covers the columns after their names. plain: of older ledgers, sums
-    and squares without names.
+    It shows later runs that an input differs, and covers the columns after their names. is_old_form: of older ledgers,
+    sums and squares without names.
     """
     names = ",".join(rows.sums)
     columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
-    if plain:
+    if is_old_form:
         columns = (rows.slot_s, rows.vehicle, rows.cell, rows.kept, *(rows.sums[c.name] for c in PLAIN), rows.dropped)
-    digest = hmac.new(key, label.encode() if plain else f"{label}{names}/".encode(), "sha256")
+    digest = hmac.new(key, label.encode() if is_old_form else f"{label}{names}/".encode(), "sha256")
     for column in columns:
         digest.update(np.ascontiguousarray(column, "<i8").data)
-    return digest.hexdigest() if plain else f"{names}:{digest.hexdigest()}"
+    return digest.hexdigest() if is_old_form else f"{names}:{digest.hexdigest()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ def draw_releases(
         ends = np.searchsorted(rows.slot_s, facts.joint_slots_s, side="right").tolist()
         for slot_s, stretch in zip(facts.joint_slots_s, starmap(slice, pairwise([0, *ends])), strict=True):
             label = f"{policy.spec_id}/{slot_s}/{shard}/"
-            digest = digest_of(reported.take(stretch), label, policy.digest_key, plain=policy.plain_digests)
+            digest = digest_of(reported.take(stretch), label, policy.digest_key, is_old_form=policy.plain_digests)
             by_slot.append(_Slot(slot_s, shard, rows.take(stretch), share.epsilon_hat, digest))
         divided.append((rows, share, by_slot))
     drawn = iter(_drawn([slot for _, _, by_slot in divided for slot in by_slot], policy, noise))
@@ -273,11 +273,11 @@ def hats_of(rows: Tally) -> SlotHats:
     return SlotHats(rows.cell[first], Hats(totals, first, users, reported), columns)
 
 
-def exposure_of(rows: Tally, cell: Int64s, drawn: Int64s) -> Exposure:
-    """Counts each vehicle's draws by statistic. cell, drawn: as in `SlotDrawn`."""
+def exposure_of(rows: Tally, cell: Int64s, is_drawn: Int64s) -> Exposure:
+    """Counts each vehicle's draws by statistic. cell, is_drawn: as in `SlotDrawn`."""
     is_kept = rows.kept > 0
     vehicle, code = factorize(rows.vehicle[is_kept])
-    return Exposure(vehicle, _added_up(code, drawn[np.searchsorted(cell, rows.cell[is_kept])]))
+    return Exposure(vehicle, _added_up(code, is_drawn[np.searchsorted(cell, rows.cell[is_kept])]))
 
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
@@ -320,7 +320,7 @@ def _added_up(code: Int64s, values: Int64s) -> Int64s:
 
 
 def release_shard(cell: Int64s, shards: int) -> Int64s:
-    """Computes cells' release shards from their indices alone."""
+    """Computes cells' release shards from hashes of their ids, made non-negative by >> 1."""
     return (scatter(cell) >> 1) % shards if shards > 1 else np.zeros(cell.size, np.int64)
 
 

@@ -29,7 +29,7 @@ class HatRelease(Policy):
 
     slots: Mapping[int, SlotFacts]  # facts by start
     cap: ContributionBound | None = None
-    in_order = False
+    draws_in_order = False
     learns = False
     keeps_late = True
 

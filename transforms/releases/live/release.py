@@ -33,7 +33,7 @@ MECHANISM = "levels-live"
 class LiveRelease(VectorRelease):
     """Release of live slots, before their period's is recorded."""
 
-    in_order = False
+    draws_in_order = False
 
     @staticmethod
     def why_no_stream(_asked: object, options: Any) -> str | None:

@@ -70,7 +70,7 @@ def weight_of_one(fleet: Fleet, kind: Kind) -> float:
 
 
 def notes_of(
-    learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], bound: float
+    learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], upper_kmh: float
 ) -> dict[str, NDArray[Any]]:
     """Lists distribution columns, withheld where the mean is.
 
@@ -88,9 +88,9 @@ def notes_of(
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
-    percentiles = [rounded(np.clip(column, 0, bound)) for column in result]
+    percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
     _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
-    vehicles = published(groups, bound).vehicles
+    vehicles = published(groups, upper_kmh).vehicles
     is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than an interval of any cell's mean
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     held, best = status == held_back, np.where(status == forecast, forecast, ok)

@@ -117,10 +117,10 @@ def place_product(
 ) -> SlotEstimates:
     """Estimates a period's places and times, given cells' posterior."""
     named, of_slot, spans = _pieces(policy).places, *slot_groups(product, [facts.start for facts in slots])
-    bound, cell = float(policy.value.standard.upper), named.cell
+    upper_kmh, cell = float(policy.value.standard.upper), named.cell
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, posterior, groups)
-    shown = published(of_cells, bound)
+    shown = published(of_cells, upper_kmh)
     # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
@@ -128,7 +128,7 @@ def place_product(
         copies = places.cells[:, None]
         shift = copies - shown.values  # the cell's standing value has an interval as wide as its day's
         value, lower, upper = (
-            rounded(np.clip(column, 0, bound)) for column in (copies, shown.lower95 + shift, shown.upper95 + shift)
+            rounded(np.clip(column, 0, upper_kmh)) for column in (copies, shown.lower95 + shift, shown.upper95 + shift)
         )
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
@@ -140,7 +140,7 @@ def place_product(
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)  # bounds variances
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
         variances = places.places.variances[:, None] + of_cells.variances[cell] + deviations
-    result = _estimates(values, variances, places, shown, bound)
+    result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(texts_of(policy.region))[cell]
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     parents = tuple(np.where(parent == "", np.nan, column) for column in (shown.values, shown.lower95, shown.upper95))
@@ -153,17 +153,17 @@ def place_product(
 
 
 def _estimates(
-    values: Float64s, variances: Float64s, places: LearnedPlaces, shown: PublishedNumbers, bound: float
+    values: Float64s, variances: Float64s, places: LearnedPlaces, cell_numbers: PublishedNumbers, upper_kmh: float
 ) -> HatEstimates:
     """Bounds values, (places, times), and withholds places of withheld cells."""
     sd = np.sqrt(variances)
     half = Z95 * sd
-    belief = places.places
-    is_visited = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES  # even if overestimated
+    model = places.places
+    is_visited = model.weights - Z90 * np.sqrt(model.weight_variances) > LEAST_VEHICLES  # even if overestimated
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
-    fallback = np.where(shown.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
-    status = np.where(shown.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
+    fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
+    status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))
     has_value = status != Status.HELD_BACK
-    value, lower, upper = (rounded(np.clip(column, 0, bound)) for column in (values, values - half, values + half))
+    value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in (values, values - half, values + half))
     value, lower, upper, sd = (np.where(has_value, column, np.nan) for column in (value, lower, upper, rounded(sd)))
     return HatEstimates(value, lower, upper, sd, STATUS_NAMES[status])

@@ -67,7 +67,7 @@ class PeriodRelease(VectorRelease):
     """Release of periods by one run."""
 
     run: str = field(default_factory=partial(secrets.token_hex, 8), compare=False)
-    in_order = True
+    draws_in_order = True
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
         """Computes each period's debits; the specification's first period differs."""

@@ -173,20 +173,20 @@ class StateSource:
 
 
 @lru_cache(maxsize=2)
-def _fitted(released: StateSource) -> Learned:
-    """Fits all periods; the state after the last multiple of `least_recent` is cached."""
-    periods, minimum = len(released.periods), released.least_recent
-    folded = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
-    state = _folded(released.first(folded)) if folded else _new(released)
-    for day in released.days(folded):
+def _fitted(source: StateSource) -> Learned:
+    """Fits all periods; caches the state after a multiple of `least_recent`, which seldom changes."""
+    periods, minimum = len(source.periods), source.least_recent
+    folded_periods = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
+    state = _folded(source.first(folded_periods)) if folded_periods else _new(source)
+    for day in source.days(folded_periods):
         state = add_day(state, day)
     return learned(state)
 
 
-def _new(released: StateSource) -> State:
+def _new(source: StateSource) -> State:
     """Makes the state before the first period."""
-    policy = released.policy
-    return _begun(policy.region, facts_of(policy.fleet), released.least_recent, policy.trips)
+    policy = source.policy
+    return _begun(policy.region, facts_of(policy.fleet), source.least_recent, policy.trips)
 
 
 @lru_cache(maxsize=2)  # in which order a city is solved is found once for all its fits
@@ -200,33 +200,33 @@ _FOLDED: deque[tuple[str, State]] = deque(maxlen=2)
 """Digests and states of this process's last folds: estimates of many days go from one to the next."""
 
 
-def _folded(released: StateSource) -> State:
+def _folded(source: StateSource) -> State:
     """Computes the state after all periods from the newest known one, and stores it."""
-    file = released.policy.cache_file
+    file = source.policy.cache_file
     stored = None if file is None else file.read()
-    state = next(_known(released, stored), _new(released))
-    if state.days < len(released.periods):
-        for day in released.days(state.days):
+    state = next(_known(source, stored), _new(source))
+    if state.days < len(source.periods):
+        for day in source.days(state.days):
             state = add_day(state, day)
-        _FOLDED.append((released.digest, state))
+        _FOLDED.append((source.digest, state))
     # A kept state of more periods than are asked for may be right.
-    is_right = stored is not None and (stored.number > len(released.periods) or stored.rests_on == released.digest)
+    is_right = stored is not None and (stored.number > len(source.periods) or stored.rests_on == source.digest)
     if file is not None and not is_right:
-        file.write(StoredState(released.digest, state.days, arrays_of(state)))
+        file.write(StoredState(source.digest, state.days, arrays_of(state)))
     return state
 
 
-def _known(released: StateSource, stored: StoredState | None) -> Iterator[State]:
+def _known(source: StateSource, stored: StoredState | None) -> Iterator[State]:
     """Yields known states of first periods, newest first."""
     for digest, state in reversed(_FOLDED):
-        if _is_after(released, state.days, digest):
+        if _is_after(source, state.days, digest):
             yield state
-    if stored is not None and _is_after(released, stored.number, stored.rests_on):
-        minimum = released.least_recent or 0
+    if stored is not None and _is_after(source, stored.number, stored.rests_on):
+        minimum = source.least_recent or 0
         # The file lacks the days that a state keeps as released: they are read from entries.
-        recent = tuple(released.first(stored.number).days(stored.number - minimum))
+        recent = tuple(source.first(stored.number).days(stored.number - minimum))
         with suppress(*WRONG):  # arrays of another model
-            yield restore_state(_new(released), stored.number, recent, stored.arrays)
+            yield restore_state(_new(source), stored.number, recent, stored.arrays)
 
 
 def _is_after(released: StateSource, periods: int, digest: str) -> bool:

@@ -87,7 +87,7 @@ def made_up_fleets() -> list[MadeUpFleet]:
     return [replace(first, seed=first.seed + day, town_seed=first.seed, day=first.day + timedelta(day)) for day in days]
 
 
-def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
+def _write_town(console: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
     """Writes daily files, the timetable and the drafted specification.
 
     The first day's file has no date in its name, as docs/release.md has it.
@@ -103,7 +103,7 @@ def _write_town(out: Console, output: Path, fleets: list[MadeUpFleet]) -> Path:
             reports += write_sample(fleet, output / (SAMPLE if index == 0 else f"sample-{fleet.day}.parquet"))
         report("days driven by the made-up fleet", len(fleets), len(fleets))
     buses = f"{fleets[0].vehicles} made-up buses on {len(fleets)} days"
-    out.print(f"{reports:,} reports of {buses}, released by {output / SPEC}.", soft_wrap=True)
+    console.print(f"{reports:,} reports of {buses}, released by {output / SPEC}.", soft_wrap=True)
     timetable, path = output / "town-gtfs.zip", output / SPEC
     write_timetable(fleets[0], timetable)
     if not path.exists():

@@ -120,7 +120,7 @@ def _table(fused: Fused) -> Table:
     return table
 
 
-def _print_refused(out: Console, read: int, refused: dict[str, int]) -> None:
-    out.print(f"{read:,} rows read, {sum(refused.values()):,} refused.")
-    for reason, count in sorted(refused.items()):
-        out.print(f"  {reason}: {count:,}")
+def _print_refused(console: Console, read: int, refusals: dict[str, int]) -> None:
+    console.print(f"{read:,} rows read, {sum(refusals.values()):,} refused.")
+    for reason, count in sorted(refusals.items()):
+        console.print(f"  {reason}: {count:,}")

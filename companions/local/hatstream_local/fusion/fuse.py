@@ -258,7 +258,7 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}
 
 
-def nothing_usable(noun: str, read: int, refused: Mapping[str, int], table: str) -> str:
+def nothing_usable(noun: str, read: int, refusals: Mapping[str, int], table: str) -> str:
     """Explains why no row is usable. table: the specification's about the input."""
-    why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refused.items())) or "there are none"
+    why = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in sorted(refusals.items())) or "there are none"
     return f"no {noun} is usable, of {read:,} rows ({why}): does {table} of the specification fit these files?"

@@ -38,17 +38,17 @@ def maximum_likelihood(rows: ReportRows) -> Distribution:
     Programming".
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)  # of users whose value lies in each bucket: uniform at first
-    here = rows.evaluate(shares)
+    point = rows.evaluate(shares)
     start = np.zeros(rows.buckets)  # of the quadratic solver: empty at first, later the last iterate
     for step in range(_MOST_STEPS):
-        if here.gap <= TOLERANCE:
-            return Distribution(shares, here.log_likelihood, here.gap, step, converged=True)
-        target = _best_quadratic(here, shares, start)
-        shares, values = _line_search(rows, shares, target, here)
-        if values is here:  # no step helps any more
+        if point.gap <= TOLERANCE:
+            return Distribution(shares, point.log_likelihood, point.gap, step, converged=True)
+        target = _best_quadratic(point, shares, start)
+        shares, values = _line_search(rows, shares, target, point)
+        if values is point:  # no step helps any more
             break
-        here, start = values, shares
-    return Distribution(shares, here.log_likelihood, here.gap, step, converged=False)
+        point, start = values, shares
+    return Distribution(shares, point.log_likelihood, point.gap, step, converged=False)
 
 
 def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
@@ -91,32 +91,32 @@ def smooth(columns: Float64s) -> Float64s:
     return result
 
 
-def _line_search(rows: ReportRows, shares: Float64s, target: Float64s, here: Evaluation) -> tuple[Float64s, Evaluation]:
-    """Halves the step from `shares` to `target` until the likelihood rises enough."""
-    slope = float((here.gradient - 1) @ (target - shares))  # 1 is the gradient of sum(y), which holds the sum at 1
+def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Evaluation) -> tuple[Float64s, Evaluation]:
+    """Halves the step from `shares` to `goal` until the likelihood rises enough."""
+    slope = float((point.gradient - 1) @ (goal - shares))  # 1 is the gradient of sum(y), which holds the sum at 1
     step_length = 1.0
     while step_length > _SHORTEST_STEP:
-        trial = shares + step_length * (target - shares)
+        trial = shares + step_length * (goal - shares)
         trial /= trial.sum()
         values = rows.evaluate(trial)
-        if values.log_likelihood >= here.log_likelihood + _ARMIJO * step_length * slope - _ROUNDING:
+        if values.log_likelihood >= point.log_likelihood + _ARMIJO * step_length * slope - _ROUNDING:
             return trial, values
         step_length /= 2
-    return shares, here  # it never does
+    return shares, point  # it never does
 
 
-def _best_quadratic(here: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
+def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
     """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
     An active set grows by the local minima of the slope and shrinks by what turns negative (Lawson, Hanson 1974).
     start: first guess of the minimum, zero for none.
     """
-    ridge = 1e-9 * float(np.trace(here.curvature)) / shares.size  # reports may not tell two buckets apart
-    matrix = here.curvature + ridge * np.eye(shares.size)
-    linear = 1 - 2 * here.gradient - ridge * shares  # a mixture's curvature @ shares is its gradient: hence twice
+    ridge = 1e-9 * float(np.trace(point.curvature)) / shares.size  # reports may not tell two buckets apart
+    matrix = point.curvature + ridge * np.eye(shares.size)
+    linear = 1 - 2 * point.gradient - ridge * shares  # a mixture's curvature @ shares is its gradient: hence twice
     target, free = start.copy(), start > 1e-12  # smaller shares are 0 but for rounding
     target[~free] = 0
-    tolerance = max(here.gap / 100, 1e-14)  # a hundredth of the error that this step is to remove
+    tolerance = max(point.gap / 100, 1e-14)  # a hundredth of the error that this step is to remove
     if free.any():
         _minimise_free(matrix, linear, target, free)
     for _ in range(_MOST_STEPS):

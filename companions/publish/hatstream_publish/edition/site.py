@@ -287,7 +287,7 @@ class _Table(NamedTuple):
     files: Mapping[str, tuple[bytes, Mapping[str, Any]]]  # content with `table_schema`, by name
 
 
-def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundings) -> dict[str, _Table]:
+def _tables(edition: Edition, results: Mapping[str, pa.Table], surroundings: Surroundings) -> dict[str, _Table]:
     """Makes the tables that have published rows, by name of their product."""
     tables: dict[str, _Table] = {}
     wishes, account = edition.wishes, edition.spec.account
@@ -300,11 +300,11 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], around: Surroundi
         "more": "privacy.json, provenance.json",
     }
     for name, rows in results.items():
-        table = published(rows, around.places, everything=wishes.everything)
+        table = published(rows, surroundings.places, everything=wishes.everything)
         if not table.num_rows:
             continue
         columns = columns_of(table.schema, edition.spec)
-        parquet = parquet_bytes(table, around.places, edition.spec, about)
+        parquet = parquet_bytes(table, surroundings.places, edition.spec, about)
         schema = pq.read_schema(pa.BufferReader(parquet))
         files = {
             f"{name}.parquet": (parquet, table_schema(schema, columns_of(schema, edition.spec))),

@@ -58,10 +58,10 @@ def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[Column
     ]
 
 
-def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, about: Mapping[str, Any]) -> bytes:
+def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, facts: Mapping[str, Any]) -> bytes:
     """Writes GeoParquet with meanings of columns. Source: https://geoparquet.org/releases/v1.1.0/.
 
-    about: facts that metadata has under the key "hatstream".
+    facts: facts that metadata has under the key "hatstream".
     """
     shapes = {cell: places.place(cell).shape for cell in table["cell"].unique().to_pylist() if cell != CITY}
     for name in ("slot_start", "slot_end"):
@@ -74,7 +74,7 @@ def parquet_bytes(table: pa.Table, places: NamedPlaces, spec: Specification, abo
         field.with_metadata({"description": column.meaning, **({"unit": column.unit} if column.unit else {})})
         for field, column in described
     ]
-    documents = {"geo": _geo(shapes), "hatstream": about}
+    documents = {"geo": _geo(shapes), "hatstream": facts}
     metadata = {key: msgspec.json.encode(value) for key, value in documents.items()}
     sink = io.BytesIO()
     pq.write_table(table.cast(pa.schema(fields, metadata)), sink, compression="zstd")

@@ -59,11 +59,11 @@ class _Grid(NamedTuple):
 
 
 def packed(
-    rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing: pa.Table | None = None
+    rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing_rows: pa.Table | None = None
 ) -> bytes:
     """Packs a map's data. Raises InputError for a place without a shape.
 
-    rows: of slots, see `read_rows`. standing: usual values of places; else the map takes them from other days.
+    rows: of slots, see `read_rows`. standing_rows: usual values of places; else the map takes them from other days.
     """
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
@@ -72,7 +72,7 @@ def packed(
     arrays: dict[str, Array] = {
         **_shapes("places", shapes, middle),
         **_shapes("ground", [line.shape for line in ground], middle),
-        **({} if standing is None else _usual(standing, grid)),
+        **({} if standing_rows is None else _usual(standing_rows, grid)),
         **_vehicles(rows, grid),
     }
     layers = [_packed_layer(rows, grid, *numbered, codes, arrays) for numbered in enumerate(_layers(rows))]
@@ -103,10 +103,10 @@ def packed(
     return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
 
 
-def _usual(standing: pa.Table, grid: _Grid) -> dict[str, Array]:
-    """Packs places' usual values in steps of USUAL_KMH, by the newest rows of `standing`."""
-    newest = max(standing["slot_start"].unique().to_pylist(), key=_instant)
-    rows = standing.filter(pc.equal(standing["slot_start"], newest))
+def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
+    """Packs places' usual values in steps of USUAL_KMH, by the newest rows of `standing_rows`."""
+    newest = max(standing_rows["slot_start"].unique().to_pylist(), key=_instant)
+    rows = standing_rows.filter(pc.equal(standing_rows["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
     place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
     is_parent = is_beside(rows)

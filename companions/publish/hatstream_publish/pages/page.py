@@ -113,10 +113,10 @@ class Surroundings:
 
 
 def draw_map(
-    rows: pa.Table, path: Path, texts: MapTexts, around: Surroundings, standing: pa.Table | None = None
+    rows: pa.Table, path: Path, texts: MapTexts, surroundings: Surroundings, standing_rows: pa.Table | None = None
 ) -> int:
     """Writes the map, see `packed`; returns its number of places. Raises InputError, OSError."""
-    data = packed(rows, around.places, around.ground, standing)
+    data = packed(rows, surroundings.places, surroundings.ground, standing_rows)
     page = map_page(texts, data=data)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page)
