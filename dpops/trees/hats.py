@@ -132,9 +132,9 @@ def tree_plan(
 def shape_of(plan: Plan) -> PlannedTree:
     """Reads a plan's tree from its facts, as `stored` writes them."""
     facts = plan.facts
-    levels = range(1, facts["levels"] + 1)
-    factors = tuple(facts[f"factor_{level}"] for level in levels)
-    return _shape(facts["bins"], factors, tuple(facts[f"share_{level}"] for level in levels), facts["share_whole"])
+    depths = range(1, facts["levels"] + 1)
+    factors = tuple(facts[f"factor_{depth}"] for depth in depths)
+    return _shape(facts["bins"], factors, tuple(facts[f"share_{depth}"] for depth in depths), facts["share_whole"])
 
 
 @cache

@@ -231,18 +231,18 @@ def count_days(
         InputError: No row of the input became an observation, or a file cannot be decoded.
     """
     paths = input_paths(pattern)
-    when = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
-    rules = spec.rules(when, os.urandom(32))
-    release, parts = _release_of(spec, {}, _MemoryAccount.of(spec)), dict[int, list[bytes]]()
+    calendar = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
+    rules = spec.rules(calendar, os.urandom(32))
+    release, packed_by_slot = _release_of(spec, {}, _MemoryAccount.of(spec)), dict[int, list[bytes]]()
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):
             for slot_s, packed in events_of(batch.table, rules, spec.ground):
-                parts.setdefault(slot_s, []).append(packed)
+                packed_by_slot.setdefault(slot_s, []).append(packed)
         report("files read", number, len(paths))
     tables = []
-    for period, group in groupby(when.slots, key=lambda slot: slot.period):
-        starts = [slot.start_s for slot in group]
-        slots = {slot_s: wire.unpack_events(parts[slot_s]) for slot_s in starts if slot_s in parts}
+    for period, period_slots in groupby(calendar.slots, key=lambda slot: slot.period):
+        starts = [slot.start_s for slot in period_slots]
+        slots = {slot_s: wire.unpack_events(packed_by_slot[slot_s]) for slot_s in starts if slot_s in packed_by_slot}
         if slots and rules.need_whole_periods:
             slots = derived_events(slots, rules, spec.ground)[0].by_slot()
         for slot_s, events in slots.items():

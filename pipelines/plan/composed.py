@@ -62,7 +62,7 @@ class PlannedHat(NamedTuple):
 def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
     """Plans the HATs of all periods; each total is the largest of any period."""
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
-    hats, periods = [hat for part, _ in laid_out for hat in part], [composed for _, composed in laid_out]
+    hats, periods = ([hat for plans, _ in laid_out for hat in plans], [composed for _, composed in laid_out])
 
     def size(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon
@@ -124,9 +124,9 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
     if not (counts.slots_named and counts.vehicles_named):  # a vehicle's HATs in a slot are not known
         return samples
     order = np.lexsort((counts.slot, counts.vehicle))
-    group = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
+    vehicle_slot = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
     drawn = np.random.default_rng(0).random(samples.size)[order]  # seeded: equal counts have equal plans
-    rank = rank_in_group(group, drawn)
+    rank = rank_in_group(vehicle_slot, drawn)
     samples[order[rank >= cap.max_cells]] = 0
     return samples
 

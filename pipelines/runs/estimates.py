@@ -89,9 +89,9 @@ def estimate_again(
     facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
     missing, written = list[str](), list[Path]()
     everything = learned_from(recorded.entries, policy, None) if whole and recorded.entries else None
-    for number, (period, group) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):
+    for number, (period, period_slots) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):
         progress("periods estimated", number, len(calendar.periods))
-        slots = [facts[slot.start_s] for slot in group]
+        slots = [facts[slot.start_s] for slot in period_slots]
         if period not in recorded.periods:
             missing.append(period)
             continue
@@ -257,8 +257,8 @@ def forecast(recorded: RecordedStages, first: date, days: int, outputs: Outputs)
     last = first + timedelta(days=days - 1)
     calendar = range_of(recorded.spec.timetable, first.isoformat(), last.isoformat())
     facts, written = slot_facts(recorded.spec, calendar), list[Path]()
-    for _, group in groupby(calendar.slots, key=lambda slot: slot.period):
-        slots = [facts[slot.start_s] for slot in group]
+    for _, period_slots in groupby(calendar.slots, key=lambda slot: slot.period):
+        slots = [facts[slot.start_s] for slot in period_slots]
         written += _published(slots_of(forecast_of(recorded, slots), slots, recorded.policy), outputs)
     return written
 

@@ -154,7 +154,7 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
     for step in path:
         types = set(map(type, values))
         key = step if types == {dict} else int(step) if types == {list} and step.isdecimal() else None
-        try:  # fast where all values have the part
+        try:  # fast where all values have the step
             if key is None:
                 raise KeyError
             values = list(map(itemgetter(key), values))

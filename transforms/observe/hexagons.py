@@ -25,8 +25,8 @@ OUTSIDE_REGION = "outside-region"
 
 FEW = 256  # below, H3 is asked at once
 OFTEN = 3
-"""A square is learnt, which asks H3 for four corners, when so many positions have been in it or another of its slot."""
-SLOTS_BITS = 19  # a hash table has 2**19 slots
+"""A square is learnt, which asks H3 for four corners, when so many positions have been in its bucket."""
+BUCKET_BITS = 19  # a hash table has 2**19 buckets
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
 KM_PER_E7 = 1.112e-5  # of a great circle
 COARSE, MIDDLE, FINE = 3, 12, 48
@@ -44,9 +44,9 @@ class _SquareSize(NamedTuple):
 
     resolution: int  # of the cells
     bits: int  # of the side, which is 2**bits steps of 1e-7 degrees
-    key: Int64s  # square by slot, or _UNKNOWN
-    cell: Int64s  # by slot, written before the key: the square's cell, or _NO_CELL if it lies in several
-    met: NDArray[np.uint8]  # positions in a free slot's squares, up to OFTEN
+    key: Int64s  # square by bucket, or _UNKNOWN
+    cell: Int64s  # by bucket, written before the key: the square's cell, or _NO_CELL if it lies in several
+    met: NDArray[np.uint8]  # positions in a free bucket's squares, up to OFTEN
 
 
 def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
@@ -76,46 +76,46 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
     bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
-    unknown, nothing = np.full(1 << SLOTS_BITS, _UNKNOWN, np.int64), np.zeros(1 << SLOTS_BITS, np.int64)
+    unknown, nothing = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareSize(resolution, b, unknown.copy(), nothing.copy(), nothing.astype(np.uint8)) for b in bits)
 
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
     """Looks up cells by square, and learns frequent squares."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
-    key = (row << 32) | column  # never below 0
-    cell, is_known = _look(size, key)
+    squares = (row << 32) | column  # never below 0
+    cell, is_known = _look(size, squares)
     unknown = np.flatnonzero(~is_known)
-    if unknown.size and _learn(size, key[unknown]):
-        cell[unknown] = _look(size, key[unknown])[0]
+    if unknown.size and _learn(size, squares[unknown]):
+        cell[unknown] = _look(size, squares[unknown])[0]
     return cell
 
 
-def _slots(key: Int64s) -> Int64s:
-    mixed: NDArray[np.uint64] = key.view(np.uint64) * _HASH_FACTOR
-    return (mixed >> np.uint64(64 - SLOTS_BITS)).view(np.int64)
+def _buckets(square: Int64s) -> Int64s:
+    mixed: NDArray[np.uint64] = square.view(np.uint64) * _HASH_FACTOR
+    return (mixed >> np.uint64(64 - BUCKET_BITS)).view(np.int64)
 
 
-def _look(size: _SquareSize, key: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+def _look(size: _SquareSize, squares: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     """Looks up squares' cells, _NO_CELL if unknown; marks the known ones."""
-    slot = _slots(key)
-    is_known = size.key[slot] == key
-    return np.where(is_known, size.cell[slot], _NO_CELL), is_known
+    bucket = _buckets(squares)
+    is_known = size.key[bucket] == squares
+    return np.where(is_known, size.cell[bucket], _NO_CELL), is_known
 
 
 def _learn(size: _SquareSize, key: Int64s) -> bool:
     """Counts positions in unknown squares; stores cells of frequent ones. Returns whether any."""
-    key = key[size.key[_slots(key)] == _UNKNOWN]
+    key = key[size.key[_buckets(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
-    slot, first = np.unique(_slots(squares), return_index=True)  # of several squares in a slot, one is counted
+    bucket, first = np.unique(_buckets(squares), return_index=True)  # of several squares in a bucket, one is counted
     squares = squares[first]
-    met = np.minimum(size.met[slot] + positions[first], OFTEN)
-    size.met[slot] = met
-    slot, squares = slot[met == OFTEN], squares[met == OFTEN]
+    met = np.minimum(size.met[bucket] + positions[first], OFTEN)
+    size.met[bucket] = met
+    bucket, squares = bucket[met == OFTEN], squares[met == OFTEN]
     if not squares.size:
         return False
-    size.cell[slot] = _cell_around(size, squares)
-    size.key[slot] = squares  # last: who finds the key finds the cell too, in any thread
+    size.cell[bucket] = _cell_around(size, squares)
+    size.key[bucket] = squares  # last: who finds the key finds the cell too, in any thread
     return True
 
 

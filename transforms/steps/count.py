@@ -35,17 +35,17 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
 
     def tally(self, group: tuple[SlotShard, Iterable[Any]]) -> Iterator[KeyedTally]:
         """Tallies a shard's vehicles, split by release shard."""
-        (slot_s, vehicle_shard), parts = group
+        (slot_s, vehicle_shard), encoded = group
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
-            panes = [wire.unpack_partial(late_tally, () if cap else columns) for late_tally in parts]
+            panes = [wire.unpack_partial(late_tally, () if cap else columns) for late_tally in encoded]
             partials, refused, duplicates = admit_late(panes, cap, columns)
             for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
                     count(name, rows)
             table = tasks.capped(merge_panes(partials, slot_s, cap, columns), count)
         else:
-            events = parts if self.fetch is None else map(self.fetch, parts)
+            events = encoded if self.fetch is None else map(self.fetch, encoded)
             table = tasks.tally_slot(slot_s, events, self.release, count)
         passed("counted", slot_s)
         plan_s = self.release.group(slot_s)
@@ -74,8 +74,8 @@ class InPanes(beam.PTransform[PCollection[records.KeyedPane], PCollection[KeyedP
 
     def tally(self, group: tuple[records.PaneShard, Iterable[records.EventBytes]]) -> KeyedPartial:
         """Tallies a shard's vehicles in a pane."""
-        (slot_shard, _), parts = group
-        events = wire.unpack_events(parts if self.fetch is None else map(self.fetch, parts))
+        (slot_shard, _), encoded = group
+        events = wire.unpack_events(encoded if self.fetch is None else map(self.fetch, encoded))
         partial, duplicates = tally_pane(events, self.release.cap, self.release.columns)
         count(counters.DUPLICATES, duplicates)
         failpoint("tally")

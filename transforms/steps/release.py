@@ -101,7 +101,7 @@ def _of_range(element: Any) -> WindowedValue:
 
 
 def is_over(encoded: Sequence[TallyBytes], slots: int = 1) -> bool:
-    """Checks that all slots' heartbeats (empty parts) are there; a drain fires without them."""
+    """Checks that all slots' heartbeats (empty bytes) are there; a drain fires without them."""
     if encoded.count(TallyBytes(b"")) >= slots:
         return True
     count(counters.NOT_OVER)

@@ -197,8 +197,8 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
-        places = _places_of_objects(records)
-        samples = [_inside(records, place) for place in places[:_MOST_PLACES]]
+        array_paths = _places_of_objects(records)
+        samples = [_inside(records, path) for path in array_paths[:_MOST_PLACES]]
         for sample in samples:
             head = {name: values[:LOOKED_AT] for name, values in sample.columns.items()}
             if not find_columns(with_points(head)[0]).missing:
@@ -207,21 +207,21 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     return Sample("json" if is_array else "jsonl", columns)
 
 
-def _inside(records: Sequence[Any], place: tuple[str, ...]) -> Sample:
-    """Samples the objects at a place in documents. place: steps of a path."""
-    items = list(islice((item for record in records for item in _at(record, place, None)), ROWS))
-    columns, path = _columns([_flat(item) for item in items]), path_of(place)
-    name = _layout_of("json", columns, path)
-    return Sample(name, columns) if name else Sample("json", columns, records=path)
+def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
+    """Samples the objects at a place in documents. steps: steps of a path."""
+    items = list(islice((item for record in records for item in _at(record, steps, None)), ROWS))
+    columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
+    name = _layout_of("json", columns, records_path)
+    return Sample(name, columns) if name else Sample("json", columns, records=records_path)
 
 
-def path_of(place: tuple[str, ...]) -> str:
+def path_of(steps: tuple[str, ...]) -> str:
     """Writes a place in JSON as a specification does, without a final array mark.
 
     >>> path_of(("a", "[]", "b", "[]")), path_of(("entity", "*"))
     ('a[].b', 'entity.*')
     """
-    steps = place[:-1] if place[-1] == EACH and len(place) > 1 else place
+    steps = steps[:-1] if steps[-1] == EACH and len(steps) > 1 else steps
     return ".".join(steps).replace(f".{EACH}", EACH)
 
 
@@ -241,22 +241,22 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
     for record in records[:LOOKED_AT]:
         todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
         while todo:
-            place, value = todo.pop()
-            if len(place) > _MOST_DEEP:
+            path, value = todo.pop()
+            if len(path) > _MOST_DEEP:
                 continue
             if isinstance(value, list) or _is_keyed(value):
                 items = value if isinstance(value, list) else value.values()
                 objects = [inner for inner in items if isinstance(inner, dict)]
-                place = (*place, EACH if isinstance(value, list) else ANY)
-                counts[place] += len(objects)
-                todo += [(place, inner) for inner in objects[:_MOST_ALIKE]]
+                path = (*path, EACH if isinstance(value, list) else ANY)
+                counts[path] += len(objects)
+                todo += [(path, inner) for inner in objects[:_MOST_ALIKE]]
             elif isinstance(value, dict):
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
-                todo += [((*place, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
+                todo += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
     # Objects that are several come first, then those nearest to the document, then the most.
-    repeated = [place for place, count in counts.items() if count]
-    steps = {place: sum(step in (EACH, ANY) for step in place) for place in repeated}
-    return sorted(repeated, key=lambda place: (counts[place] < 2, steps[place], -counts[place]))
+    repeated = [path for path, count in counts.items() if count]
+    steps = {path: sum(step in (EACH, ANY) for step in path) for path in repeated}
+    return sorted(repeated, key=lambda path: (counts[path] < 2, steps[path], -counts[path]))
 
 
 def _is_keyed(value: Any) -> bool:
@@ -268,25 +268,25 @@ def _is_keyed(value: Any) -> bool:
     return commonest > min(len(value), _MOST_NESTED) / 2
 
 
-def _at(record: Any, place: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
+def _at(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
     """Yields the objects at a path's end.
 
-    place: steps to go. key: the nearest key passed that is data, which the objects get as ANY, or None.
+    json_path: steps to go. key: the nearest key passed that is data, which the objects get as ANY, or None.
     """
-    if not place:
+    if not json_path:
         if isinstance(record, dict):
             yield record if key is None else {ANY: key, **record}
         return
-    step, steps = place[0], place[1:]
+    step, later_steps = json_path[0], json_path[1:]
     if step == EACH:
-        inner = record if isinstance(record, list) else [record] if steps and isinstance(record, dict) else []
+        inner = record if isinstance(record, list) else [record] if later_steps and isinstance(record, dict) else []
         for item in inner:
-            yield from _at(item, steps, key)
+            yield from _at(item, later_steps, key)
     elif isinstance(record, dict) and step == ANY:
         for inner_key, item in record.items():
-            yield from _at(item, steps, inner_key)
+            yield from _at(item, later_steps, inner_key)
     elif isinstance(record, dict):
-        yield from _at(record.get(step), steps, key)
+        yield from _at(record.get(step), later_steps, key)
 
 
 def _array_start(text: str) -> list[dict[str, Any]]:

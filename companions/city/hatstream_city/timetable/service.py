@@ -276,9 +276,9 @@ def _group(rows: Int64s, steps: int) -> Int64s:
 
 def _middle(vehicle: Int64s, place: Int64s, time: Int64s) -> int:
     """Finds the median over vehicles of their distinct pairs, to one digit."""
-    places, times = (1 + int(column.max(initial=0)) for column in (place, time))
-    triples = np.unique((vehicle * places + place) * times + time)  # as one number each
-    counts = np.unique(triples // (places * times), return_counts=True)[1]
+    place_count, time_count = (1 + int(column.max(initial=0)) for column in (place, time))
+    triples = np.unique((vehicle * place_count + place) * time_count + time)  # as one number each
+    counts = np.unique(triples // (place_count * time_count), return_counts=True)[1]
     return one_digit(float(np.median(counts))) if counts.size else 1
 
 

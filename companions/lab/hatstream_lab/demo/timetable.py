@@ -63,10 +63,10 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
             trip = f"T{duty.bus}-{start_s}"
             trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
             halts = list(enumerate(stops[duty.route][1]))[:: -1 if direction else 1]
-            for place, (stop, along_m) in enumerate(halts):
+            for order, (stop, along_m) in enumerate(halts):
                 s = start_s + round((length_m - along_m if direction else along_m) / SPEED_MS)
                 arrival = f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
-                times.append(f"{trip},{arrival},{arrival},S{duty.route}-{stop},{place}")
+                times.append(f"{trip},{arrival},{arrival},S{duty.route}-{stop},{order}")
             start_s += round(length_m / SPEED_MS) + LAYOVER_S
             direction = 1 - direction
     yield "trips", ["route_id,service_id,trip_id,direction_id,block_id,shape_id", *trips]
@@ -78,7 +78,7 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
     along_m = route.halts_m[np.isin(route.kinds, (TERMINUS, STOP))]
     east_m, north_m = route.place(along_m)
     lat, lon = degrees(fleet, east_m, north_m)
-    names = [f"{street_name(number)} at {_crossing(*place)}" for place in np.stack([east_m, north_m], axis=1).tolist()]
+    names = [f"{street_name(number)} at {_crossing(*point)}" for point in np.stack([east_m, north_m], axis=1).tolist()]
     lines = [f"S{number}-{i},{name},{lat[i]:.6f},{lon[i]:.6f}" for i, name in enumerate(names)]
     return lines, along_m.tolist()
 
@@ -97,8 +97,8 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
     for number, route in enumerate(routes):
         lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])
         for direction in (0, 1):
-            for index, place in enumerate(range(lat.size)[:: -1 if direction else 1]):
-                yield f"R{number}-{direction},{lat[place]:.6f},{lon[place]:.6f},{index}"
+            for index, point in enumerate(range(lat.size)[:: -1 if direction else 1]):
+                yield f"R{number}-{direction},{lat[point]:.6f},{lon[point]:.6f},{index}"
 
 
 def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def made_up(city: MadeUp) -> Days:
     cells = np.array(sorted(h3_int.grid_disk(_CENTRE_CELL, city.rings)), np.int64)
     # Places in km from the middle. Cells far out are visited less; speeds differ by eight districts of 4 km,
     # by cell, by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
-    places = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
-    at_km = (places - places.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
+    lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
+    at_km = (lat_lon - lat_lon.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
     bumps = at_km[rng.integers(0, cells.size, 8)]
     near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
@@ -253,9 +253,9 @@ def _visited(
         sizes = np.array([route.size for route in routes])[line]
         start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits
         step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])  # along the line, and back
-        place = np.minimum(step, 2 * sizes[:, None] - 1 - step)
+        position = np.minimum(step, 2 * sizes[:, None] - 1 - step)
         padded = np.stack([np.resize(route, max(shape.size for shape in routes)) for route in routes])
-        return np.asarray(padded[line[:, None], place])
+        return np.asarray(padded[line[:, None], position])
     base = rng.choice(popular.size, city.vehicles, p=popular / popular.sum())[vehicle]
     far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
     # Gumbel noise on log weights draws without replacement, by weight (a cell 5 km farther from home has 1 / e of it).

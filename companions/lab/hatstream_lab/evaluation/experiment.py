@@ -167,20 +167,20 @@ class Table:
         canvas = Canvas(figsize=(8.4, 4.8), layout="constrained")
         canvas.suptitle(title, fontsize=9)
         panel = canvas.add_subplot()
-        places = list(dict.fromkeys(str(row[x]) for row in self.rows if row.get(figure) is not None))
+        x_labels = list(dict.fromkeys(str(row[x]) for row in self.rows if row.get(figure) is not None))
         for number, (name, rows) in enumerate(self._series(series)):
-            points = [(places.index(str(row[x])), row[figure]) for row in rows if row.get(figure) is not None]
+            points = [(x_labels.index(str(row[x])), row[figure]) for row in rows if row.get(figure) is not None]
             # The plot has ten colours; markers, and dashes from the eleventh series on, tell more apart.
             style: dict[str, Any] = {"marker": "os^Dv<>pXh*P8"[number % 13], "linestyle": ("-", "--")[number // 10 % 2]}
             if points:
                 panel.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, label=name, **style)
-        ring = [(places.index(str(row[x])), row[rings]) for row in self.rows if row.get(rings) is not None]
+        ring = [(x_labels.index(str(row[x])), row[rings]) for row in self.rows if row.get(rings) is not None]
         if ring:
             panel.plot(*zip(*ring, strict=True), "o", mfc="none", mec="grey", ms=9, label=rings)
-        panel.set_xticks(range(len(places)), places)
+        panel.set_xticks(range(len(x_labels)), x_labels)
         panel.set(xlabel=axes[0], ylabel=axes[1], yscale="log" if is_log else "linear")
         panel.grid(visible=True, which="major", alpha=0.25)
-        if places:
+        if x_labels:
             panel.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawn = BytesIO()

@@ -129,9 +129,9 @@ def divergence(first: Float64s, second: Float64s) -> float:
 def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: Progress, processes: int = 1) -> Table:
     """Simulates the tables of means and distributions."""
     sets = ("beta", "beta+sin") if pool is None else ("beta", "beta+sin", "speeds")
-    plan = [("mean", "beta", config) for config in MEANS]
-    plan += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
-    cells = [FusionCell(*cell, trials, users, seed) for cell in plan]
+    cells_to_run = [("mean", "beta", config) for config in MEANS]
+    cells_to_run += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
+    cells = [FusionCell(*cell, trials, users, seed) for cell in cells_to_run]
     table = Experiment(pool, cells, measure).table(1, report, processes)
     return table.with_figures({"reference": reference_of, "exact": exact_of, "agrees": agrees})
 

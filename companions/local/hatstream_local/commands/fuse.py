@@ -104,19 +104,19 @@ def _table(fused: Fused) -> Table:
 
     names = sorted({row["service"] for row in fused.rows} - {FUSED})
     table = Table(title="mean, km/h (95 % interval)", title_justify="left", caption_justify="left")
-    for place in ("slot", "cell"):
-        table.add_column(place, no_wrap=True)
+    for column in ("slot", "cell"):
+        table.add_column(column, no_wrap=True)
     for name in ("users", "fused", *names):
         table.add_column(name, justify="right")
     means = [row for row in fused.rows if row["statistic"] == "mean"]
-    places = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
-    by_place = {(row["slot_start"], row["cell"], row["service"]): row for row in means}
-    for slot, cell in places[:MOST_GROUPS]:
-        shown = [by_place.get((slot, cell, name)) for name in (FUSED, *names)]
+    groups = list(dict.fromkeys((row["slot_start"], row["cell"]) for row in means))
+    by_group = {(row["slot_start"], row["cell"], row["service"]): row for row in means}
+    for slot, cell in groups[:MOST_GROUPS]:
+        shown = [by_group.get((slot, cell, name)) for name in (FUSED, *names)]
         texts = ["-" if r is None else f"{r['value']:.1f} ({r['lower95']:.1f} to {r['upper95']:.1f})" for r in shown]
-        table.add_row(slot[:16].replace("T", " "), cell, f"{by_place[slot, cell, FUSED]['users']:,}", *texts)
-    if len(places) > MOST_GROUPS:
-        table.caption = f"{len(places) - MOST_GROUPS:,} more in the files"
+        table.add_row(slot[:16].replace("T", " "), cell, f"{by_group[slot, cell, FUSED]['users']:,}", *texts)
+    if len(groups) > MOST_GROUPS:
+        table.caption = f"{len(groups) - MOST_GROUPS:,} more in the files"
     return table
 
 

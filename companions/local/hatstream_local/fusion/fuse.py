@@ -216,8 +216,8 @@ def run(spec: FusionSpecification, pattern: str, output: Path, formats: Sequence
     if not parts_of_group:
         raise InputError(nothing_usable("report", fused.read, fused.refused, "[input]"))
     for number, group in enumerate(sorted(parts_of_group), 1):
-        place = _place(group, spec)
-        fused.rows += [place | row for row in fuse(parts_of_group[group], spec)]
+        group_columns = _place(group, spec)
+        fused.rows += [group_columns | row for row in fuse(parts_of_group[group], spec)]
         progress("fuse groups", number, len(parts_of_group))
     fused.files = tuple(output / f"fused-{spec.spec_id}.{kind}" for kind in formats)
     for path in fused.files:

@@ -37,8 +37,8 @@ def perturb(
         reports = service.mechanism.sample(means, noise)
         spent = {"service": service.name, "epsilon": service.mechanism.epsilon, "mechanism": service.mechanism.name}
         for time, cell_id, user, report in zip(times, cells.tolist(), vehicles.tolist(), reports.tolist(), strict=True):
-            place = {"user": f"{user:016x}", "time": time, "cell": f"{cell_id:x}" if cell_id else ""}
-            rows.append(place | spent | {"report": report})
+            labels = {"user": f"{user:016x}", "time": time, "cell": f"{cell_id:x}" if cell_id else ""}
+            rows.append(labels | spent | {"report": report})
     return rows
 
 

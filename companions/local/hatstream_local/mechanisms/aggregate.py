@@ -217,9 +217,9 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
         return keys, counts
     counts = np.bincount(index, minlength=bound)
     keys = np.flatnonzero(counts)
-    place = np.zeros(bound, np.int32)
-    place[keys] = np.arange(keys.size)
-    index[:] = place[index]
+    code_of_key = np.zeros(bound, np.int32)
+    code_of_key[keys] = np.arange(keys.size)
+    index[:] = code_of_key[index]
     return keys, counts[keys]
 
 

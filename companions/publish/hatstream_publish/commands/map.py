@@ -53,10 +53,10 @@ def map_(
     around = read_surroundings(places_path, ground_path, spec, spec_path)
     rows, standing = read_rows(pattern, spec)
     places = draw_map(rows, output, MapTexts(title, claim_of(spec), tiles, credit, language), around, standing)
-    slots = len(rows["slot_start"].unique())
+    slot_count = len(rows["slot_start"].unique())
     size = output.stat().st_size
-    document = {"output": str(output), "bytes": size, "places": places, "slots": slots}
-    answer(as_json, document, f"{places:,} places, {slots:,} slots: {output} ({size / 1e3:,.0f} kB)")
+    document = {"output": str(output), "bytes": size, "places": places, "slots": slot_count}
+    answer(as_json, document, f"{places:,} places, {slot_count:,} slots: {output} ({size / 1e3:,.0f} kB)")
     return 0
 
 
