@@ -30,7 +30,7 @@ let_ledgers_remember()
 let_disks_be_quick()
 
 RELEASES = {"pipelines", "hatstream", "stream", "faults"}
-"""Rooms whose files release the same days again: with the same noise, so that their models are the same."""
+"""Rooms that release the same days again: with the same noise, so that their models are the same."""
 
 ENGINES = {"kafka", "flink", "pool", "cluster"}
 """Fixtures that start Kafka or Flink."""
@@ -68,7 +68,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "statistical" in item.path.parts:
         let_noise_be_fresh()
     elif item.path.relative_to(item.config.rootpath).parts[1] in RELEASES:
-        let_noise_repeat(item.path.name)
+        let_noise_repeat("releases")
         let_models_be_remembered()
     else:
         let_noise_repeat(item.nodeid)
