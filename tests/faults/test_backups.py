@@ -11,11 +11,12 @@ import textwrap
 import tracemalloc
 from itertools import combinations
 from pathlib import Path
-from shutil import copy2
+from shutil import copy2, copytree
 
 import pytest
 
 from pipelines.account.backup import read_backup
+from pipelines.cli import main
 from tests import city, levels_city
 from tests.faults.small_town import HEAD, KEY, LEDGER, lose, released, results, spent
 
@@ -30,6 +31,20 @@ def backed_up(town, hatstream):
     assert (code, "not encrypted" in out) == (0, True)
     assert (town / "town.backup").stat().st_mode & 0o777 == 0o600
     return town
+
+
+@pytest.fixture(scope="module")
+def second_day(first_day, tmp_path_factory):
+    """The city after its second day, with a backup of the first one's end."""
+    town = copytree(first_day, tmp_path_factory.mktemp("second") / "town")
+    backup = ["ledger", "backup", "--to", str(town / "town.backup"), "--ledger", str(town / LEDGER)]
+    assert [main(backup), main(city.release(town, end=city.DAYS[1]))] == [0, 0]
+    return town
+
+
+@pytest.fixture
+def outdated(tmp_path, second_day):
+    return copytree(second_day, tmp_path / "town")
 
 
 def restored(town, hatstream, *more, file="town.backup"):
@@ -50,38 +65,34 @@ def test_whatever_was_lost_is_put_back_and_the_next_day_follows(names, backed_up
     assert (backed_up / KEY).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_backup_older_than_the_head_is_refused(backed_up, hatstream):
-    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
-    lose(backed_up, LEDGER)
-    code, out, err = restored(backed_up, hatstream, "--nothing-since")
+def test_a_backup_older_than_the_head_is_refused(outdated, hatstream):
+    lose(outdated, LEDGER)
+    code, out, err = restored(outdated, hatstream, "--nothing-since")
     assert (code, out) == (3, "")
     assert "a second look" in err
-    assert not (backed_up / LEDGER).exists()
+    assert not (outdated / LEDGER).exists()
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kept", [(), (KEY,)], ids=["nothing left", "the key left"])
-def test_without_a_head_the_results_must_show_that_nothing_was_released_since(kept, backed_up, hatstream):
-    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+def test_without_a_head_the_results_must_show_that_nothing_was_released_since(kept, outdated, hatstream):
     for name in set(FILES) - set(kept):
-        lose(backed_up, name)
-    assert restored(backed_up, hatstream)[0] == 3
-    code, _, err = restored(backed_up, hatstream, "--results", backed_up / "out")
+        lose(outdated, name)
+    assert restored(outdated, hatstream)[0] == 3
+    code, _, err = restored(outdated, hatstream, "--results", outdated / "out")
     assert (code, "was published, but the backup" in err) == (3, True)
-    (backed_up / "elsewhere").mkdir()
-    code, _, err = restored(backed_up, hatstream, "--results", backed_up / "elsewhere")
+    (outdated / "elsewhere").mkdir()
+    code, _, err = restored(outdated, hatstream, "--results", outdated / "elsewhere")
     assert (code, "cannot show" in err) == (3, True)
-    assert not [name for name in set(FILES) - set(kept) if (backed_up / name).exists()]
+    assert not [name for name in set(FILES) - set(kept) if (outdated / name).exists()]
 
 
-def test_an_old_copy_of_the_ledger_without_a_head_is_no_witness_of_itself(backed_up, hatstream):
-    copy2(backed_up / LEDGER, backed_up / "copy")
-    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
+def test_an_old_copy_of_the_ledger_without_a_head_is_no_witness_of_itself(outdated, first_day, hatstream):
     for name in FILES:
-        lose(backed_up, name)
-    copy2(backed_up / "copy", backed_up / LEDGER)
-    assert restored(backed_up, hatstream, "--results", backed_up / "out")[0] == 3
-    assert not (backed_up / HEAD).exists()
+        lose(outdated, name)
+    copy2(first_day / LEDGER, outdated / LEDGER)
+    assert restored(outdated, hatstream, "--results", outdated / "out")[0] == 3
+    assert not (outdated / HEAD).exists()
 
 
 def test_another_ledger_or_key_in_the_place_is_left_alone(backed_up, hatstream, tmp_path_factory):
@@ -203,20 +214,18 @@ def head_without_signature(town):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("more", [(), ("--nothing-since",)], ids=["no word", "answered for"])
-def test_a_head_without_a_signature_is_no_witness_that_nothing_was_released_since(more, backed_up, hatstream):
-    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
-    lose(backed_up, LEDGER)
-    (backed_up / HEAD).write_text(head_without_signature(backed_up))
-    code, _, err = restored(backed_up, hatstream, *more)
+def test_a_head_without_a_signature_is_no_witness_that_nothing_was_released_since(more, outdated, hatstream):
+    lose(outdated, LEDGER)
+    (outdated / HEAD).write_text(head_without_signature(outdated))
+    code, _, err = restored(outdated, hatstream, *more)
     assert (code, "no signature" in err) == (4, True)
-    assert not (backed_up / LEDGER).exists()
+    assert not (outdated / LEDGER).exists()
 
 
-def test_who_takes_a_head_without_a_signature_gives_a_second_look(backed_up, hatstream, monkeypatch):
+def test_who_takes_a_head_without_a_signature_gives_a_second_look(outdated, hatstream, monkeypatch):
     """The mistake that the test above would find."""
-    assert released(backed_up, hatstream, city.DAYS[1])[0] == 0
-    lose(backed_up, LEDGER)
-    (backed_up / HEAD).write_text(head_without_signature(backed_up))
+    lose(outdated, LEDGER)
+    (outdated / HEAD).write_text(head_without_signature(outdated))
     monkeypatch.setattr("pipelines.account.backup.check_unsigned", lambda *_: None)
     monkeypatch.setattr("transforms.ledger.chain.check_unsigned", lambda *_: None)
-    assert restored(backed_up, hatstream)[0] == 0
+    assert restored(outdated, hatstream)[0] == 0

@@ -207,6 +207,7 @@ def test_variances_and_quantiles_are_in_the_values_own_unit(tmp_path):
     assert quantiles["variance"] == pytest.approx(12, abs=2)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("of", "bound", "told"), [("users", 1, 60), ("elements", 12, 60 * 12)])
 def test_counts_have_an_interval_of_their_noise(tmp_path, of, bound, told):
     made = hatstream.CountPerKey(

@@ -34,27 +34,22 @@ def of_classes(folder: Path) -> list[StageUnit]:
 def test_each_day_has_a_stage_of_classes_under_its_one_debit_and_rows_say_what_it_teaches(
     tmp_path: Path, hatstream: Run
 ) -> None:
-    opened(tmp_path, hatstream, spec=with_classes() + PRODUCTS + PLACES)
+    opened(tmp_path, hatstream, spec=with_classes("classes = 6\n") + PRODUCTS + PLACES)
     summary = released(tmp_path, hatstream, end=DAYS[1])
     shares = [[stage["share"] for stage in period["stages"]] for period in summary["periods"]]  # type: ignore[attr-defined]
     assert [of_day[-2:] for of_day in shares] == [["1/5", "3/10"]] * 2, "each has its own share of the total"
     assert [sum(map(Fraction, of_day)) for of_day in shares] == [1, 1]
     units, spec = of_classes(tmp_path), load(tmp_path / "spec.toml")
-    assert [len(unit.integers) for unit in units] == [2 * len(CELLS) * 8] * 2
+    assert [len(unit.integers) for unit in units] == [2 * len(CELLS) * 6] * 2
     stage = stage_of(units[0], spec.cells.region or ())
     assert as_stored(stage) == units[0].plan
-    assert stage.levels[0].size == len(CELLS) * 8
+    assert stage.levels[0].size == len(CELLS) * 6
     for product in ("days", "cell-part"):
         (day,) = (tmp_path / "out").glob(f"{product}-*-20220102T*.csv")
         rows = rows_of(day)
         assert {row["cell"] for row in rows} == set(CELLS)
         assert set(DISTRIBUTION) <= set(rows[0])
         assert {row["statistic"] for row in rows} == {"mean"}
-
-
-def test_what_was_released_of_classes_has_their_edges(tmp_path: Path, hatstream: Run) -> None:
-    opened(tmp_path, hatstream, spec=with_classes("share = 0.1\nclasses = 6\n"))
-    released(tmp_path, hatstream, end=DAYS[0])
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "s")
     days = ("--from", DAYS[0], "--to", DAYS[0], "--released", "--formats", "csv")
     assert hatstream("estimate", *map(str, where), *days)[0] == 0

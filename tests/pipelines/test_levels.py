@@ -61,9 +61,10 @@ def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
                 assert float(row["traffic_lower95"]) <= float(row["value"]) <= float(row["traffic_upper95"])
 
 
-def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
+def test_an_empty_city_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
+    """One bus, too, changes nothing of it: the road `one-vehicle-alone` of tests/noninterference."""
     keys, said = [], []
-    for number, buses in enumerate((0, 1, 60)):
+    for number, buses in enumerate((0, 60)):
         folder = opened(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=buses))
         summary = released(folder, hatstream, end=DAYS[0])
         assert re.match(r"Of 100 rows, a place in a slot each, \S+( \d+)? are usable", summary["usable"])
@@ -75,8 +76,8 @@ def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Pa
         cut = [[[row[name] for name in columns] for row in rows_of(path)] for path in days]
         spec_id = load(folder / "spec.toml").spec_id
         keys.append(([path.name for path in files], cut, spec_id))
-    assert keys[0] == keys[1] == keys[2]
-    assert said[0] == said[1] == said[2]
+    assert keys[0] == keys[1]
+    assert said[0] == said[1]
 
 
 def stages_said(folder: Path, hatstream: Run, again: list[str]) -> tuple[object, object, list[dict[str, str]]]:

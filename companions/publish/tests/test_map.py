@@ -6,6 +6,7 @@ import math
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from pipelines.cli import main
 from tests.browser import asked
 from tests.kit.results import CELLS, PARENT, known_of, row, write
 
@@ -14,12 +15,22 @@ HOURS_BACK, OFFSETS_BACK = ("00", "01", "01", "02", "03"), ("01", "01", "00", "0
 NAMED = {CELLS[3]: "Market Square"}
 
 
-@pytest.fixture
-def drawn(tmp_path, hatstream):
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
     """Two slots: at 06:00 all 19 hexagons have a value, two of them an unreliable one; at 07:00 twelve."""
+    folder = tmp_path_factory.mktemp("drawn")
     rows = [row(cell, 6, 10.0 + index, half_kmh=30.0 if index < 2 else 5.0) for index, cell in enumerate(CELLS)]
     rows += [row(cell, 7, 33.0 if index < 12 else None) for index, cell in enumerate(CELLS)]
-    return mapped(tmp_path, hatstream, rows)
+    write(folder / "hats.parquet", rows)
+    assert main(["map", "--input", str(folder / "*.parquet"), "--output", str(folder / "map.html")]) == 0
+    return folder / "map.html"
+
+
+@pytest.fixture
+def map_page(page, drawn):
+    """The page of this map, opened."""
+    page.open(drawn)
+    return page
 
 
 def mapped(folder, hatstream, rows, *options):
@@ -27,12 +38,6 @@ def mapped(folder, hatstream, rows, *options):
     code, out, err = hatstream("map", "--input", folder / "*.parquet", "--output", folder / "map.html", *options)
     assert (code, err) == (0, ""), out
     return folder / "map.html"
-
-
-def opened(page, path, place_of_link=""):
-    page.driver.get("about:blank")
-    page.open(path, place_of_link)
-    return page
 
 
 def click_on(page, cell):
@@ -48,33 +53,34 @@ PIXEL = (
 DRAWN = "DATA.places.id.map((_, place) => drawnAs(state.slot, place))"
 
 
-def test_every_value_is_drawn_and_what_is_not_known_stands_out(page, drawn):
-    opened(page, drawn)
+def test_every_value_is_drawn_and_what_is_not_known_stands_out(map_page):
+    page = map_page
     assert asked(page, DRAWN) == ["unknown"] * 2 + ["known"] * 17
     page.one("#slot").send_keys(Keys.ARROW_RIGHT)
+    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
+    assert page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
     page.wait(lambda: asked(page, DRAWN) == ["known"] * 12 + ["none"] * 7)
     ground = asked(page, "[...el('map').getContext('2d').getImageData(2, 2, 1, 1).data]")
     page.wait(lambda: asked(page, PIXEL, 15) == ground)
     assert asked(page, PIXEL, 3) != asked(page, PIXEL, 15)
 
 
-def test_the_slider_has_keys_and_says_its_time(page, drawn):
-    opened(page, drawn).one("#slot").send_keys(Keys.ARROW_RIGHT)
-    page.wait(lambda: "07:00 to 08:00" in page.one("#when").text)
-    assert page.one("#slot").get_attribute("aria-valuetext") == "Wed 13 May 2026, 07:00 to 08:00"
-
-
-def test_a_click_opens_what_is_known_of_a_place(page, drawn):
-    opened(page, drawn)
+def test_a_click_opens_what_is_known_of_a_place_with_a_warning_and_asks_for_nothing(map_page):
+    page = map_page
     click_on(page, CELLS[3])
     page.wait(lambda: page.all("#p-value"))
     assert CELLS[3] in page.one("#panel").text
     assert page.one("#p-value").text == "13.0 km/h"
     assert page.one("#p-interval").text == "95 % interval: 8.0 to 18.0 km/h"
+    click_on(page, CELLS[0])
+    page.wait(lambda: page.all("#p-warn"))
+    assert "do not act on it" in page.one("#p-warn").text
+    assert "wider than 15 km/h" in page.one("#p-status").text
+    assert (page.complaints(), page.requests()) == ([], [])
 
 
-def test_one_tab_stop_and_arrows_reach_every_place_and_speak(page, drawn):
-    opened(page, drawn)
+def test_one_tab_stop_and_arrows_reach_every_place_and_speak(map_page):
+    page = map_page
     assert len(page.all("canvas[tabindex='0']")) == 1
     assert page.all("svg [tabindex], #panel [tabindex]") == []
     page.one("#map").send_keys(Keys.ARROW_DOWN)
@@ -93,19 +99,11 @@ def test_one_tab_stop_and_arrows_reach_every_place_and_speak(page, drawn):
     assert names == len(CELLS)
 
 
-def test_what_is_not_reliable_is_said_with_a_warning(page, drawn):
-    opened(page, drawn)
-    click_on(page, CELLS[0])
-    page.wait(lambda: page.all("#p-warn"))
-    assert "do not act on it" in page.one("#p-warn").text
-    assert "wider than 15 km/h" in page.one("#p-status").text
-
-
 def test_a_place_that_only_its_area_tells_shows_the_area_s_value(page, tmp_path, hatstream):
     rows = [known_of(row(CELLS[0], 6, 30.0, half_kmh=25.0), PARENT, 21.0)]
     rows += [known_of(row(CELLS[1], 6, 30.0, half_kmh=25.0), "day", 17.0), row(CELLS[2], 6, 20.0)]  # of an older file
     days = [row(cell, 6, 17.0) | {"product": "days"} for cell in CELLS[:2]]
-    opened(page, mapped(tmp_path, hatstream, [*rows, *days]))
+    page.open(mapped(tmp_path, hatstream, [*rows, *days]))
     assert asked(page, DRAWN) == ["area", "day", "known"]
     asked(page, "choose(0)")
     assert page.one("#p-value").text == "21.0 km/h"
@@ -116,8 +114,11 @@ def test_a_place_that_only_its_area_tells_shows_the_area_s_value(page, tmp_path,
 
 
 def test_forecasts_and_live_values_are_marked(page, tmp_path, hatstream):
+    """And texts of rows cannot leave the page's data."""
     rows = [row(CELLS[0], 6, 30.0, status="forecast"), row(CELLS[0], 7, 30.0) | {"mechanism": "levels-live"}]
-    opened(page, mapped(tmp_path, hatstream, rows))
+    rows[0]["mechanism"] = "</script><script>document.title='x'</script>"
+    page.open(mapped(tmp_path, hatstream, rows, "--title", "<b>t</b>"))
+    assert page.driver.title == "<b>t</b>"
     asked(page, "go(0)")
     assert (page.one("#kind").text, asked(page, DRAWN)) == ("forecast", ["forecast"])
     asked(page, "go(1)")
@@ -125,7 +126,7 @@ def test_forecasts_and_live_values_are_marked(page, tmp_path, hatstream):
 
 
 def test_a_slot_without_any_value_says_why_and_what_to_do(page, tmp_path, hatstream):
-    opened(page, mapped(tmp_path, hatstream, [row(cell, 6, None, status="held-back") for cell in CELLS]))
+    page.open(mapped(tmp_path, hatstream, [row(cell, 6, None, status="held-back") for cell in CELLS]))
     assert "Held back" in page.one("#empty").text
     assert "--whole" in page.one("#empty").text
 
@@ -133,14 +134,14 @@ def test_a_slot_without_any_value_says_why_and_what_to_do(page, tmp_path, hatstr
 def test_the_hour_that_comes_twice_when_clocks_are_set_back_has_two_names(page, tmp_path, hatstream):
     times = [f"2026-10-25T{time}:00:00+{offset}:00" for time, offset in zip(HOURS_BACK, OFFSETS_BACK, strict=True)]
     rows = [row(CELLS[0], 0, 20.0) | {"slot_start": times[slot], "slot_end": times[slot + 1]} for slot in range(4)]
-    opened(page, mapped(tmp_path, hatstream, rows))
+    page.open(mapped(tmp_path, hatstream, rows))
     asked(page, "(choose(0), go(2))")
     assert page.one("#when").text == "Sun 25 Oct 2026, 01:00 again to 02:00"
     assert [field.get_attribute("data-slot") for field in page.all(".week [data-slot]")] == ["0", "1", "2", "3"]
 
 
-def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(page, drawn):
-    opened(page, drawn)
+def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(map_page):
+    page = map_page
     asked(page, "choose(3)")
     page.one("#map").send_keys(Keys.PAGE_DOWN)
     page.wait(lambda: page.one("#live").get_attribute("textContent") == f"{CELLS[3]}: 33.0 km/h")
@@ -152,14 +153,17 @@ def test_the_ear_is_told_the_place_when_the_time_changes_or_a_search_finds_it(pa
     page.one("#play").click()
 
 
-def test_the_legend_tells_what_has_no_value(page, drawn, tmp_path, hatstream):
-    opened(page, drawn)
+def test_the_legend_tells_what_has_no_value_by_day_and_in_the_dark(map_page, tmp_path, hatstream):
+    page = map_page
+    light = asked(page, "getComputedStyle(document.body).backgroundColor")
+    page.one("#theme").click()
+    assert asked(page, "getComputedStyle(document.body).backgroundColor") != light
+    assert asked(page, "themeName()") == "dark"
     assert "no value" in page.one("#kinds").text
     assert page.one("#kinds").get_attribute("class") == ""
     asked(page, "(state.show = 'difference', showOther())")
     assert "nothing to compare with" in page.one("#kinds").text
-    (tmp_path / "whole").mkdir()
-    opened(page, mapped(tmp_path / "whole", hatstream, [row(cell, 6, 20.0) for cell in CELLS]))
+    page.open(mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS]))
     assert "no value" not in page.one("#kinds").text
 
 
@@ -170,7 +174,7 @@ def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, 
     ]
     (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     rows = [row(cell, 6, 20.0) for cell in CELLS]
-    opened(page, mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
+    page.open(mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
     for wanted in ("market", CELLS[3], "route 4"):
         asked(page, "choose(-1)")
         page.one("#search").clear()
@@ -181,14 +185,16 @@ def test_search_finds_places_by_name_and_id_and_names_are_shown(page, tmp_path, 
     assert "No place" in page.one("#found").text
 
 
-def test_the_address_keeps_slot_place_and_what_is_shown(page, drawn):
-    opened(page, drawn)
+def test_the_address_keeps_slot_place_and_what_is_shown(map_page, drawn):
+    page = map_page
     asked(page, "(go(1), choose(5), state.show = 'uncertainty', showOther())")
     page.wait(lambda: "uncertainty" in page.driver.current_url and CELLS[5] in page.driver.current_url)
     link = page.driver.current_url.partition("#")[2]
-    opened(page, drawn, link)
+    page.driver.get("about:blank")
+    page.open(drawn, link)
     assert asked(page, "[state.slot, state.place, state.show]") == [1, 5, "uncertainty"]
-    opened(page, drawn, "slot=nonsense&place=x&show=y&at=1,2")
+    page.driver.get("about:blank")
+    page.open(drawn, "slot=nonsense&place=x&show=y&at=1,2")
     assert asked(page, "[state.place, state.show]") == [-1, "value"]
 
 
@@ -197,7 +203,7 @@ def test_the_usual_is_the_weighted_mean_of_the_other_days_of_its_kind(page, tmp_
     halves = {13: 5.0, 14: 2.0, 15: 4.0, 16: 5.0}
     values = {13: 20.0, 14: 30.0, 15: 10.0, 16: 50.0}
     rows = [row(CELLS[0], 6, values[day], half_kmh=halves[day], day=day) for day in values]
-    opened(page, mapped(tmp_path, hatstream, rows))
+    page.open(mapped(tmp_path, hatstream, rows))
     usual_kmh = (30 / 2**2 + 10 / 4**2) / (1 / 2**2 + 1 / 4**2)
     assert asked(page, "usualAt(0, 0)") == pytest.approx(usual_kmh)
     weights = {day: halves[day] ** -2 for day in (13, 14, 15)}
@@ -207,8 +213,9 @@ def test_the_usual_is_the_weighted_mean_of_the_other_days_of_its_kind(page, tmp_
     assert asked(page, "differenceAt(0, 0)") == pytest.approx(20 - usual_kmh)
 
 
-def test_the_table_and_the_downloads_say_what_the_map_says(page, drawn):
-    opened(page, drawn).one("#as-table").click()
+def test_the_table_and_the_downloads_say_what_the_map_says_and_no_other_program_runs(map_page):
+    page = map_page
+    page.one("#as-table").click()
     assert len(page.all("#table tbody tr")) == len(CELLS)
     page.all("#table thead button")[1].click()
     assert page.one("#table tbody th").text == CELLS[0]
@@ -218,6 +225,10 @@ def test_the_table_and_the_downloads_say_what_the_map_says(page, drawn):
     assert len(asked(page, "[...csvRows(DATA.slots.keys())]")) == 2 * len(CELLS) + 1
     features = json.loads(asked(page, "geojson(0)"))["features"]
     assert (len(features), features[4]["properties"]["value"]) == (len(CELLS), 14)
+    script = "document.createElement('script'), {textContent: 'el(`when`).dataset.x = 1'}"
+    asked(page, f"document.body.append(Object.assign({script}))")
+    assert asked(page, "el('when').dataset.x") is None
+    assert any("Content Security Policy" in complaint for complaint in page.complaints())
 
 
 def test_streets_are_places_too(page, tmp_path, hatstream):
@@ -229,7 +240,7 @@ def test_streets_are_places_too(page, tmp_path, hatstream):
     ]
     (tmp_path / "places.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     rows = [row("there", 6, 20.0), row("back", 6, 30.0)]
-    opened(page, mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
+    page.open(mapped(tmp_path, hatstream, rows, "--places", tmp_path / "places.geojson"))
     aside = "placeAt(screenX(DATA.shapes.x[4]) + 3 * arguments[0], screenY(DATA.shapes.y[4]) + 4 * arguments[0])"
     assert {asked(page, aside, 1), asked(page, aside, -1)} <= {0, 1}
     asked(page, "choose(1)")
@@ -237,31 +248,6 @@ def test_streets_are_places_too(page, tmp_path, hatstream):
     assert page.one("#kinds").get_attribute("class") == "lines"
     code, _, err = hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")
     assert (code, "no H3 cell and has no shape" in err) == (4, True)
-
-
-def test_the_page_asks_for_nothing_and_complains_of_nothing(page, drawn):
-    opened(page, drawn)
-    click_on(page, CELLS[5])
-    assert (page.complaints(), page.requests()) == ([], [])
-
-
-def test_the_policy_lets_no_other_program_run(page, drawn):
-    opened(page, drawn)
-    asked(
-        page,
-        "document.body.append(Object.assign(document.createElement('script'), "
-        "{textContent: 'el(`when`).dataset.x = 1'}))",
-    )
-    assert asked(page, "el('when').dataset.x") is None
-    assert any("Content Security Policy" in complaint for complaint in page.complaints())
-
-
-def test_dark_is_followed_and_can_be_chosen(page, drawn):
-    opened(page, drawn)
-    light = asked(page, "getComputedStyle(document.body).backgroundColor")
-    page.one("#theme").click()
-    assert asked(page, "getComputedStyle(document.body).backgroundColor") != light
-    assert asked(page, "themeName()") == "dark"
 
 
 def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstream):
@@ -275,7 +261,7 @@ def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstrea
     ):  # fmt: skip
         (tmp_path / f"{name}.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     options = ("--places", tmp_path / "places.geojson", "--ground", tmp_path / "ground.geojson")
-    opened(page, mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS], *options))
+    page.open(mapped(tmp_path, hatstream, [row(cell, 6, 20.0) for cell in CELLS], *options))
     assert asked(page, "DATA.places.busiest.map(place => DATA.places.id[place])") == CELLS[:-6:-1]
     assert asked(page, "[DATA.ground[0][2], DATA.groundShapes.shapes[0].isLine]") == ["water", False]
     names = asked(page, "placedNames(el('map').getContext('2d')).map(name => name.lines.join(' ')).slice(0, 5)")
@@ -288,12 +274,6 @@ def test_the_busiest_stops_water_and_a_scale_bar_orient(page, tmp_path, hatstrea
         degrees * 111_320 * math.cos(math.radians(asked(page, "latitude(view.y)"))), rel=0.01
     )
     assert 40 <= bar["width"] <= 110
-
-
-def test_texts_of_rows_cannot_leave_the_page_s_data(tmp_path, hatstream, page):
-    rows = [row(CELLS[0], 6, 10.0) | {"mechanism": "</script><script>document.title='x'</script>"}]
-    opened(page, mapped(tmp_path, hatstream, rows, "--title", "<b>t</b>"))
-    assert page.driver.title == "<b>t</b>"
 
 
 @pytest.mark.few(1)

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from pipelines.cli import main
 from tests import city
 from tests.browser import asked
 from tests.kit.results import CELLS, row, write
@@ -13,14 +14,13 @@ MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
 A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
 
 
-@pytest.fixture
-def drawn(tmp_path, hatstream):
-    write(
-        tmp_path / "hats.parquet",
-        [row(cell, hour, 10.0 + index) for hour in (6, 7) for index, cell in enumerate(CELLS)],
-    )
-    assert hatstream("map", "--input", tmp_path / "*.parquet", "--output", tmp_path / "map.html")[0] == 0
-    return tmp_path / "map.html"
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn")
+    rows = [row(cell, hour, 10.0 + index) for hour in (6, 7) for index, cell in enumerate(CELLS)]
+    write(folder / "hats.parquet", rows)
+    assert main(["map", "--input", str(folder / "*.parquet"), "--output", str(folder / "map.html")]) == 0
+    return folder / "map.html"
 
 
 def sheets(page):
@@ -42,24 +42,20 @@ def shown_on_paper(page, *selectors):
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_a_map_is_one_sheet_that_says_its_time_and_no_control(page, drawn):
-    page.open(drawn)
-    assert sheets(page) == 1
-    assert shown_on_paper(page, "#printed", "#map", ".legend") == [True] * 3
-    assert shown_on_paper(page, ".controls", "#theme", ".zoom", "#panel .hint") == [False] * 4
-    assert page.one("#printed").get_attribute("textContent") == page.one("#when").text
-    assert not seen(page, "#printed")
-
-
-def test_paper_is_light_and_the_screen_afterwards_as_dark_as_before(page, drawn):
+def test_a_map_is_one_light_sheet_that_says_its_time_and_no_control(page, drawn):
+    """And the screen is as dark afterwards as before."""
     page.open(drawn)
     page.one("#theme").click()
     page.driver.execute_script(
         "window.seen = []; addEventListener('beforeprint', () => seen.push(themeName()));"
         "addEventListener('afterprint', () => seen.push(themeName()))"
     )
-    sheets(page)
+    assert sheets(page) == 1
     assert page.driver.execute_script("return seen") == ["light", "dark"]
+    assert shown_on_paper(page, "#printed", "#map", ".legend") == [True] * 3
+    assert shown_on_paper(page, ".controls", "#theme", ".zoom", "#panel .hint") == [False] * 4
+    assert page.one("#printed").get_attribute("textContent") == page.one("#when").text
+    assert not seen(page, "#printed")
 
 
 def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, tmp_path, hatstream):
@@ -80,7 +76,7 @@ def test_a_report_is_three_sheets_with_the_table_open_and_a_line_to_sign(page, t
     assert shown_on_paper(page, "details table") == [True]
 
 
-def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, drawn):
+def test_a_phone_shows_all_places_and_a_tap_opens_one_and_leaves_the_map_in_sight(page, drawn):
     with page.screen(390, 844):
         page.open(drawn)
         wide, high = asked(page, "[view.width, view.height]")
@@ -97,6 +93,14 @@ def test_a_phone_shows_all_places_above_the_legend_and_the_panel_below(page, dra
         bottom = asked(page, "el('map').getBoundingClientRect().bottom")
         assert bottom <= tops[0] < tops[1]
         assert asked(page, "document.documentElement.scrollWidth") == 390
+        lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
+        page.click_at("#map", *asked(page, MIDDLE, lowest))
+        page.wait(lambda: asked(page, "state.place") == lowest)
+        top, bottom = asked(page, "[el('map'), el('panel')].map(e => e.getBoundingClientRect().top)")
+        assert asked(page, "scrollY") == 0
+        assert top < top + asked(page, MIDDLE, lowest)[1] < bottom
+        page.one("#close").click()
+        page.wait(lambda: asked(page, "getComputedStyle(el('panel')).position") != "fixed")
 
 
 def test_a_long_name_is_one_short_line_on_a_phone_and_at_most_two_elsewhere(page, tmp_path, hatstream):
@@ -114,16 +118,3 @@ def test_a_long_name_is_one_short_line_on_a_phone_and_at_most_two_elsewhere(page
         lines, half = asked(page, f"[{name}.lines, {name}.half]")
         assert [line[-1] for line in lines] == ["…"]
         assert 2 * half[0] <= 390 / 2.5
-
-
-def test_a_tap_on_a_phone_opens_a_place_and_leaves_the_map_in_sight(page, drawn):
-    with page.screen(390, 844):
-        page.open(drawn)
-        lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
-        page.click_at("#map", *asked(page, MIDDLE, lowest))
-        page.wait(lambda: asked(page, "state.place") == lowest)
-        top, bottom = asked(page, "[el('map'), el('panel')].map(e => e.getBoundingClientRect().top)")
-        assert asked(page, "scrollY") == 0
-        assert top < top + asked(page, MIDDLE, lowest)[1] < bottom
-        page.one("#close").click()
-        page.wait(lambda: asked(page, "getComputedStyle(el('panel')).position") != "fixed")

@@ -164,7 +164,7 @@ def test_nothing_is_published_of_a_city_that_is_not_known() -> None:
 
 
 def test_the_gate_looks_at_the_ratio_at_the_weight_and_at_how_far_the_mean_moved() -> None:
-    field = learned(after(4, 0.1)).estimate()
+    field = learned(after(2, 0.1)).estimate()
     assert field.gate.is_open
     closed = (
         Gate(ratio=0.56),

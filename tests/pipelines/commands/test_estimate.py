@@ -60,11 +60,9 @@ def estimated(folder: Path, hatstream: Run, name: str, *more: str) -> dict[str, 
     return {path.name: path.read_bytes() for path in sorted(output.iterdir())}
 
 
-def test_causal_estimates_are_the_published_bytes_without_the_data(tmp_path: Path, hatstream: Run) -> None:
-    made(tmp_path, hatstream, *DAYS[:2])
-    again = estimated(tmp_path, hatstream, "again")
-    assert len(again) == 2 * (4 + 1) * 2  # of each day the HATs of four slots, and the table of days
-    assert all((tmp_path / "out" / name).read_bytes() == data for name, data in again.items())
+def test_causal_estimates_are_the_published_bytes_without_the_data(known: Path, again: Files) -> None:
+    assert len(again) == 3 * (4 + 1) * 2  # of each day the HATs of four slots, and the table of days
+    assert all((known / "out" / name).read_bytes() == data for name, data in again.items())
 
 
 @pytest.mark.slow
@@ -78,14 +76,13 @@ def test_a_day_that_is_recorded_later_counts_as_later(tmp_path: Path, hatstream:
     assert len(after) > len(before)
 
 
-def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, hatstream: Run) -> None:
+def test_a_plan_says_how_the_accounts_newest_day_turned_out(known: Path, again: Files, hatstream: Run) -> None:
     where = ("plan", "--spec", str(known / "spec.toml"), "--ledger")
     code, out, err = hatstream(*where, str(known / "ledger.sqlite"), "--json")
     assert code == 0, err
     newest = json.loads(out)["newest_day"]
     assert (newest["period"], newest["days"], newest["unit"]) == (DAYS[-1], 3, "km/h")
-    files = estimated(known, hatstream, "again")
-    rows = [json.loads(line) for name, data in files.items() if name.endswith("jsonl") for line in data.splitlines()]
+    rows = [json.loads(line) for name, data in again.items() if name.endswith("jsonl") for line in data.splitlines()]
     rows = [row for row in rows if row.get("product") is None and row["slot_start"].startswith(DAYS[-1])]
     hats = 4 * len(CELLS)  # from 08:00 to 12:00; those of no row are unknown
     assert newest["rows"] == sum(row["status"] == "ok" for row in rows) / hats > 0
@@ -159,6 +156,12 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "Noise", lambda: noise)
         return made(tmp_path_factory.mktemp("known"), quietly, *DAYS, is_known=True)
+
+
+@pytest.fixture(scope="module")
+def again(known: Path) -> Files:
+    """Estimates of these days from the ledger alone."""
+    return estimated(known, quietly, "again")
 
 
 @pytest.fixture(scope="module")

@@ -200,7 +200,7 @@ def test_other_resolutions_and_slot_lengths_are_recounted(planned, tmp_path):
     assert by_name["120-minute slots"]["hats"] < document["hats"] < by_name["30-minute slots"]["hats"]
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mechanism", MEANS)
 def test_every_mechanism_can_be_planned_with_and_without_a_prior(planned, mechanism):
     spec = city.SPEC.replace('"array-average"', f'"{mechanism}"')

@@ -12,6 +12,7 @@ from pipelines.errors import FAILED
 from pipelines.runs.beam import bounded
 from pipelines.specification import load
 from tests import city
+from tests.kit.grids import grid
 from transforms.releases.hats.draw import most_spent
 from transforms.time.calendar import Timetable
 
@@ -68,8 +69,7 @@ def plans_of_twice_the_epsilon(patch):
     patch.setattr(ArrayAverage, "draw", mutant)
 
 
-@pytest.mark.parametrize("privacy", ['per = "hat"', WHOLE])
-@pytest.mark.parametrize("wrong", [half_debit, plans_of_twice_the_epsilon])
+@pytest.mark.parametrize(("privacy", "wrong"), grid(['per = "hat"', WHOLE], [half_debit, plans_of_twice_the_epsilon]))
 def test_a_job_whose_plans_claim_more_than_its_debit_releases_nothing(tmp_path, hatstream, monkeypatch, privacy, wrong):
     city.opened(tmp_path, hatstream, spec=spec_of(privacy))
     wrong(monkeypatch)
@@ -113,7 +113,7 @@ def test_parts_of_the_input_change_no_plan_of_a_period(tmp_path, hatstream, monk
         folder.mkdir()
         city.opened(folder, hatstream, spec=spec_of(CLIPPED))
         monkeypatch.setattr(bounded, "PANE_ROWS", rows)
-        released(folder, hatstream)
+        released(folder, hatstream, *DAY)
         units = ledger_of(folder).released(load(folder / "spec.toml").spec_id, city.DAYS[0])
         plans.append([[(hat.cell, hat.plan) for hat in unit.released] for unit in units])
     assert plans[0] == plans[1]
