@@ -240,4 +240,4 @@ def answer(parts: Sequence[UsablePart]) -> str:
         if day.day == last
     ]
     tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
-    return f"Expected to be usable by themselves: {'; '.join(by_day)}.{tail}"
+    return f"Expected to be usable by themselves, if places and hours differ as usual: {'; '.join(by_day)}.{tail}"

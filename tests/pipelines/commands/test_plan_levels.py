@@ -67,7 +67,7 @@ def test_the_answer_comes_first_and_says_what_will_be_usable(planned, tmp_path, 
     assert {day["reports"] for day in planned(small)["usable"][0]["days"][:1]} == {0.0}
     code, out, _ = hatstream("plan", "--spec", tmp_path / "spec.toml")
     assert code == 0
-    answer = "Expected to be usable by themselves: on day 1 none, it is expected to be held back"
+    answer = "Expected to be usable by themselves, if places and hours differ as usual: on day 1 none, it is expected"
     assert " ".join(out.split()).startswith(answer)
 
 
