@@ -92,6 +92,8 @@ def test_a_phone_shows_all_places_and_a_tap_opens_one_and_leaves_the_map_in_sigh
         ]
         bottom = asked(page, "el('map').getBoundingClientRect().bottom")
         assert bottom <= tops[0] < tops[1]
+        page.one("#as-table").click()
+        assert asked(page, "el('table').scrollWidth <= el('table').clientWidth")
         assert asked(page, "document.documentElement.scrollWidth") == 390
         lowest = asked(page, "[...DATA.places.id.keys()].sort((a, b) => middle(b)[1] - middle(a)[1])[0]")
         page.click_at("#map", *asked(page, MIDDLE, lowest))

@@ -3,8 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from hatstream_publish.commands.map import claim_of
 from hatstream_publish.pages.page import words
 from hatstream_publish.pages.rows import ADVICE, STATUSES
+from pipelines.specification.load import load
+from tests import levels_city
 from tests.browser import asked
 from tests.kit.results import CELLS, row, write
 
@@ -21,6 +26,23 @@ def test_each_text_of_the_program_is_in_the_table_in_every_language() -> None:
     texts = {text[1:-1] for found in CALLED.findall(program) for text in found if text}
     assert len(texts) > 30
     assert texts | {*STATUSES.values(), *ADVICE.values()} <= english
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "limit = { epsilon = 2.64, delta = 1e-6 }",
+        "limits = [{ days = 1, epsilon = 2.64, delta = 1e-6 }, { days = 28, epsilon = 10, delta = 1e-6 }]",
+    ],
+)
+def test_what_a_map_of_a_drafted_specification_claims_is_in_the_table(tmp_path, limit) -> None:
+    text = levels_city.SPEC.replace("limit = 2.64", limit).replace(
+        "epsilon = 2.64\nper", "delta = 1e-6\nepsilon = 1\nper"
+    )
+    (tmp_path / "spec.toml").write_text(text)
+    english = {row[0] for row in words()}
+    sentences = re.split(r"(?<=\.) ", claim_of(load(tmp_path / "spec.toml")))
+    assert [said for said in sentences if re.sub(r"\d[\d.,:e^-]*\d|\d", "{}", said) not in english] == []
 
 
 def test_a_map_speaks_the_language_that_is_asked_for_before_the_sites(page, tmp_path, hatstream) -> None:
