@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 
 from dpops import fitted
 from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
@@ -195,11 +196,11 @@ def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
 
 def standing(profile: Profile) -> float:
     """Computes a typical vehicle-day's weight over that of one in a single cell."""
-    hours = profile.hours
-    still = Profile(hats=hours, cells=1, parents=1, grandparents=1, hours=hours, parts=profile.parts)
+    still = replace(profile, hats=profile.hours, cells=1, parents=1, grandparents=1)
     return max(_weight(COARSE["gaussian"], profile) / _weight(COARSE["gaussian"], still), 1.0)
 
 
+@lru_cache(maxsize=64)
 def _weight(shares: Shares, profile: Profile) -> float:
     """Computes the total of equal weights in touched groups, of Euclidean norm 1."""
     return 1 / math.sqrt(sum(share / profile.touched(name) for name, share in shares))
