@@ -110,7 +110,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
     cells: their usual means come from coarser levels, one more observation each. day_weight: declared, the prior mean.
     """
     speeds, classes = middles(edges), edges.size - 1
-    observed = sums.weights / np.maximum(sums.precisions, 1e-300)  # mean of days; 0 before the first
+    measured = sums.weights / np.maximum(sums.precisions, 1e-300)  # mean of days; 0 before the first
     precision: Float64s = _inverted(prior_covariance(edges))
     city_precision: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
@@ -118,11 +118,11 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
     city, logs = prior_mean, prior_mean + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
-            gradient, information = _gradient_and_information(logs, observed, sums.precisions, cells, speeds)
+            gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
             total = gradient - (logs - city - offset) @ precision
             step = np.linalg.solve(information + precision, total[..., None])[..., 0]
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
-        gradient, information = _gradient_and_information(logs, observed, sums.precisions, cells, speeds)
+        gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
         covariances: Float64s = _inverted(information + precision)
         city, city_covariance = _city(prior_mean, city_precision, logs - offset, gradient, information, covariances)
     return ClassFit(edges, logs, _with_city(covariances, precision, city_covariance))
@@ -143,7 +143,7 @@ def _city_covariance(classes: int) -> Float64s:
 
 
 def _gradient_and_information(
-    logs: Float64s, observed: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
+    logs: Float64s, measured: Float64s, precisions: Float64s, cells: OfCells, speeds: Float64s
 ) -> tuple[Float64s, Float64s]:
     """Computes log-likelihood gradients and Gauss-Newton information by log weights.
 
@@ -152,7 +152,7 @@ def _gradient_and_information(
     weights, shares = np.exp(logs), _shares(logs)
     means = shares @ speeds
     slopes, of_means = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.FLOOR_VARIANCE)  # precisions
-    gradient = (observed - weights) * weights * precisions + slopes * ((cells.means - means) * of_means)[:, None]
+    gradient = (measured - weights) * weights * precisions + slopes * ((cells.means - means) * of_means)[:, None]
     information = slopes[:, :, None] * slopes[:, None, :] * of_means[:, None, None]
     index = np.arange(speeds.size)
     information[:, index, index] += weights**2 * precisions
@@ -195,43 +195,43 @@ def tilted(posterior: ClassFit, means: Float64s) -> Float64s:
     is found by Newton's steps: the mean's derivative by it is the variance.
     """
     speeds, lowest = posterior.speeds, posterior.speeds[-1] / 100  # only an infinite multiple has the mean 0
-    wanted = np.clip(means, lowest, posterior.speeds[-1] - lowest)
+    target = np.clip(means, lowest, posterior.speeds[-1] - lowest)
     logs, multiple = np.log(posterior.shares)[:, None, :], np.zeros(means.shape)
     largest_step = 4 / speeds[-1]  # changes the odds of the fastest class to standing by at most e^4
     for _ in range(_TILT_ROUNDS):
         shares = _shares(logs + multiple[..., None] * speeds)
         mean = shares @ speeds
         variance = np.maximum(shares @ speeds**2 - mean**2, 1.0)  # (km/h)^2; 0 where one class has all
-        multiple = multiple + np.clip((wanted - mean) / variance, -largest_step, largest_step)
+        multiple = multiple + np.clip((target - mean) / variance, -largest_step, largest_step)
     return _shares(logs + multiple[..., None] * speeds)
 
 
 def quantiles(
-    posterior: ClassFit, shares: Float64s, levels: tuple[float, ...], mean_variances: Float64s, visits: Float64s
+    posterior: ClassFit, shares: Float64s, targets: tuple[float, ...], mean_variances: Float64s, visits: Float64s
 ) -> Quantiles:
     """Reads speed quantiles and intervals off tilted class distributions.
 
     shares: (cells, times, classes). mean_variances: of means, visits: independent ones behind reports, (cells, times).
     """
-    below = _below(shares)
-    sd = np.sqrt(_variances(posterior, shares, below, mean_variances, visits))
-    highest, lowest = (np.clip(below + sign * Z95 * sd, 0, 1) for sign in (1, -1))
+    cdf = _below(shares)
+    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, visits))
+    highest, lowest = (np.clip(cdf + sign * Z95 * sd, 0, 1) for sign in (1, -1))
     # Bounds of a distribution curve rise like the curve itself.
     highest = np.maximum.accumulate(highest, axis=-1)
     lowest = np.minimum.accumulate(lowest[..., ::-1], axis=-1)[..., ::-1]
-    of_levels = [_ends(posterior.edges, below, (highest, lowest), level) for level in levels]
+    of_levels = [_ends(posterior.edges, cdf, (highest, lowest), target) for target in targets]
     return Quantiles(*(np.stack(column) for column in zip(*of_levels, strict=True)))
 
 
-def _ends(edges: Float64s, curve: Float64s, band: tuple[Float64s, Float64s], level: float) -> Quantiles:
+def _ends(edges: Float64s, curve: Float64s, band: tuple[Float64s, Float64s], target: float) -> Quantiles:
     """Finds where distribution curves cross a level, with intervals.
 
     edges: (classes + 1,). curve: part below each edge, (.., classes + 1); band: its highest and lowest. A speed's place
     in its class is unknown whatever the curve is: the squares of both errors add up. The first class is standing, 0
     km/h exactly; the last one holds all faster speeds, so that its intervals end at the upper bound.
     """
-    crossing, index = _inverse(edges, curve, level)
-    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, level) for bound in band)
+    crossing, index = _inverse(edges, curve, target)
+    (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)
     value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _EVEN_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), in_class[lower_index]), 0.0)
     upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), in_class[upper_index]), edges[-1])
@@ -252,24 +252,24 @@ class ExpectedCell(NamedTuple):
 
 
 def expected_error(
-    edges: Float64s, cell: ExpectedCell, precisions: Float64s, level: float, like: tuple[Float64s, int] | None
+    edges: Float64s, cell: ExpectedCell, precisions: Float64s, target: float, typical: tuple[Float64s, int] | None
 ) -> float:
     """Forecasts a daily percentile's error, km/h, from released precisions.
 
-    precisions: of class weights, (classes,). like: weights of a typical cell, and the number of cells that inform the
-    city; None if it is known.
+    precisions: of class weights, (classes,). target: the percentile's share. typical: weights of a typical cell,
+    and the number of cells that inform the city; None if it is known.
     """
     precision: Float64s = _inverted(prior_covariance(edges))
     logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.usual, precision)
-    if like is not None:
-        _, evidence, covariance = _expected_posterior(edges, like[0], precisions, cell.usual, precision)
-        city = _inverted(_city_covariance(logs.size)) + like[1] * (evidence - evidence @ covariance @ evidence)[0]
+    if typical is not None:
+        _, evidence, covariance = _expected_posterior(edges, typical[0], precisions, cell.usual, precision)
+        city = _inverted(_city_covariance(logs.size)) + typical[1] * (evidence - evidence @ covariance @ evidence)[0]
         covariances = _with_city(covariances, precision, _inverted(city))
     posterior = ClassFit(edges, logs, covariances)
     shares = posterior.shares[:, None]
     curve, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.own
     sd = np.sqrt(_variances(posterior, shares, curve, mean_variances, np.full((1, 1), cell.visits)))[0, 0]
-    value, index = _inverse(edges, curve, level)
+    value, index = _inverse(edges, curve, target)
     # Delta method: a share's error over the density, per km/h; sqrt(2 / pi) makes a normal sd a mean absolute error.
     density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]
     return float(math.sqrt(2 / math.pi) * np.interp(value[0, 0], edges, sd) / density)
@@ -296,7 +296,7 @@ def _below(shares: Float64s) -> Float64s:
 
 
 def _variances(
-    posterior: ClassFit, shares: Float64s, below: Float64s, mean_variances: Float64s, visits: Float64s
+    posterior: ClassFit, shares: Float64s, cdf: Float64s, mean_variances: Float64s, visits: Float64s
 ) -> Float64s:
     """Computes variances of the shares below class edges, by the delta method.
 
@@ -308,19 +308,19 @@ def _variances(
     means = shares @ speeds
     speed_variances = np.maximum(shares @ speeds**2 - means**2, 1.0)
     is_below = (np.arange(speeds.size) < edges[:, None]).astype(np.float64)
-    mean_slopes = ((shares * speeds) @ is_below.T - below * means[..., None]) / speed_variances[..., None]
-    slopes = shares[..., None, :] * (is_below - below[..., None])
+    mean_slopes = ((shares * speeds) @ is_below.T - cdf * means[..., None]) / speed_variances[..., None]
+    slopes = shares[..., None, :] * (is_below - cdf[..., None])
     slopes = slopes - mean_slopes[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
     shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
-    of_visits = np.maximum(below * (1 - below) - mean_slopes**2 * speed_variances[..., None], 0.0)
+    of_visits = np.maximum(cdf * (1 - cdf) - mean_slopes**2 * speed_variances[..., None], 0.0)
     correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / speed_variances, 1.0)
     of_visits = of_visits * (correlation / np.maximum(visits, 1.0))[..., None]
     return np.asarray(shape + mean_slopes**2 * mean_variances[..., None] + of_visits)
 
 
-def _inverse(edges: Float64s, below: Float64s, level: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
+def _inverse(edges: Float64s, cdf: Float64s, target: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
     """Finds rising curves' level crossings, km/h, and their classes, by linear interpolation."""
-    index = np.sum(below[..., 1:-1] < level, axis=-1)
-    start, end = (np.take_along_axis(below, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
-    part = np.clip((level - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
-    return edges[index] + part * (edges[index + 1] - edges[index]), index
+    index = np.sum(cdf[..., 1:-1] < target, axis=-1)
+    start, end = (np.take_along_axis(cdf, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
+    fraction = np.clip((target - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
+    return edges[index] + fraction * (edges[index + 1] - edges[index]), index

@@ -14,22 +14,22 @@ from dpops.learning.state import Facts
 from dpops.types import Float64s
 
 
-def coarser(learned: Learned, posterior: Field, groups: Groups) -> Field:
+def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
     """Estimates a day's group means, (cell groups, slot groups).
 
     A group's value is the mean of its HATs' values by expected weight, so values of all groupings agree. Variances
     include effects' joint covariance, uncertain weights, HATs' deviations, and the weight of standing vehicles.
     """
-    fit, day = learned.fit, posterior.day
+    fit, day = models.fit, posterior.day
     weights = groups.totals(posterior.weights)
     share = posterior.weights / groups.to_hats(np.maximum(weights, 1e-12))
     rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
     weight_slopes = share * (posterior.values - groups.to_hats(values))
-    variances = variances + _through_weights(learned, posterior, groups, weight_slopes)
-    variances = variances + _through_standing(learned.state.facts, posterior, groups, weight_slopes)
-    repeats = _repeats(learned.state.facts, posterior, groups)
+    variances = variances + _through_weights(models, posterior, groups, weight_slopes)
+    variances = variances + _through_standing(models.state.facts, posterior, groups, weight_slopes)
+    repeats = _repeats(models.state.facts, posterior, groups)
     kmh, precisions = posterior.values[..., None], posterior.precisions[..., None]
     deviations = posterior.spread.of_reports(posterior.vehicles, kmh, precisions)
     return replace(
@@ -65,15 +65,15 @@ class Shown(NamedTuple):
     upper95: Float64s
 
 
-def with_coarser(learned: Learned, posterior: Field, upper_kmh: float) -> Shown:
+def with_coarser(models: Learned, posterior: Field, upper_kmh: float) -> Shown:
     """Adds reliable coarser values to HATs that are unreliable."""
     estimates = published(posterior, upper_kmh)
-    groups = Groups(cells=learned.state.design.parents, slots=np.arange(posterior.day.hours.size))
-    coarse = published(coarser(learned, posterior, groups), upper_kmh)
+    groups = Groups(cells=models.state.design.parents, slots=np.arange(posterior.day.hours.size))
+    coarse = published(coarser(models, posterior, groups), upper_kmh)
     chosen = (estimates.status == Status.UNRELIABLE) & groups.to_hats(coarse.status == Status.OK)
-    parts = (coarse.values, coarse.lower95, coarse.upper95)
+    arrays = (coarse.values, coarse.lower95, coarse.upper95)
     status = np.where(chosen, Status.PARENT, estimates.status).astype(np.int64)
-    return Shown(replace(estimates, status=status), *(np.where(chosen, groups.to_hats(part), np.nan) for part in parts))
+    return Shown(replace(estimates, status=status), *(np.where(chosen, groups.to_hats(x), np.nan) for x in arrays))
 
 
 def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
@@ -83,13 +83,13 @@ def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
-def _through_weights(learned: Learned, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
+def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
     """Computes variances of group means from uncertain weights, by the delta method.
 
     slopes: of the mean by log weights, (cells, slots). These err by effects (`rows`), by each hour of the city
     (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
     """
-    fit, day = learned.fit, posterior.day
+    fit, day = models.fit, posterior.day
     rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([slopes])
     by_slot = np.zeros((*groups.shape, day.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), slopes)
@@ -120,7 +120,7 @@ def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
 
     Cells in an hour (of its others, the group has its part of the weight) times slots in a cell (its part of the day).
     """
-    weights, slots = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
-    part = weights / np.maximum(weights.sum(axis=0), 1e-12)
-    in_cell = np.maximum(facts.hats_in_cell * slots / groups.slots.size, 1.0)
-    return np.asarray((1 + (facts.hats_in_hour - 1) * part) * in_cell)
+    weights, slot_counts = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
+    share = weights / np.maximum(weights.sum(axis=0), 1e-12)
+    in_cell = np.maximum(facts.hats_in_cell * slot_counts / groups.slots.size, 1.0)
+    return np.asarray((1 + (facts.hats_in_hour - 1) * share) * in_cell)

@@ -175,11 +175,11 @@ class EffectLayout:
         start = self.start(block, day)
         return slice(start, start + block.size)
 
-    def place(self, name: str, day: int = 0) -> int:
-        """Finds the place of a single-effect block."""
+    def index_of(self, name: str, day: int = 0) -> int:
+        """Finds the index of a single-effect block."""
         return next(int(self.span(block, day).start) for block in self.blocks if block.name == name)
 
-    def part(self, effects: Effects, block: Block, day: int = 0) -> Float64s:
+    def block_effects(self, effects: Effects, block: Block, day: int = 0) -> Float64s:
         """Takes a block's effects, (effects, ..)."""
         return effects[block.is_border][self.span(block, day)]
 
@@ -213,7 +213,7 @@ class EffectLayout:
         total = self.slot_rows(hours, days, effects.border.size) @ effects.border
         for block in self.blocks:
             if day is not None or not block.is_daily:
-                values = self.part(effects, block, day or 0)
+                values = self.block_effects(effects, block, day or 0)
                 if block.regressor is not None:
                     total = total + values[0] * (regressors or {}).get(block.regressor, 0.0)
                 elif not block.is_border:
@@ -226,16 +226,16 @@ class EffectLayout:
         for block in self.blocks:
             if block.is_border and block.regressor is None and (days is not None or not block.is_daily):
                 keys = block.slot_keys[hours]
-                places = self.start(block, 0 * hours if days is None else days) + keys
-                rows[keys >= 0, places[keys >= 0]] = 1
+                columns = self.start(block, 0 * hours if days is None else days) + keys
+                rows[keys >= 0, columns[keys >= 0]] = 1
         return rows
 
     def pair_sums(self, item: "Item") -> "list[_PairSums]":
         """Prepares sums by group and effect of each block, for any weights."""
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
-            distinct = {block.keys: block for block in self.blocks}
-            sums = {keys: _PairSums(block, item) for keys, block in distinct.items()}
+            by_keys = {block.keys: block for block in self.blocks}
+            sums = {keys: _PairSums(block, item) for keys, block in by_keys.items()}
             self._memory[key] = [sums[block.keys] for block in self.blocks]
         return self._memory[key]
 

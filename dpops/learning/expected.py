@@ -66,12 +66,12 @@ def expected_days(
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
     weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
-    cells = [(part, list(_of_cells(days, bounds, busy))) for busy, part in strategy.busyness_classes()]
-    noiseless = sum(part * _hat_variance(bounds, busy) for busy, part in strategy.busyness_classes())
+    cells = [(chance, list(_of_cells(days, bounds, busy))) for busy, chance in strategy.busyness_classes()]
+    noiseless = sum(chance * _hat_variance(bounds, busy) for busy, chance in strategy.busyness_classes())
     expected = []
     for day, weight_sd in enumerate(weights):
         # Means over cells of what `_of_cells` yields: three errors, pattern variance, its unknown part.
-        *errors, pattern, unknown = (sum(part * sums[day][column] for part, sums in cells) for column in range(5))
+        *errors, pattern, unknown = (sum(chance * sums[day][column] for chance, sums in cells) for column in range(5))
         low_kmh, kmh, high_kmh = (MEAN_ABSOLUTE_NORMAL * math.sqrt(error) for error in errors)
         expected.append(
             ExpectedDay(
@@ -91,13 +91,13 @@ def expected_days(
 def _of_cells(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, busy: float) -> Iterator[tuple[float, ...]]:
     """Yields daily squared errors by FLEETS, (km/h)^2, pattern variance, its unknown part."""
     hat_variances = [factor * _hat_variance(bounds, busy) for factor in FLEETS]
-    prior = {part: sd * sd for part, sd in strategy.PRIOR_SD_KMH.items()}
+    prior = {component: sd * sd for component, sd in strategy.PRIOR_SD_KMH.items()}
     precisions, posterior = dict.fromkeys(prior, 0.0), prior
     for stages in days:
         for stage in stages:
             centres = posterior  # variances before this stage, the day's last in the end
             today = strategy.precisions_of(stage, bounds, centres, busy)
-            precisions = {part: precision + today[part] for part, precision in precisions.items()}
+            precisions = {component: precision + today[component] for component, precision in precisions.items()}
             posterior = strategy.posterior_of(prior, precisions)
         errors = [
             strategy.squared_error(posterior, today, stage, bounds, centres, busy, variance)
@@ -117,23 +117,23 @@ def _at_public_counts(stage: Stage) -> Stage:
     return replace(stage, spread=stage.spread * stage.alpha * (2 if stage.kind == "laplace" else 4))
 
 
-def _pattern(parts: strategy.Variances) -> float:
+def _pattern(variances: strategy.Variances) -> float:
     """Sums the variances of components in which HATs differ."""
-    return sum(variance for part, variance in parts.items() if part != strategy.CITY)
+    return sum(variance for component, variance in variances.items() if component != strategy.CITY)
 
 
 def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicles: bool) -> Iterator[float]:
     """Yields standard deviations of days' log weights, first day first.
 
-    Public facts leave a day its own variance, and one `shared` by all days: of the part that clips retain, and of the
-    declared fleet unless vehicles are counted. Each day's release makes the shared one smaller.
+    Public facts leave a day its own variance, and one `common` to all days: of the share that clips retain, and of
+    the declared fleet unless vehicles are counted. Each day's release makes the common one smaller.
     """
     day_variance = 1 / TOTAL_PRECISION
-    shared = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else FLEET_SD**2)
+    common = fitted.RETAINED_SD**2 + (0.0 if counts_vehicles else FLEET_SD**2)
     for stages in days:
         precision = sum(strategy.log_precision(stage, bounds) for stage in stages)
-        yield (1 / (shared + day_variance) + precision) ** -0.5
-        shared = 1 / (1 / shared + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
+        yield (1 / (common + day_variance) + precision) ** -0.5
+        common = 1 / (1 / common + 1 / (1 / precision + day_variance))  # observed with noise and the day's own part
 
 
 # Cautious variances without learning: a plan has no releases.
@@ -189,8 +189,8 @@ def place_half_widths(
 ) -> Float64s:
     """Computes a day mean's half widths at `place_level`."""
     name = place_level(stage, bounds)
-    grouped, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
-    noise = (speed_noise(stage, share) / _weight(stage, bounds, grouped, vehicles)) ** 2 / days
+    groups, share = level(name, bounds.hats, Fraction(1)), dict(stage.shares)[name]
+    noise = (speed_noise(stage, share) / _weight(stage, bounds, groups, vehicles)) ** 2 / days
     deviation = _ROUGH.of(np.maximum(vehicles, 1.0)) / bounds.hats.slots
     return np.asarray(np.minimum(Z95 * np.sqrt(noise + deviation), upper_kmh / 2))
 
@@ -223,13 +223,13 @@ def _noise(stage: Stage, part: Fraction) -> float:
     return math.sqrt(2) * float(stage.spread) / share / UNIT
 
 
-def _weight(stage: Stage, bounds: BoundsOnly, grouped: Level, vehicles: Float64s) -> Float64s:
+def _weight(stage: Stage, bounds: BoundsOnly, groups: Level, vehicles: Float64s) -> Float64s:
     """Forecasts weights of groups of cells with these vehicles, otherwise of average traffic."""
-    slots = bounds.hats.slots / grouped.slot_groups
-    others = bounds.hats.cells / _places(grouped)[0] - 1
+    slots_each = bounds.hats.slots / groups.slot_groups
+    other_cells = bounds.hats.cells / _places(groups)[0] - 1
     fleet = bounds.fleet
     hat_weight = RETAINED * vehicle_weight(stage, fleet) / fleet.profile.hats
-    return np.asarray(hat_weight * slots * (vehicles + others * bounds.usual_vehicles))
+    return np.asarray(hat_weight * slots_each * (vehicles + other_cells * bounds.usual_vehicles))
 
 
 def _level_evidence(
@@ -240,19 +240,18 @@ def _level_evidence(
     Levels of whole days tell a place effect, those of all cells a time effect, and the sum of both has both variances;
     levels of places and times tell it directly, and precisions add up.
     """
-    single, place, time, both = np.zeros((4, vehicles.size))
-    parts = [(stage, *part) for stage in stages for part in stage.shares]
-    for stage, name, share in parts:
-        grouped = level(name, bounds.hats, Fraction(1))
-        precision = (_weight(stage, bounds, grouped, vehicles) / noise(stage, share)) ** 2
-        if grouped.size == bounds.hats.size:  # of one day's HATs alone
-            single = single + precision
-        elif grouped.slot_groups == 1:
-            place = place + days * precision
-        elif grouped.size == grouped.slot_groups:
-            time = time + days * precision
+    of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
+    for stage, (name, share) in ((planned, pair) for planned in stages for pair in planned.shares):
+        groups = level(name, bounds.hats, Fraction(1))
+        precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2
+        if groups.size == bounds.hats.size:  # of one day's HATs alone
+            of_hat = of_hat + precision
+        elif groups.slot_groups == 1:
+            of_place = of_place + days * precision
+        elif groups.size == groups.slot_groups:
+            of_time = of_time + days * precision
         else:
-            both = both + days * precision
-    variances = [1 / np.maximum(evidence, 1e-300) for evidence in (place, time) if evidence.any()]
-    variance: Float64s = 1 / np.maximum(both + (1 / sum(variances) if variances else 0.0), 1e-300)
-    return single, variance
+            of_both = of_both + days * precision
+    variances = [1 / np.maximum(evidence, 1e-300) for evidence in (of_place, of_time) if evidence.any()]
+    variance: Float64s = 1 / np.maximum(of_both + (1 / sum(variances) if variances else 0.0), 1e-300)
+    return of_hat, variance

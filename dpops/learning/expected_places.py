@@ -52,11 +52,11 @@ def expected_maps(
     """
     share = dict(stage.shares)["place"]
     of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
-    popular = _popular(crowding)
+    relative_visits = _popular(crowding)
     visits = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
-    weights = visits * popular / places
+    weights = visits * relative_visits / places
     own = TYPICAL.of(np.maximum(weights, 1.0))
-    maps, reports = [], popular / popular.sum()
+    maps, reports = [], relative_visits / relative_visits.sum()
     for day in days:
         # Places around their cells, and what is unknown of cells, a third of the city's variance, less every day.
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2

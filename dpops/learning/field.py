@@ -145,9 +145,9 @@ def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
     Unreliable without a declared profile, or beyond LEAST_VEHICLES times as many or as few.
     """
     logs = np.log(field.vehicles)
-    about, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
+    mean, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
     status = np.where(is_declared & (upper <= LEAST_VEHICLES**2 * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE)
-    numbers = np.stack([rounded(about), np.floor(lower), np.ceil(upper)])
+    numbers = np.stack([rounded(mean), np.floor(lower), np.ceil(upper)])
     if field.gate.total_sd > fitted.RETAINED_SD:
         return numbers * np.nan, np.full_like(status, Status.HELD_BACK)
     return numbers, status
@@ -175,7 +175,7 @@ class PublishedNumbers:
 
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
-    """Rounds clamped values, with status and 95 % intervals; deviations are clamped too."""
+    """Rounds clamped values, with status and 95 % intervals, mixed over NODES."""
     variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
     traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))

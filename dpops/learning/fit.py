@@ -52,20 +52,20 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
 
 
 def fitted_fields(state: State) -> Fit:
-    """Fits both fields, with a coming day appended."""
+    """Fits both fields, with the next day appended, which has no releases yet."""
     weights, speeds, hats = rough_fields(state)
     days, (*_, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
-    coming, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
+    next_day, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
     speed_sums = _sums(days, "speeds")
     weight_sums = _merged(_sums(days, "weights") + _weights_from_speeds(speeds, speed_sums))
     weights.fit(weight_sums, weight_rounds)
-    weights.finish(weight_sums, coming, _number(coming, vehicles))
+    weights.finish(weight_sums, next_day, _number(next_day, vehicles))
     # Sums of speeds move a day's total by its doubt alone, so totals stay those of weights.
     *fitted_hats, of_coming = weights.weights(weights.effects)
-    scaled = [of_day * (rough.sum() / of_day.sum()) for rough, of_day in zip(hats, fitted_hats, strict=True)]
-    speeds.add(coming)
+    scaled = [end * (start.sum() / end.sum()) for start, end in zip(hats, fitted_hats, strict=True)]
+    speeds.add(next_day)
     speeds.fit(speed_sums, weights, [*scaled, of_coming], speed_rounds, is_last=True)
-    return Fit(state, (*days, coming), weights, speeds)
+    return Fit(state, (*days, next_day), weights, speeds)
 
 
 def _sums(days: Sequence[DayValues], kind: Literal["weights", "speeds"]) -> list[NoisySums]:
@@ -110,7 +110,7 @@ def _weights_from_speeds(speeds: SpeedField, sums: Sequence[NoisySums]) -> list[
 
 
 def _merged(sums: Sequence[NoisySums]) -> list[NoisySums]:
-    """Averages sums of the same groups, in which HATs differ alike from the field."""
+    """Averages sums of the same day and groups, weighted by precision."""
     by_group: dict[tuple[int, bytes], list[NoisySums]] = {}
     for item in sums:
         by_group.setdefault((item.day, item.groups.key), []).append(item)
@@ -132,9 +132,9 @@ def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
 
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:
     """Estimates a typical day's vehicles, declared and counted, by precision; above 0."""
-    declared, (mean, precision) = state.facts.vehicles, _counted(days)
-    prior = (FLEET_SD * declared) ** -2
-    return max((prior * declared + precision * mean) / (prior + precision), 0.1 * declared)
+    fleet, (mean, precision) = state.facts.vehicles, _counted(days)
+    prior = (FLEET_SD * fleet) ** -2
+    return max((prior * fleet + precision * mean) / (prior + precision), 0.1 * fleet)
 
 
 def _released_total(day: DayValues) -> float | None:
@@ -165,34 +165,34 @@ def add_day(state: State, day: DayValues) -> State:
     by_hours: dict[bytes, list[int]] = {}
     older = [_aged(day) for day in state.older]
     days = [*older, *state.recent[: state.least_recent]]
-    for index, old in enumerate(days):
-        by_hours.setdefault(old.hours.tobytes(), []).append(index)
-    folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in group]) for group in by_hours.values())
+    for index, past in enumerate(days):
+        by_hours.setdefault(past.hours.tobytes(), []).append(index)
+    folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in alike]) for alike in by_hours.values())
     lasting = state.layouts.weights.zeros(0)  # effects without those of days, which come last
-    effects = Effects(*(part[: empty.size] for part, empty in zip(weights.effects, lasting, strict=True)))
+    effects = Effects(*(values[: empty.size] for values, empty in zip(weights.effects, lasting, strict=True)))
     start = Start(effects, weights.strengths, speeds.strengths, speeds.spread)
     return replace(state, older=folded, recent=state.recent[state.least_recent :], start=start)
 
 
 def _aged(day: DayValues) -> DayValues:
     """Discounts an older day's information, to follow seasons."""
-    retained = 1 - fitted.FORGOTTEN
+    memory = 1 - fitted.FORGOTTEN
 
     def aged(level: LevelValues) -> LevelValues:
-        weight_variance, speed_variance = level.weight_variances / retained, level.speed_variances / retained
+        weight_variance, speed_variance = level.weight_variances / memory, level.speed_variances / memory
         return replace(level, weight_variance=weight_variance, speed_variance=speed_variance)
 
     stages = tuple(replace(stage, levels=tuple(map(aged, stage.levels))) for stage in day.stages)
-    return replace(day, stages=stages, count=retained * day.count)
+    return replace(day, stages=stages, count=memory * day.count)
 
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     """Averages days of equal hours, weighted by precision."""
-    levels: dict[bytes, list[tuple[Float64s, StageValues, LevelValues]]] = {}
+    by_groups: dict[bytes, list[tuple[Float64s, StageValues, LevelValues]]] = {}
     for day, hats in days:
         for _, stage, level in _levels([day]):
-            levels.setdefault(level.groups.key, []).append((hats, stage, level))
-    stages = [_mean_stage(parts) for parts in levels.values()]
+            by_groups.setdefault(level.groups.key, []).append((hats, stage, level))
+    stages = [_mean_stage(of_days) for of_days in by_groups.values()]
     counting = [stage for day, _ in days for stage in day.stages if stage.counts_vehicles]
     if counting:
         mean, precision = _counted([day for day, _ in days])
@@ -201,12 +201,12 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
 
 
-def _mean_stage(parts: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> StageValues:
+def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) -> StageValues:
     """Averages one level of several days by precision, around their mean centre.
 
     A sum of weight times (speed - own centre) needs the weights times (own - mean centre) more: `shifts`.
     """
-    hats, stages, levels = zip(*parts, strict=True)
+    hats, stages, levels = zip(*of_days, strict=True)
     groups, centres = levels[0].groups, np.stack([stage.centre for stage in stages])
     of_weights, of_speeds = (
         np.maximum(1 / np.stack(variances), 1e-300)

@@ -50,10 +50,10 @@ class Learned:
         means = field.hats(posterior.mean, hours, index, day.regressors)
         variances = posterior.variances_of_hats(hours, index, day.regressors)
         share, speed_stages = hats / hats.sum(), values.speed_stages
-        moved = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
+        shift = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
         gate = Gate(
             ratio=self._ratio(day, means, variances),
-            moved_kmh=moved,
+            moved_kmh=shift,
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
             is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,
         )
@@ -111,11 +111,11 @@ def _with_single_hats(
             surprise = level.groups.to_hats(level.weights) - weights
             weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # above 0, as divisors
             residual = kmh - stage.centre
-            remaining = 1 / (1 / deviations + precisions)
+            posteriors = 1 / (1 / deviations + precisions)
             noise = level.groups.to_hats(level.speed_variances)
-            noise = noise + (1 - gain) * variances * (remaining + residual**2)
+            noise = noise + (1 - gain) * variances * (posteriors + residual**2)
             precision = weights**2 / noise
-            speed_gain = remaining * precision / (1 + remaining * precision)
+            speed_gain = posteriors * precision / (1 + posteriors * precision)
             kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - residual)
             precisions = precisions + precision
     return kmh, weights, precisions
@@ -134,15 +134,15 @@ class Live:
     leans: Float64s
 
 
-def live(models: Learned, hours: Int64s, slots: Mapping[int, StageValues]) -> Live:
+def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> Live:
     """Estimates a day from earlier days and released slots.
 
-    models: of earlier days only. slots: by index in the day, values over (cells, 1), in a day's units of weight.
+    models: of earlier days only. by_slot: by index in the day, values over (cells, 1), in a day's units of weight.
     """
     forecast = models.forecast(hours)
-    if not slots:
+    if not by_slot:
         return Live(forecast, np.zeros(forecast.values.shape))
-    stages = tuple(_slot_in_day(hours, slot, values) for slot, values in sorted(slots.items()))
+    stages = tuple(_slot_in_day(hours, index, values) for index, values in sorted(by_slot.items()))
     state = models.state
     day = DayValues(hours=hours, stages=(_uncounted(state, stages[0].centre), *stages))
     today = learned(replace(state, recent=(*state.recent, day)))
@@ -165,9 +165,9 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
     return StageValues(centre=centre, levels=(level,), counts_vehicles=True)
 
 
-def _slot_in_day(hours: Int64s, slot: int, values: StageValues) -> StageValues:
+def _slot_in_day(hours: Int64s, index: int, values: StageValues) -> StageValues:
     """Extends a slot's values to its day; other slots are uninformative, one group."""
-    of_slots = (np.arange(hours.size) != slot).astype(np.int64) if hours.size > 1 else 0 * hours
+    of_slots = (np.arange(hours.size) != index).astype(np.int64) if hours.size > 1 else 0 * hours
 
     def extended(column: Float64s, fill: float) -> Float64s:
         return np.pad(column, ((0, 0), (0, min(hours.size, 2) - 1)), constant_values=fill)

@@ -187,7 +187,7 @@ def _posterior(
         expected = around.expected[chosen]
         weights, log = nodes(ratios, sums, expected, chosen)
         speeds, centred, centres, squares, information = (
-            part[chosen, None] for part in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
+            x[chosen, None] for x in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
         relative_speed = _slowed(weights / expected[:, None], power) / typical
         expected_kmh = around.values[chosen, None] * relative_speed
@@ -246,19 +246,19 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
 
 def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
     """Lists possible weights and log posteriors, (places, RATIOS) each."""
-    weights, log, low, part, density = _weight_grid(sums, expected, chosen)
+    weights, log, low, fraction, density = _weight_grid(sums, expected, chosen)
     high = np.minimum(low + 1, RATIOS.size - 1)
-    prior = density * ((1 - part) * ratios[low] + part * ratios[high])  # interpolated between RATIOS
+    prior = density * ((1 - fraction) * ratios[low] + fraction * ratios[high])  # interpolated between RATIOS
     return weights, log + np.log(prior + _TINY)
 
 
 def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
     """Computes LAWS' log likelihoods; weights between two RATIOS count for both."""
-    _, log, low, part, density = _weight_grid(sums, expected, chosen)
+    _, log, low, fraction, density = _weight_grid(sums, expected, chosen)
     likely = density * np.exp(log - log.max(axis=1, keepdims=True))
     grid, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
-    np.add.at(grid, (rows, low), (1 - part) * likely)
-    np.add.at(grid, (rows, np.minimum(low + 1, RATIOS.size - 1)), part * likely)
+    np.add.at(grid, (rows, low), (1 - fraction) * likely)
+    np.add.at(grid, (rows, np.minimum(low + 1, RATIOS.size - 1)), fraction * likely)
     return np.asarray(np.sum(np.log(grid @ LAWS.T + _TINY), axis=0))
 
 
@@ -276,24 +276,24 @@ def _weight_grid(
     is_sure = measured > _SURE / np.sqrt(precision)
     weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
-    part, density = np.zeros(weights.shape), np.ones(weights.shape)
+    fraction, density = np.zeros(weights.shape), np.ones(weights.shape)
     if is_sure.any():
         ratio = weights[is_sure] / expected[is_sure, None]
         position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
         low[is_sure] = position.astype(np.int64)
-        part[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # as RATIOS[1:] are even in logs
+        fraction[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # as RATIOS[1:] are even in logs
     scores = np.sqrt(precision) * (weights - measured[:, None])
     log = -surprise(scores, sums.days) if sums.is_laplace else -0.5 * scores**2
-    return weights, log, low, part, density
+    return weights, log, low, fraction, density
 
 
 def _laws() -> Iterator[Float64s]:
-    """Tabulates laws of RATIOS with mean 1: `part` of places unvisited, others lognormal."""
-    for part in np.linspace(0, 1, 7, endpoint=False):
-        ratios = RATIOS[1:] * (1 - part)  # the mean of those that are visited is 1
+    """Tabulates laws of RATIOS with mean 1: `phase` of places unvisited, others lognormal."""
+    for phase in np.linspace(0, 1, 7, endpoint=False):
+        ratios = RATIOS[1:] * (1 - phase)  # the mean of those that are visited is 1
         for sd in np.geomspace(0.25, 4, 9):
             density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1
-            yield _anchored(np.concatenate([[part], (1 - part) * density / density.sum()]))
+            yield _anchored(np.concatenate([[phase], (1 - phase) * density / density.sum()]))
 
 
 def _anchored(counts: Float64s) -> Float64s:

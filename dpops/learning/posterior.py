@@ -112,8 +112,8 @@ class Posterior:
         """
         rng, prior = np.random.default_rng(1), self._prior
         local, border, of_narrow, of_wide = (
-            1.0 - 2 * rng.integers(0, 2, (part.shape[0], columns), np.int8)
-            for part in (prior.local, prior.border, narrow.local, wide.local)
+            1.0 - 2 * rng.integers(0, 2, (rows.shape[0], columns), np.int8)
+            for rows in (prior.local, prior.border, narrow.local, wide.local)
         )
         shift = narrow.adjoint(of_narrow)
         del of_narrow  # a large city's memory
@@ -153,16 +153,17 @@ class Posterior:
         inner, mixed = shared @ self._expand.T, shared @ at_border.T
         offsets = np.stack([layout.start(block, days) + block.slot_keys[hours] for block in layout.local])
         for starts in np.unique(offsets, axis=1).T:
-            slots = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
+            same = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
             rows = [start + block.cell_keys * block.slots for block, start in zip(layout.local, starts, strict=True)]
             samples, solved = (sum(table[row] for row in rows) for table in (self.conditional, self._solved))
             of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
-            total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
+            total[:, same] = of_cells[:, None] - 2 * solved @ mixed[:, same]
             for block in layout.blocks:
                 if block.regressor is not None and regressors is not None and block.regressor in regressors:
-                    factor, place = regressors[block.regressor][:, slots], layout.place(block.name, int(days[slots[0]]))
-                    total[:, slots] += 2 * factor * (covariances[slots, place] - solved @ shared[:, [place]])
-                    total[:, slots] += factor**2 * self._schur[place, place]
+                    factor = regressors[block.regressor][:, same]
+                    entry = layout.index_of(block.name, int(days[same[0]]))
+                    total[:, same] += 2 * factor * (covariances[same, entry] - solved @ shared[:, [entry]])
+                    total[:, same] += factor**2 * self._schur[entry, entry]
         return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))
 
     def next_strengths(self, effects: Effects | None = None) -> dict[str, Float64s]:

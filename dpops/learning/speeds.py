@@ -38,10 +38,10 @@ class SpeedField(LatentField):
         self.values = [np.full((layout.cells, day.hours.size), TYPICAL_KMH) for day in days]
         self._are_fitted = False
 
-    def add(self, coming: DayValues) -> None:
+    def add(self, next_day: DayValues) -> None:
         """Adds a day to come."""
-        self.days = (*self.days, coming)
-        self.values.append(np.full((self.layout.cells, coming.hours.size), TYPICAL_KMH))
+        self.days = (*self.days, next_day)
+        self.values.append(np.full((self.layout.cells, next_day.hours.size), TYPICAL_KMH))
 
     def fit(
         self, sums: Sequence[NoisySums], weights: WeightField, hats: Sequence[Float64s], rounds: int, *, is_last: bool
@@ -88,8 +88,8 @@ class SpeedField(LatentField):
 
     def _doubts(self, doubts: Float64s) -> Float64s:
         """Moves doubts of days' weights towards their posterior mean."""
-        places = [self.layout.place("doubt", day) for day in range(len(self.days))]
-        step = self.posterior.mean.border[places] - doubts
+        entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
+        step = self.posterior.mean.border[entries] - doubts
         return doubts + np.clip(step, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)
 
     def _update_values(self) -> None:

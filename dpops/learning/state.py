@@ -87,34 +87,34 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(value, np.ndarray | float | bool):
         yield name, np.asarray(value)
     elif value is not None:
-        parts = value if isinstance(value, Mapping) else dict(enumerate(value)) if type(value) is tuple else None
-        for part, inner in (parts if parts is not None else _fields(value)).items():
-            yield from _flattened(f"{name}.{part}", inner)
+        items = value if isinstance(value, Mapping) else dict(enumerate(value)) if type(value) is tuple else None
+        for step, item in (items if items is not None else _fields(value)).items():
+            yield from _flattened(f"{name}.{step}", item)
 
 
 def _fields(value: Any) -> dict[str, Any]:
     return {field: getattr(value, field) for field in get_type_hints(type(value))}
 
 
-def restore_state(new: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
+def restore_state(state: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
     """Restores a state from arrays. Raises KeyError or ValueError."""
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None
-    shapes = [part.shape for part in new.layouts.weights.zeros(0)]
-    if start is not None and [part.shape for part in start.effects] != shapes:
+    shapes = [array.shape for array in state.layouts.weights.zeros(0)]
+    if start is not None and [array.shape for array in start.effects] != shapes:
         raise ValueError("the effects are of another city")
-    return replace(new, days=days, recent=recent, older=older, start=start)
+    return replace(state, days=days, recent=recent, older=older, start=start)
 
 
 def _restored(name: str, kind: Any, arrays: Arrays) -> Any:
     """Builds a value of this type from stored arrays."""
     if get_origin(kind) is tuple:
         # Paths are older.0.hours, older.0.stages.0.centre ..: the part after the name is an item's number.
-        parts = {key.split(".")[name.count(".") + 1] for key in arrays if key.startswith(f"{name}.")}
-        return tuple(_restored(f"{name}.{part}", get_args(kind)[0], arrays) for part in range(len(parts)))
+        numbers = {path.split(".")[name.count(".") + 1] for path in arrays if path.startswith(f"{name}.")}
+        return tuple(_restored(f"{name}.{step}", get_args(kind)[0], arrays) for step in range(len(numbers)))
     if get_origin(kind) is Mapping:
-        return {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
+        return {path.removeprefix(f"{name}."): value for path, value in arrays.items() if path.startswith(f"{name}.")}
     if is_dataclass(kind) or hasattr(kind, "_fields"):
         hints = get_type_hints(kind)
-        return kind(**{part: _restored(f"{name}.{part}", inner, arrays) for part, inner in hints.items()})
+        return kind(**{step: _restored(f"{name}.{step}", hint, arrays) for step, hint in hints.items()})
     return kind(arrays[name]) if kind in (float, bool) else arrays[name]

@@ -61,15 +61,15 @@ class WeightField(LatentField):
         super().__init__(layout, days, None if start is None else start.weights)
         self.numbers = tuple(numbers)
         self._total_precisions = np.full(len(days), TOTAL_PRECISION)
-        self._at_retention = layout.place("retention")
+        self._at_retention = layout.index_of("retention")
         self.variances = [np.zeros((layout.cells, day.hours.size)) for day in days]
         self.total_variances = np.full(len(days), 1.0)
         self.effects = layout.zeros(len(days))
         if start is None:
             self.effects.border[self._at_retention] = math.log(RETAINED)
         else:
-            for part, values in zip(self.effects, start.effects, strict=True):
-                part[: values.size] = values
+            for array, values in zip(self.effects, start.effects, strict=True):
+                array[: values.size] = values
         self._begin(totals)
 
     def _begin(self, totals: Sequence[float | None]) -> None:
@@ -78,7 +78,7 @@ class WeightField(LatentField):
         hats = self.weights(self.effects)[first:]
         for day, total, weights in zip(range(first, len(self.days)), totals, hats, strict=True):
             expected = math.log(self.numbers[day].number) + self.retention if total is None else math.log(total)
-            self.effects.border[self.layout.place("day", day)] += expected - math.log(weights.sum())
+            self.effects.border[self.layout.index_of("day", day)] += expected - math.log(weights.sum())
 
     @property
     def retention(self) -> float:
@@ -119,20 +119,20 @@ class WeightField(LatentField):
             self.solve(data, is_rough=True)
             if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
                 self._update_variances()
-            moved = self._step(sums, data)
+            largest = self._step(sums, data)
             previous, self.strengths = self.strengths, self.posterior.next_strengths(self.effects)
             self._update_totals(data)
             learned = [block.name for block in self.layout.blocks if block.is_learned]
             changes = [np.max(np.abs(np.log(self.strengths[name] / previous[name]))) for name in learned]
-            if moved < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
+            if largest < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
                 break
 
-    def finish(self, sums: Sequence[NoisySums], coming: DayValues, number: VehicleNumber) -> None:
+    def finish(self, sums: Sequence[NoisySums], next_day: DayValues, number: VehicleNumber) -> None:
         """Computes the posterior around effects, a coming day of `number` vehicles included."""
-        self.days, self.numbers = (*self.days, coming), (*self.numbers, number)
+        self.days, self.numbers = (*self.days, next_day), (*self.numbers, number)
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
-        self.variances = [*self.variances, np.zeros((self.layout.cells, coming.hours.size))]
+        self.variances = [*self.variances, np.zeros((self.layout.cells, next_day.hours.size))]
         self._begin([None])
         data = self._linear(self._lay(sums))
         self.solve(data, is_rough=False)
@@ -169,7 +169,7 @@ class WeightField(LatentField):
         return np.concatenate([*residuals, logs + effects.border[self._at_retention]])
 
     def _lay(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
-        """Lays sums, then each day's total."""
+        """Lists rows of the linear system: the sums, then each day's total weight."""
         totals = [
             Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
             for index, day in enumerate(self.days)
@@ -191,11 +191,11 @@ class WeightField(LatentField):
 
         start = cost(self.effects)
         for _ in range(_HALVINGS):
-            moved = Effects(*(old + size * part for old, part in zip(self.effects, change, strict=True)))
-            if cost(moved) <= start + 1e-6:
+            trial = Effects(*(old + size * delta for old, delta in zip(self.effects, change, strict=True)))
+            if cost(trial) <= start + 1e-6:
                 break
             size /= 2
-        self.effects = moved
+        self.effects = trial
         return size * largest
 
     def _update_variances(self) -> None:
@@ -225,10 +225,10 @@ class WeightField(LatentField):
 
 def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:
     """Smooths sampled variances, (cells, slots): a cell-part mean plus an hour term."""
-    parts = hours % HOURS // BLOCK_H
+    blocks = hours % HOURS // BLOCK_H
     result = np.empty_like(variances)
-    for part in np.unique(parts):
-        of_part = variances[:, parts == part]
-        of_cells = of_part.mean(axis=1, keepdims=True)
-        result[:, parts == part] = of_cells + of_part.mean(axis=0) - of_cells.mean()
+    for block in np.unique(blocks):
+        of_block = variances[:, blocks == block]
+        of_cells = of_block.mean(axis=1, keepdims=True)
+        result[:, blocks == block] = of_cells + of_block.mean(axis=0) - of_cells.mean()
     return result

@@ -107,8 +107,8 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:
-        key = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]
-        entries, of_row = np.unique(key, return_inverse=True)
+        pair = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]
+        entries, of_row = np.unique(pair, return_inverse=True)
         touched.append(_TouchedGroups(of_row, *np.divmod(entries, level.size)))
     u = units(rows.reports, stage).astype(np.float64)
     count = int(vehicle[-1]) + 1 if vehicle.size else 0  # of vehicles
@@ -125,8 +125,8 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     # The ratio is 1 where weights and speeds have the same levels; else it is what the weights leave to speeds.
     allowed = float(stage.bound_kmh) * (speed_norm / norms)
     scale = np.where(norm > allowed, allowed / np.where(norm > allowed, norm, 1.0), 1.0)
-    parts = _integers(touched, weights, speeds, scale, stage)
-    return Vectors(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    integers = _integers(touched, weights, speeds, scale, stage)
+    return Vectors(*(np.concatenate(columns) for columns in zip(*integers, strict=True)))
 
 
 def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
@@ -143,8 +143,8 @@ def _norm(
     """
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
-        parts = values * values if stage.kind == "gaussian" else np.abs(values)
-        total = total + share * np.bincount(groups.vehicle, weights=parts, minlength=count)
+        terms = values * values if stage.kind == "gaussian" else np.abs(values)
+        total = total + share * np.bincount(groups.vehicle, weights=terms, minlength=count)
     return np.sqrt(total) if stage.kind == "gaussian" else total
 
 
@@ -161,15 +161,15 @@ def _integers(
 
     weights, speeds: w and v by level, (touched groups,). scale: (vehicles,), at most 1.
     """
-    start, parts = 0, []  # start: the level's first group
+    start, lists = 0, []  # start: the level's first group
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
         s = scale[groups.vehicle]
         weight = w if stage.counts_public else s * w  # a scale is a function of speeds: nothing exact may depend on it
-        parts.append((groups.vehicle, start + groups.group, _truncated(weight * per_weight)))
-        parts.append((groups.vehicle, stage.groups + start + groups.group, _truncated(s * v * per_kmh)))
+        lists.append((groups.vehicle, start + groups.group, _truncated(weight * per_weight)))
+        lists.append((groups.vehicle, stage.groups + start + groups.group, _truncated(s * v * per_kmh)))
         start += level.size
-    return parts
+    return lists
 
 
 def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
@@ -238,10 +238,10 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
     exact = np.concatenate(sums)
     shares = [0 if stage.counts_public else level.weight_share for level in stage.levels]
     shares += [level.speed_share if stage.has_speeds else 0 for level in stage.levels]
-    noisy = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
+    drawn = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
     gaussian = noise.rounded_gaussian if stage.accounting == "gdp" else noise.gaussian
     draw = gaussian if stage.kind == "gaussian" else noise.laplace
-    exact[noisy] += draw([stage.spread] * noisy.size)
+    exact[drawn] += draw([stage.spread] * drawn.size)
     return exact
 
 

@@ -86,8 +86,8 @@ PLACE_EXPONENT = Fraction(1)
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
     """Adds a stage of places, at a share."""
-    parts = alike(((PLACE, Fraction(1)),))
-    last = replace(stages[-1], parts=parts, alpha=PLACE_ALPHA, classes=(), least_norm=0)
+    look = alike(((PLACE, Fraction(1)),))
+    last = replace(stages[-1], parts=look, alpha=PLACE_ALPHA, classes=(), least_norm=0)
     return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
 
 
@@ -162,36 +162,36 @@ _SHARE_STEPS = 1_000
 _NORMAL = NormalDist()
 
 
-def count_stage(like: Stage, vehicles: int, part: Fraction = Fraction(1)) -> Stage | None:
+def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) -> Stage | None:
     """Makes the smallest stage detecting empty days, or None.
 
-    like: a stage of the release, with its noise. part: the smallest part of a vehicle-day's total that a day has. With
+    stage: one of the release, with its noise. day_share: the smallest share of a vehicle-day's total of a day. With
     the level `city` alone and speeds that are never clipped a vehicle-day's weight is 1 whatever it did. Source:
     docs/released.md, "The wrong input".
     """
     # The most noise at which neither chance is exceeded; a Laplace law exceeds t scales with probability e^-t / 2.
     gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
-    if like.kind == "gaussian":
+    if stage.kind == "gaussian":
         most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
-        share = float(like.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
+        share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
     else:
         most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
-        share = float(like.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)
+        share = float(stage.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)
     rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)
-    if rounded > MOST_SHARE * part:
+    if rounded > MOST_SHARE * day_share:
         return None
-    counted = replace(like, parts=alike((("city", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
-    return replace(counted, share=rounded, least_norm=0, counts_vehicles=True)
+    count = replace(stage, parts=alike((("city", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
+    return replace(count, share=rounded, least_norm=0, counts_vehicles=True)
 
 
-def counts_stage(like: Stage, bound: int, exponent: Fraction) -> Stage:
+def counts_stage(stage: Stage, clip: int, exponent: Fraction) -> Stage:
     """Makes a stage of counts, at the full budget.
 
-    bound: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
+    clip: clip of the Euclidean norm of a vehicle-day's counts; times it, a group's weight is its count. exponent: 1
     counts reports, 0 vehicles.
     """
-    counted = replace(like, parts=alike((("hat", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
-    return replace(counted, share=Fraction(1), exponent=exponent, least_norm=bound)
+    counts = replace(stage, parts=alike((("hat", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
+    return replace(counts, share=Fraction(1), exponent=exponent, least_norm=clip)
 
 
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:

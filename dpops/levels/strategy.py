@@ -211,11 +211,11 @@ def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> floa
     """Computes noise standard deviations of a level's group means, over the bound."""
     ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
     # Speeds of the level have this part of the total: integers' products, as those of fractions take five times longer.
-    part = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)
+    ratio = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)
     if stage.kind == "laplace":
-        in_sum = math.sqrt(2) * float(stage.spread) / UNIT / part  # `spread` is a Laplace law's scale
+        in_sum = math.sqrt(2) * float(stage.spread) / UNIT / ratio  # `spread` is a Laplace law's scale
     else:
-        in_sum = math.sqrt(float(stage.spread) / part) / UNIT  # `spread` is a variance
+        in_sum = math.sqrt(float(stage.spread) / ratio) / UNIT  # `spread` is a variance
     groups, weight = _groups(_OF_LEVEL[name], bounds.hats), bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet)
     return in_sum * groups / weight
 
@@ -223,9 +223,9 @@ def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> floa
 @lru_cache(maxsize=64)
 def _groups(component: Component, hats: PublicHats) -> int:
     """Counts the groups of HATs that a component tells apart."""
-    places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
+    counts = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
     times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots
-    return places[component[0]] * times[component[1]]
+    return counts[component[0]] * times[component[1]]
 
 
 def busyness_classes() -> list[tuple[float, float]]:

@@ -47,7 +47,7 @@ def _hexadecimal(name: str) -> str:
     """
     if not (name.isascii() and name.isdecimal() and len(name) > _HEX_DIGITS):
         return name
-    return f"{int(name[:_DECIMAL_DIGITS]):x}"
+    return f"{int(name[:_DECIMAL_DIGITS]):x}"  # cut, as a hostile text of many digits takes long
 
 
 def _bounds(rings: Rings) -> tuple[float, float, float, float]:
