@@ -161,11 +161,10 @@ def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes a typical vehicle-day's norm of reports; None without a declared number."""
-    profile = fleet.profile
-    if profile.reports is None:
+    """Computes a typical vehicle-day's norm u / w of reports; None if not declared."""
+    if fleet.profile.reports is None:
         return None
-    return profile.hats * math.pow(profile.reports, stage.exponent) / _own_weight(stage, fleet)  # as w = u / norm
+    return fleet.profile.hats * math.pow(fleet.profile.reports, stage.exponent) / _own_weight(stage, fleet)
 
 
 def _own_weight(stage: Stage, fleet: Fleet) -> float:

@@ -24,14 +24,11 @@ from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.identity import decisive_text
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS, SPEC, opened
+from tests.pipelines.commands.releases import files_in
 from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms import tasks
 from transforms.recorded.stage_plan import numbers_of, rests_on, stage_of
 from transforms.records import SlotEstimates
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((folder / "out").iterdir())}
 
 
 @pytest.mark.slow
@@ -149,7 +146,7 @@ def test_where_one_vehicles_file_is_all_there_is_no_file_gives_the_same_if_it_ma
         summary = json.loads(out)
         assert re.match(r"Of 100 rows, a place in a slot each, \S+( \d+)? are usable", summary["usable"])
         del summary["operator_only"], summary["files"], summary["usable"]  # which released rows tell
-        outcomes.append((code, summary, err, list(files_of(folder))))
+        outcomes.append((code, summary, err, list(files_in(folder / "out"))))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][0] == 0
     assert len(outcomes[0][3]) == 4 * (4 + 1)
@@ -212,13 +209,13 @@ def test_a_rerun_changes_nothing_and_another_input_is_told_to_the_operator_alone
 ) -> None:
     opened(tmp_path, hatstream)
     first = released(tmp_path, hatstream)
-    before, recorded = files_of(tmp_path), entries(tmp_path)
+    before, recorded = files_in(tmp_path / "out"), entries(tmp_path)
     again = released(tmp_path, hatstream)
-    assert files_of(tmp_path) == before
+    assert files_in(tmp_path / "out") == before
     assert entries(tmp_path) == recorded
     levels_city.write(tmp_path, lines=levels_city.rows(buses=7))
     other = released(tmp_path, hatstream)
-    assert files_of(tmp_path) == before
+    assert files_in(tmp_path / "out") == before
     assert entries(tmp_path) == recorded
     assert other["operator_only"]["stages_that_differ_now"] == 4  # type: ignore[index]
     for summary in (first, again, other):

@@ -12,12 +12,11 @@ import pytest
 
 from dpops.noise import Noise
 from pipelines.account import location
-from pipelines.specification import load
 from tests import city, levels_city
 from tests.levels_city import DAYS
+from tests.pipelines.levels_runs import entries
 from transforms.errors import StepError
 from transforms.recorded.stage_plan import numbers_of
-from transforms.recorded.units import StageEntry
 
 DECLARED = 120
 SPEC = levels_city.SPEC.replace("vehicles = 50", f"vehicles = {DECLARED}")
@@ -40,11 +39,6 @@ def town(tmp_path: Path, hatstream: Any) -> Path:
 
 def write(folder: Path, lines: list[str], spec: str = SPEC) -> None:
     levels_city.write(folder, spec=spec, lines=lines)
-
-
-def entries(folder: Path) -> list[StageEntry]:
-    spec = load(folder / "spec.toml")
-    return location.find(str(folder / "ledger.sqlite"), None).ledger.stages(spec.account.name, spec.spec_id)
 
 
 def stages(folder: Path) -> list[tuple[str, int, bool]]:

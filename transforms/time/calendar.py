@@ -140,7 +140,8 @@ class Timetable:
         """Explains which day within a year slots cannot divide; None if they divide all."""
         try:
             for day in _days(first, first + timedelta(days=LOOKED_AHEAD_DAYS)):
-                self.day_slots(day)
+                if self._cut(day, self.slot_minutes) is None:
+                    self.day_slots(day)  # which says why, unless the day has no service
         except CalendarError as error:
             return f"{error}; that day, and what is planned with it, cannot be released"
         return None

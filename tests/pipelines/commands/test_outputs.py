@@ -1,6 +1,5 @@
 """Outputs on request: counts never where they are secret, one dataset, and no address taken for a folder."""
 
-import csv
 import json
 
 import pyarrow.dataset
@@ -11,13 +10,10 @@ import hatstream as library
 from pipelines.outputs import shape_with
 from pipelines.specification import load
 from tests import city, levels_city
+from tests.pipelines.commands.releases import rows_in
 
 SECRET = {"vehicles", "reports"}
 PROFILE = "profile = { hats = 9, cells = 3, parents = 2, grandparents = 1, hours = 3, parts = 1 }"
-
-
-def rows_in(folder):
-    return [row for path in folder.glob("*.csv") for row in csv.DictReader(path.read_text().splitlines())]
 
 
 def test_counts_and_instants_are_columns_where_they_are_asked_for(town, hatstream):

@@ -1,6 +1,5 @@
 """Composition over HATs end to end: whole periods, suppression, mean and variance, one epsilon said in many ways."""
 
-import csv
 import json
 
 import numpy as np
@@ -13,6 +12,7 @@ from pipelines.runs.beam import bounded
 from pipelines.specification import load
 from tests import city
 from tests.kit.grids import grid
+from tests.pipelines.commands.releases import rows_in
 from transforms.releases.hats.draw import most_spent
 from transforms.time.calendar import Timetable
 
@@ -39,11 +39,6 @@ def released(folder, hatstream, *more):
     return json.loads(out.splitlines()[-1])
 
 
-def rows_in(folder):
-    paths = sorted((folder / "out").glob("*.csv"))
-    return [row for path in paths for row in csv.DictReader(path.read_text().splitlines())]
-
-
 def ledger_of(folder):
     return location.find(str(folder / "ledger.sqlite"), None).ledger
 
@@ -52,7 +47,7 @@ def test_a_period_planned_as_a_whole_debits_exactly_its_total(tmp_path, hatstrea
     city.opened(tmp_path, hatstream, spec=spec_of(WHOLE, ("epsilon = 1.0", "epsilon = 6")))
     for period in released(tmp_path, hatstream)["periods"]:
         assert (period["sum_of_slot_maxima"], period["most_spent_by_a_vehicle"]) == (6, 6)
-    assert {float(row["epsilon"]) for row in rows_in(tmp_path)} == {6 / 9}, "every bus is in 9 HATs of the day"
+    assert {float(row["epsilon"]) for row in rows_in(tmp_path / "out")} == {6 / 9}, "every bus is in 9 HATs of the day"
     assert [spent.epsilon for spent in ledger_of(tmp_path).spent("small")] == [6, 6]
 
 
@@ -140,7 +135,7 @@ def test_mean_and_variance_are_those_of_an_independent_count_when_there_is_hardl
         _, time, lat, _, speed = line.strip().split(",")
         speeds.setdefault((int(time[11:13]), lat), []).append(float(speed))
     expected = sorted((np.mean(v), np.var(v)) for v in speeds.values())
-    rows = rows_in(tmp_path)
+    rows = rows_in(tmp_path / "out")
     values = {(row["slot_start"], row["cell"], row["statistic"]): float(row["value"]) for row in rows}
     pairs = [(value, values[slot, cell, "variance"]) for (slot, cell, name), value in values.items() if name == "mean"]
     assert np.array(sorted(pairs)) == pytest.approx(np.array(expected), abs=0.1)
@@ -151,7 +146,7 @@ def test_the_epsilon_of_a_hat_is_divided_over_its_statistics_by_weight(tmp_path,
     weighted = (TWO[0], BOTH.replace('"baseline"', '"baseline"\nweight = 3'))
     city.opened(tmp_path, hatstream, spec=spec_of('per = "hat"', weighted))
     released(tmp_path, hatstream, *DAY)
-    shares = {(row["statistic"], float(row["epsilon"])) for row in rows_in(tmp_path)}
+    shares = {(row["statistic"], float(row["epsilon"])) for row in rows_in(tmp_path / "out")}
     assert shares == {("mean", 0.75), ("variance", 0.25)}
 
 

@@ -9,6 +9,7 @@ import pytest
 from pipelines.specification import SpecificationError, load
 from tests import city, levels_city
 from tests.levels_city import CELLS, DAYS
+from tests.pipelines.commands.releases import files_in
 from tests.statistical.checks import seeded
 from transforms.releases import base
 from transforms.sinks.kafka import message_of
@@ -23,19 +24,15 @@ product = "city-hour"
 Run = Callable[..., tuple[int, str, str]]
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
 def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: Path, hatstream: Run) -> None:
     levels_city.opened(tmp_path, hatstream)
     assert hatstream(*city.release(tmp_path, end=DAYS[0]))[0] == 0
-    without = files(tmp_path / "out")
+    without = files_in(tmp_path / "out")
 
     (tmp_path / "spec.toml").write_text(levels_city.SPEC + OUTPUT)  # later: nothing is spent, drawn or changed
     code, out, err = hatstream(*city.release(tmp_path, "--json", end=DAYS[0]))
     assert code == 0, err
-    released = files(tmp_path / "out")
+    released = files_in(tmp_path / "out")
     assert {Path(path).name for path in json.loads(out)["files"]} == set(released)
     assert {name: released[name] for name in without} == without
     assert sorted({name[:9] for name in released.keys() - without.keys()}) == ["cell-part", "city-hour"]
@@ -44,12 +41,12 @@ def test_a_release_writes_products_and_estimates_give_the_same_bytes(tmp_path: P
     where = ("--spec", tmp_path / "spec.toml", "--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "again")
     formats = ("--formats", ",".join(city.FORMATS))
     assert hatstream("estimate", *where, *formats, "--from", DAYS[0], "--to", DAYS[0])[0] == 0
-    assert files(tmp_path / "again") == released
+    assert files_in(tmp_path / "again") == released
 
     (tmp_path / "spec.toml").write_text((levels_city.SPEC + OUTPUT).replace("08:00-10:00", "09:00-10:00"))
     code, _, err = hatstream(*city.release(tmp_path, end=DAYS[0]))
     assert (code != 0, "holds other values" in err) == (True, True)
-    assert files(tmp_path / "out") == released, "values of products are never overwritten by others"
+    assert files_in(tmp_path / "out") == released, "values of products are never overwritten by others"
 
 
 def test_rows_of_products_are_there_whatever_happened(tmp_path: Path, hatstream: Run) -> None:
