@@ -46,22 +46,17 @@ def answers(lower: float, upper: float, paths: Sequence[Path]) -> dict[str, list
 def by_pipelinedp(days: Days) -> dict[str, pa.Table]:
     """What it releases by each of its bounds that are tried."""
     slots = int(pc.max(days.counted["slot"]).as_py()) + 1
+    upper = float(days.tables["speed"]["upper_kmh"])
     with tempfile.TemporaryDirectory() as folder:
-        results = answers(
-            0,
-            float(days.tables["speed"]["upper_kmh"]),
-            [_written(days, day, slots, Path(folder)) for day in days.names],
-        )
+        results = answers(0, upper, [_written(days, day, slots, Path(folder)) for day in days.names])
     keys = [(cell, slot) for cell in days.region for slot in range(slots)]
     cells, numbers = zip(*keys, strict=True)
     tables = {}
     for bounds, values in results.items():
-        of_days = [
-            pa.table(
-                {"period": [day] * len(keys), "slot": numbers, "cell": cells, "value": pa.array(of_day, pa.float64())}
-            )
-            for day, of_day in zip(days.names, values, strict=True)
-        ]
+        of_days = []
+        for day, of_day in zip(days.names, values, strict=True):
+            columns = {"period": [day] * len(keys), "slot": numbers, "cell": cells}
+            of_days.append(pa.table({**columns, "value": pa.array(of_day, pa.float64())}))
         tables[bounds] = pa.concat_tables(of_days)
     return tables
 
@@ -73,9 +68,8 @@ def _written(days: Days, day: str, slots: int, folder: Path) -> Path:
     cell = pc.index_in(rows["cell"], pa.array(days.region)).to_numpy()
     kmh = rows["sums"].to_numpy() / many * days.step_kmh
     path = folder / f"{day}.parquet"
-    write_reports(
-        path, rows["vehicle"].to_numpy(), cell * slots + rows["slot"].to_numpy(), kmh, many, len(days.region) * slots
-    )
+    key = cell * slots + rows["slot"].to_numpy()
+    write_reports(path, rows["vehicle"].to_numpy(), key, kmh, many, len(days.region) * slots)
     return path
 
 

@@ -26,11 +26,9 @@ from dpops.mechanisms.auto import Auto
 from dpops.noise import Noise
 from dpops.statistics import RequestedStatistic
 from dpops.types import Grid
+from tests.transforms.ledger.entries import ACCOUNT, opened
 from transforms.ledger.chain import Signature
-from transforms.ledger.head import Head
-from transforms.ledger.ledger import Ledger
 from transforms.ledger.recording import decoded
-from transforms.ledger.spending import Account
 from transforms.memory import keep_freed_memory
 from transforms.recorded.codec import encode
 from transforms.releases import SlotFacts
@@ -42,10 +40,6 @@ from transforms.wire import Tally
 
 SLOTS, CELLS, VEHICLES, ROUTE = 24, 4_000, 2_000, 20
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
-ACCOUNT = Account(
-    name="city", unit="vehicle-day", since=None, until=None, timezone="UTC",
-    adjacency="counts-public", limit="1000000", key_check="00",
-)  # fmt: skip
 
 
 def slot(slot_s: int, seed: int) -> Tally:
@@ -88,11 +82,8 @@ class Clock:
 
 def run(mechanism: Mechanism, formats: tuple[str, ...], folder: Path) -> tuple[int, Clock]:
     policy, clock, encoded = policy_of(mechanism), Clock(), []
-    head, signature = folder / "key.head", Signature(b"key", ACCOUNT.key_check)
-    book = Ledger(f"sqlite:///{folder / 'ledger.sqlite'}", head, signature)
-    Head(head, signature).create()
-    book.create()
-    book.open_account(ACCOUNT)
+    signature = Signature(b"key", ACCOUNT.key_check)
+    book = opened(f"sqlite:///{folder / 'ledger.sqlite'}", folder / "key.head", limit="1000000", signature=signature)
     for number in range(SLOTS):
         slot_s, hour = number * 3_600, f"2026-05-01T{number:02}"
         facts = {slot_s: SlotFacts("2026-05-01", f"{hour}:00:00+00:00", f"{hour}:59:59+00:00", (slot_s,), SLOTS)}

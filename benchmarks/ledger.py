@@ -6,43 +6,11 @@
 import sys
 import tempfile
 import time
-from fractions import Fraction
 from pathlib import Path
 
-from dpops.accountant import PureLimit
-from dpops.claims import PureDP
-from transforms.ledger.head import Head
-from transforms.ledger.ledger import Ledger
-from transforms.ledger.spending import Account
-from transforms.recorded.units import HatUnit, Released
+from tests.transforms.ledger.entries import opened, record, unit
 
-ACCOUNT = Account(
-    name="bench",
-    unit="vehicle-day",
-    since=None,
-    until=None,
-    timezone="UTC",
-    adjacency="counts-public",
-    limit="1000000",
-    key_check="00",
-)
-
-
-def unit(slot_s: int, period: str) -> HatUnit:
-    return HatUnit(
-        spec_id="bench",
-        period=period,
-        slot_s=slot_s,
-        slot_start="",
-        slot_end="",
-        shard=0,
-        per_hat=PureDP(Fraction(1)),
-        spent=PureDP(Fraction(1)),
-        debit=PureDP(Fraction(1)),
-        unit="km/h",
-        released=[Released("872830828ffffff", "mean", "baseline", {"epsilon": "1", "scale": "6500"}, [slot_s])],
-        digest="0" * 64,
-    )
+LIMIT = 1_000_000
 
 
 def main() -> None:
@@ -52,17 +20,14 @@ def main() -> None:
 
 
 def measure(url: str, head: Path) -> None:
-    Head(head).create()
-    ledger = Ledger(url, head)
-    ledger.create()
-    ledger.open_account(ACCOUNT)
+    ledger = opened(url, head, limit=str(LIMIT))
     print(f"{url.partition(':')[0]}: transactions of n units, units a second")
     first = 0
     for batch, transactions in ((1, 200), (24, 50), (1000, 10)):
         started = time.perf_counter()
         for _ in range(transactions):
-            units = [unit(slot_s, f"period {first}") for slot_s in range(first, first + batch)]
-            ledger.record("bench", PureLimit(Fraction(1_000_000)), "bench", "{}", units)
+            units = [unit(slot_s, integer=slot_s, period=f"period {first}") for slot_s in range(first, first + batch)]
+            record(ledger, *units, limit=LIMIT)
             first += batch
         spent = time.perf_counter() - started
         print(f"  {batch:5,} {batch * transactions / spent:10,.0f}   ({spent / transactions * 1000:.1f} ms each)")

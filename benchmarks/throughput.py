@@ -79,13 +79,8 @@ def generate(case: Case, path: Path) -> None:
     writer = None
     for start in range(0, case.events, BATCH):
         rows = min(BATCH, case.events - start)
-        at_us = (
-            (
-                (start + np.arange(rows)) * ((3_600 if case.hour else case.days * DAY_S) * 1_000_000 / case.events)
-            ).astype(np.int64)
-            // 1_000_000
-            * 1_000_000
-        )
+        span_us = (3_600 if case.hour else case.days * DAY_S) * 1_000_000
+        at_us = ((start + np.arange(rows)) * (span_us / case.events)).astype(np.int64) // 1_000_000 * 1_000_000
         vehicle = rng.integers(0, case.vehicles, rows)
         step = (at_us // 180_000_000) % ROUTE_CELLS  # a cell for three minutes
         cell = rng.integers(0, case.cells, rows) if case.scattered else routes[vehicle, step]
@@ -202,14 +197,10 @@ def benchmark(millions, cells, days, hour, vehicles, layouts, scattered):
             cpu = 1e6 * m.cpu_s / case.events
             limit.append(bare_h3())
             share = case.events / m.cpu_s / ((limit[-2] + limit[-1]) / 2)
-            row = (case.layout, f"{case.events:,}", case.cells, case.days, f"{m.hats:,}", f"{m.wall_s:.1f}")
-            row += (
-                f"{m.cpu_s:.1f}",
-                f"{case.events / m.cpu_s:,.0f}",
-                f"{cpu:.2f}",
-                f"{share:.2f}",
-                f"{m.peak_mb:,.0f}",
-            )
+            row = (
+                case.layout, f"{case.events:,}", case.cells, case.days, f"{m.hats:,}", f"{m.wall_s:.1f}",
+                f"{m.cpu_s:.1f}", f"{case.events / m.cpu_s:,.0f}", f"{cpu:.2f}", f"{share:.2f}", f"{m.peak_mb:,.0f}",
+            )  # fmt: skip
             table.add_row(*map(str, row))
     console = Console(width=120)
     console.print(table)
