@@ -1,4 +1,4 @@
-"""Arrays (pseudo-users) of m_UB slots: layouts, plans and means."""
+"""Arrays (pseudo-users) of m_UB samples: layouts, plans and means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -37,14 +37,14 @@ class ArrayPlan(Plan):
 class Arrays(NamedTuple):
     """Grouping of one HAT, with what its plan needs.
 
-    moved: sensitivity of the sum of array means, in fine steps. weight: users' shares of the mean, float64 (users,).
+    sensitivity: of the sum of array means, in fine steps. weight: users' shares of the mean, float64 (users,).
     bias: worst distance of the noiseless mean, in units.
     """
 
     m_ub: int
     grouping: Grouping
     weight: Float64s
-    moved: int
+    sensitivity: int
     bias: float
     facts: dict[str, int]
 
@@ -57,31 +57,31 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     group = wrap_around(counts, length)
     arrays = group.fills.size
     width = group.fills[group.array]
-    moved = np.zeros(counts.size, np.int64)  # of each user, in every array rounded up
-    np.add.at(moved, group.user, -(-grid.upper_steps * FINE * group.slots // width))
-    weight: Float64s = np.bincount(group.user, weights=group.slots / width / arrays, minlength=counts.size)  # type: ignore[assignment]
+    user_sensitivity = np.zeros(counts.size, np.int64)  # of each user, in every array rounded up
+    np.add.at(user_sensitivity, group.user, -(-grid.upper_steps * FINE * group.samples // width))
+    weight: Float64s = np.bincount(group.user, weights=group.samples / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
     rounding = float(2 * grid.step / FINE)  # a user's mean and an array's are rounded down, each by less than a step
-    return Arrays(length, group, weight, int(moved.max()), clipping + rounding, facts)
+    return Arrays(length, group, weight, int(user_sensitivity.max()), clipping + rounding, facts)
 
 
 def array_plans(
-    mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, of_noise: Fraction
+    mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, noise_epsilon: Fraction
 ) -> list[ArrayPlan]:
-    """Plans sums of array means; `of_noise`: the noise's epsilon."""
+    """Plans sums of array means; `noise_epsilon`: the noise's epsilon."""
     # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow.
     steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
-    scales = {moved: moved / of_noise for moved in {laid.moved for laid in arrays}}
+    scales = {sensitivity: sensitivity / noise_epsilon for sensitivity in {laid.sensitivity for laid in arrays}}
     return [
         ArrayPlan(
             mechanism=mechanism,
             epsilon=epsilon,
             step=steps[laid.facts["arrays"]],
-            scale=scales[laid.moved],
+            scale=scales[laid.sensitivity],
             upper=grid.upper,
             bias_bound=laid.bias,
-            sensitivity=laid.moved,
+            sensitivity=laid.sensitivity,
             facts=laid.facts,
             grouping=laid.grouping,
             weight=laid.weight,
@@ -122,7 +122,7 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """Averages user means by array, weighted by slots, rounded down. Raises TypeError."""
+    """Averages user means by array, weighted by samples, rounded down. Raises TypeError."""
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
@@ -133,7 +133,7 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     first_array = np.cumsum(arrays) - arrays
     user = np.concatenate([group.user for group in groups]) + np.repeat(users.start, pieces)
     array = np.concatenate([group.array for group in groups]) + np.repeat(first_array, pieces)
-    samples = np.concatenate([group.slots for group in groups])
+    samples = np.concatenate([group.samples for group in groups])
     fills = np.concatenate([group.fills for group in groups])
     first_piece = np.flatnonzero(np.diff(array, prepend=-1))
     array_sum = np.add.reduceat(user_mean[user] * samples, first_piece)
@@ -150,13 +150,13 @@ FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arr
 class ArrayLayout(NamedTuple):
     """BestFit arrays of concatenated HATs, numbered through all of them.
 
-    length, arrays, moved: int64 (HATs,), m_UB, number of arrays, and sensitivity of the sum of array means in fine
-    steps. samples, array: int64 (users,). fills: int64 (arrays,), samples per array. weight: float64 (users,).
+    length, arrays, sensitivity: int64 (HATs,), m_UB, number of arrays, and sensitivity of the sum of their means, in
+    fine steps. samples, array: int64 (users,). fills: int64 (arrays,), samples per array. weight: float64 (users,).
     """
 
     length: Int64s
     arrays: Int64s
-    moved: Int64s
+    sensitivity: Int64s
     samples: Int64s
     array: Int64s
     fills: Int64s
@@ -214,7 +214,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     for size, hats in groups_of(users):  # HATs of equally many users are the rows of one matrix
         bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)
     steps = np.full(users.size, grid.upper_steps)
-    facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.moved])
+    facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
     return PlannedHats(laid, facts, float(grid.upper) * bias + float(2 * grid.step / FINE))
 
 
@@ -235,10 +235,10 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     arrays = []
     by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
     for start, first_array, facts, bias in by_hat:
-        of_hat, moved = slice(start, start + facts["users"]), facts.pop("sensitivity")
+        of_hat, sensitivity = slice(start, start + facts["users"]), facts.pop("sensitivity")
         fills = laid.fills[first_array : first_array + facts["arrays"]]
         group = Grouping(user[of_hat], piece[of_hat], samples[of_hat], fills)
-        arrays.append(Arrays(facts["m_ub"], group, laid.weight[of_hat], moved, bias, facts))
+        arrays.append(Arrays(facts["m_ub"], group, laid.weight[of_hat], sensitivity, bias, facts))
     return arrays
 
 

@@ -21,19 +21,19 @@ CapRule = Literal["none", "opt"] | int
 class CountCap(NamedTuple):
     """One cap of one HAT: `max_count` is m, `samples` is K.
 
-    moved: exact ratio, the sum over users of max(0, k / K - c / R); (R - n) / R if nobody is capped. Weights k / K and
-    the true ones, which both add up to 1, agree but for this share (dpops.forecast.transport_bias).
+    moved_weight: exact ratio, the sum over users of max(0, k / K - c / R); (R - n) / R if nobody is capped. Weights k /
+    K and the true ones, which both add up to 1, agree but for this share (dpops.forecast.transport_bias).
     """
 
     max_count: int
     samples: int
-    moved: Ratio
+    moved_weight: Ratio
     is_uncapped: bool
 
     @property
     def share_moved(self) -> float:
         """Fraction of weight that the cap moves."""
-        return self.moved[0] / self.moved[1]
+        return self.moved_weight[0] / self.moved_weight[1]
 
     def facts(self) -> dict[str, int]:
         """Lists a cap's facts for the plan, if capped."""

@@ -75,9 +75,9 @@ class ClippedArrays(Mechanism):
         choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE, epsilon) for shape in set(shapes)}
         upper, step = float(grid.upper), float(grid.step)
         clipped = []
-        for laid, (widest, of_choice) in zip(layouts, map(choice_of.__getitem__, shapes), strict=True):
-            facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE / step), **of_choice}
-            clipped.append(laid._replace(moved=min(widest, laid.moved), bias=upper, facts=facts))
+        for laid, (widest, choice_facts) in zip(layouts, map(choice_of.__getitem__, shapes), strict=True):
+            facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE / step), **choice_facts}
+            clipped.append(laid._replace(sensitivity=min(widest, laid.sensitivity), bias=upper, facts=facts))
         return array_plans(self.name, clipped, grid, epsilon, epsilon / 2)
 
 
@@ -139,7 +139,7 @@ class QuantileInterval(ClippedArrays):
                 forecasts.expected_quantiles(means, upper, order, quarter, _NODES) for order in (rank, arrays - rank)
             ]
             ends = [forecasts.ends_of(means, order) for order in drawn]
-            sensitivity = np.minimum(upper_steps, laid.moved)
+            sensitivity = np.minimum(upper_steps, laid.sensitivity)
             for rows in forecasts.chunks(len(means), _NODES**2):
                 # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
                 low = Ends(*(column[rows, :, None] for column in ends[0]))

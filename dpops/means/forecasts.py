@@ -23,12 +23,12 @@ _MOST_NOISE_STEPS = 1 << 48
 class LaidMany(NamedTuple):
     """Layouts of HATs for forecasts, a column of (HATs,) each.
 
-    moved: sensitivity, in fine steps. grouping_sd: of the bias that unequal weights make; sd: of array means; in units.
+    sensitivity: in fine steps. grouping_sd: of the bias that unequal weights make; sd: of array means; in units.
     """
 
     m_ub: Int64s
     arrays: Int64s
-    moved: Int64s
+    sensitivity: Int64s
     grouping_sd: Float64s
     sd: Float64s
 
@@ -54,7 +54,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
         for length, rows in groups_of(laid.arrays):
             means[rows] = variances[laid.first_array[rows, None] + np.arange(length)].mean(axis=1)
         sd = hats.prior.sd * np.sqrt(means)
-        hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.moved, sds, sd)
+        hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.sensitivity, sds, sd)
     return hats.remembered[m_ub]  # type: ignore[no-any-return]
 
 
@@ -105,7 +105,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     errors: from ascending array means (HATs, arrays) by the prior, float64 (HATs,). Equal HATs are forecast once.
     """
     laid = laid_out(hats, m_ub)
-    first, back = alike(laid.arrays, laid.m_ub, laid.moved, laid.sd)
+    first, back = alike(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
     distinct, forecasts = laid.take(first), np.zeros(first.size)
     for arrays, hats_of_size in groups_of(distinct.arrays):
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.

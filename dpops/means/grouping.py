@@ -20,12 +20,12 @@ from dpops.types import Int64s
 class Grouping:
     """Pieces of users in arrays, sorted by array.
 
-    A user may own several pieces. fills: slots in use per array; its size is the number of arrays, K or K-bar.
+    A user may own several pieces. fills: samples per array; its size is the number of arrays, K or K-bar.
     """
 
     user: Int64s
     array: Int64s
-    slots: Int64s
+    samples: Int64s
     fills: Int64s
 
 
@@ -46,10 +46,10 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
     user = np.concatenate([np.arange(counts.size), np.flatnonzero(split)])
     array = np.concatenate([first, last[split]])
     head = np.where(split, last * m_ub - start, samples)
-    slots = np.concatenate([head, (end - last * m_ub)[split]])
+    pieces = np.concatenate([head, (end - last * m_ub)[split]])
     order = np.lexsort((user, array))
     order = order[array[order] < arrays]
-    return Grouping(user[order], array[order], slots[order], np.full(arrays, m_ub, np.int64))
+    return Grouping(user[order], array[order], pieces[order], np.full(arrays, m_ub, np.int64))
 
 
 def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
@@ -60,7 +60,7 @@ def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
     arrays: list[int] = []
     opened, sizes = 0, iter(samples.tolist())
     for number, m_ub in zip(users.tolist(), length.tolist(), strict=True):
-        room: list[tuple[int, int]] = []  # (free slots, array), ascending: the first with room is the fullest
+        room: list[tuple[int, int]] = []  # (free room, array), ascending: the first with room is the fullest
         for size in islice(sizes, number):
             index = bisect_left(room, (size, 0))
             if index < len(room):

@@ -56,8 +56,8 @@ class ArrayAverage(Mechanism):
         laid, held = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
         np.add.at(held, laid.array, sums * FINE // counts * laid.samples)
         exact = np.add.reduceat(held // laid.fills, laid.first_array)
-        moved, of_hats = laid.moved.tolist(), plans.named_facts()
-        scales = {sensitivity: sensitivity / epsilon for sensitivity in set(moved)}
+        sensitivities, of_hats = laid.sensitivity.tolist(), plans.named_facts()
+        scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
         steps = {arrays: grid.step / (FINE * arrays) for arrays in set(laid.arrays.tolist())}
         # The plan of the most noise is checked against bounds, and holds what all have in common.
         like = Plan(
@@ -81,7 +81,7 @@ class ArrayAverage(Mechanism):
             }
             for of_hat, bias_bound in zip(of_hats, plans.bias.tolist(), strict=True)
         ]
-        noisy = with_noise(exact, [scales[sensitivity] for sensitivity in moved], noise)
+        noisy = with_noise(exact, [scales[sensitivity] for sensitivity in sensitivities], noise)
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
     def forecasts(self, hats: HatCounts) -> Float64s:
@@ -91,7 +91,7 @@ class ArrayAverage(Mechanism):
             weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)
             return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))
         laid = laid_out(hats, self.m_ub)
-        scale = quotients(laid.moved, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
+        scale = quotients(laid.sensitivity, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
         return errors_around(hats, laid.grouping_sd, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

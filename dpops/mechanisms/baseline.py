@@ -60,7 +60,7 @@ class Baseline(Mechanism):
         check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
         rate = float(epsilon)
         cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.max_count / (cap.samples * rate))
-        moved = Fraction(*cap.moved)
+        moved = Fraction(*cap.moved_weight)
         if self.counts_once:  # the weight that dropped samples had
             moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
         fine = 1 if cap.is_uncapped else FINE

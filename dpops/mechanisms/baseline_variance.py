@@ -31,7 +31,7 @@ class BaselineVariance(Mechanism):
     others' is P of mean p. V = (1-t) Var P + t Var Q + t (1-t) (p-q)^2 is least where Q is all at p. So with U = 1 it
     moves by at most t (q (1-q) + (1-t) (p-q)^2), which is convex in p, and at p = 0 is t (q - t q^2): at most t (1-t)
     if t < 1/2, else 1/4. Scaled moments are those of a distribution, but not of K samples: no refinement for odd K.
-    Bias with a cap. The weights released and the true ones agree but for a share t (CountCap.moved), so both variances
+    Bias with a cap. The weights released and the true ones agree but for t (CountCap.moved_weight), so both variances
     are of a mixture of one common P with t of a Q each: the same bound holds. Without a cap it is that of 9.1.
     """
 
@@ -109,7 +109,7 @@ def _sensitivity(cap: CountCap) -> Ratio:
 
 def _bias(cap: CountCap) -> Ratio:
     """Computes E_var / (U^2 / 4); uncapped, `moved` is D / n (algorithms 9.1)."""
-    moved, total = cap.moved
+    moved, total = cap.moved_weight
     return variance_bias(total - moved, total, cap.is_uncapped)
 
 

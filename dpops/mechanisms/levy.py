@@ -48,7 +48,7 @@ class Levy(ClippedArrays):
             errors = np.zeros(tau.size)
             for bins, rows in groups_of(-(-upper // tau)):
                 # values are clipped to the median's bin, of width tau, and one to either side
-                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.moved[rows])
+                widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.sensitivity[rows])
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
             return errors
 

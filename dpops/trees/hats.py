@@ -32,7 +32,7 @@ def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
     pieces in two arrays the sum.
     """
     masses = np.zeros(users, np.int64)
-    np.add.at(masses, grouping.user, FINE * m_ub * grouping.slots // grouping.fills[grouping.array])
+    np.add.at(masses, grouping.user, FINE * m_ub * grouping.samples // grouping.fills[grouping.array])
     return masses
 
 

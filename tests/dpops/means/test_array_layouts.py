@@ -28,15 +28,17 @@ def check(laid, hat, rule):
     assert laid.m_ub == length_of(rule, counts, EPSILON)
     alone = best_fit_grouping(counts, laid.m_ub)
     for made, due in zip(
-        *((arrays.user, arrays.array, arrays.slots, arrays.fills) for arrays in (group, alone)), strict=True
+        *((arrays.user, arrays.array, arrays.samples, arrays.fills) for arrays in (group, alone)), strict=True
     ):
         assert made.tolist() == due.tolist()
     held = {
         user: (slots, int(group.fills[array]))
-        for user, array, slots in zip(group.user, group.array, group.slots, strict=True)
+        for user, array, slots in zip(group.user, group.array, group.samples, strict=True)
     }
     shares = [Fraction(int(held[user][0]), held[user][1] * group.fills.size) for user in range(counts.size)]
-    assert laid.moved == max(math.ceil(Fraction(6_500 * FINE * int(slots), width)) for slots, width in held.values())
+    assert laid.sensitivity == max(
+        math.ceil(Fraction(6_500 * FINE * int(slots), width)) for slots, width in held.values()
+    )
     np.testing.assert_allclose(laid.weight, [float(share) for share in shares], rtol=1e-12)
     excess = sum(max(share - Fraction(int(c), hat.reported), 0) for share, c in zip(shares, counts, strict=True))
     assert laid.bias == pytest.approx(float(65 * excess + 2 * GRID.step / FINE))

@@ -39,8 +39,8 @@ def test_what_is_kept_and_moved_is_as_defined(counts: Int64s, most: int, dropped
     assert cap.is_uncapped == bool(counts.max() <= most)
     users = zip(own.tolist(), counts.tolist(), strict=True)
     moved = [max(Fraction(0), Fraction(k, cap.samples) - Fraction(c, reported)) for k, c in users]
-    assert Fraction(*cap.moved) == sum(moved)
-    assert float(Fraction(*cap.moved)) == pytest.approx(transport_bias(own / cap.samples, counts / reported))
+    assert Fraction(*cap.moved_weight) == sum(moved)
+    assert float(Fraction(*cap.moved_weight)) == pytest.approx(transport_bias(own / cap.samples, counts / reported))
     assert not cap.is_uncapped or cap == cap_at("none", counts, reported)
 
 
@@ -63,7 +63,7 @@ def cost(
 ) -> Fraction:
     """Worst bias plus sensitivity over epsilon, exactly, per range of the statistic."""
     cap = cap_at(most, counts, reported)
-    moved, whole = cap.moved
+    moved, whole = cap.moved_weight
     if kind is Baseline:
         return Fraction(*mean_bias(whole - moved, whole)) + Fraction(*mean_sensitivity(most, cap.samples)) / epsilon
     bias = variance_bias(whole - moved, whole, cap.is_uncapped)

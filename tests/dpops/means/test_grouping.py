@@ -80,9 +80,9 @@ def test_pieces_add_up_to_the_fills_and_never_exceed_a_users_samples(group, coun
     m_ub = min(m_ub, counts[0])
     made: Grouping = group(vector(counts), m_ub)
     assert np.all(np.diff(made.array) >= 0)
-    assert np.all(made.slots > 0)
-    np.testing.assert_array_equal(np.bincount(made.array, weights=made.slots), made.fills)
-    owned = np.bincount(made.user, weights=made.slots, minlength=len(counts))
+    assert np.all(made.samples > 0)
+    np.testing.assert_array_equal(np.bincount(made.array, weights=made.samples), made.fills)
+    owned = np.bincount(made.user, weights=made.samples, minlength=len(counts))
     assert np.all(owned <= np.minimum(vector(counts), m_ub))
     assert made.fills.max() <= m_ub
 
