@@ -113,7 +113,7 @@ def _pack(axes: Axes, grouping: Grouping, m_ub: int, title: str) -> None:
     """Arrays side by side, each a row of slots in their users' colours."""
     colours = mpl.colormaps["tab10"]
     filled = np.zeros(grouping.fills.size, np.int64)
-    for user, array, slots in zip(grouping.user, grouping.array, grouping.slots, strict=True):
+    for user, array, slots in zip(grouping.user, grouping.array, grouping.samples, strict=True):
         left = int(array) * (m_ub + 1) + int(filled[array])
         axes.barh(0, int(slots), left=left, color=colours(int(user)), edgecolor="black", lw=0.6)
         axes.text(left + int(slots) / 2, 0, chr(65 + int(user)), ha="center", va="center", fontsize=9)

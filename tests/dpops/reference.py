@@ -82,7 +82,7 @@ def wrap_around(counts: Sequence[int], m_ub: int) -> Arrays:
 def arrays_of(group: Grouping) -> Arrays:
     """The slots of a grouping, array by array."""
     arrays: Arrays = [[] for _ in range(group.fills.size)]
-    for user, array, slots in zip(group.user.tolist(), group.array.tolist(), group.slots.tolist(), strict=True):
+    for user, array, slots in zip(group.user.tolist(), group.array.tolist(), group.samples.tolist(), strict=True):
         arrays[array] += [user] * slots
     return arrays
 

@@ -95,7 +95,7 @@ def test_scaling_all_samples_changes_no_array(group, counts: list[int], m_ub: in
     many: Grouping = group(vector(counts) * factor, m_ub * factor)
     for name in ("user", "array"):
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
-    for name in ("slots", "fills"):
+    for name in ("samples", "fills"):
         np.testing.assert_array_equal(getattr(many, name), getattr(one, name) * factor)
 
 
