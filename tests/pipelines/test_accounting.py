@@ -152,7 +152,7 @@ def test_what_days_are_said_to_have_is_of_the_accounting(
     spec_path, _ = levels_city.write(tmp_path, spec=in_mu_of_days(accounting).replace("5000", "15"))
     span, delta = load(spec_path).by_levels.span, Fraction(1, 10**6)
     assert span is not None
-    most = NOISE_CLAIMS[accounting].within(Fraction(5), delta).times(1 / span.parts)
+    most = NOISE_CLAIMS[accounting].within(Fraction(5), delta).times(1 / span.share_sum)
     weekend, monday = (float(most.times(part).approx(delta).epsilon) for part in (Fraction(2, 3), Fraction(1)))
     assert hatstream(*city.init(tmp_path))[0] == 0
     assert [day["epsilon"] for day in released(tmp_path, hatstream)["periods"]] == pytest.approx(
