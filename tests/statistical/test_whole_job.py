@@ -212,7 +212,7 @@ def test_a_job_that_forgets_half_of_composition_is_caught(tmp_path, capsys, monk
 
 
 def test_a_job_that_forgets_composition_in_its_books_too_is_refused_by_the_ledger(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Allocation, "hat", lambda allocation, _most_hats, _plans: allocation.epsilon)
+    monkeypatch.setattr(Allocation, "hat_epsilon", lambda allocation, _most_hats, _plans: allocation.epsilon)
     assert release(tmp_path, Asked(), copies=10) == FAILED
     assert "more than the total that the plan divides" in capsys.readouterr().err
     assert recorded(tmp_path) == []
