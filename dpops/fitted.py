@@ -1,8 +1,7 @@
 """Fitted or guessed numbers, each with origin and effect.
 
 Learning begins at most of these; others bound it, or decide when nothing is shown. `python -m benchmarks.fitted` tells
-what each does to figures, on real and made-up days. No other file of `dpops.learning` and `dpops.levels` holds such
-a number (tests/dpops/test_fitted.py).
+what each does to figures. No other file of `dpops.learning` and `dpops.levels` holds one (tests/dpops/test_fitted.py).
 
 "Real" is Austin's four days, with parts and sums of them; "made-up" are drawn cities, of even seeds.
 """
