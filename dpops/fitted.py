@@ -55,10 +55,10 @@ STANDS_KMH = 6.0
 
 # What a plan expects (`dpops.levels.strategy`, `dpops.learning.expected`).
 SMOOTHED = 0.6
-"""A dozen made-up cities, as for DRAWN: part of a component's noise that neighbours, hours and other days leave."""
-DRAWN, FADES = 0.25, 0.4
-"""Bias of a vehicle whose residual speeds have the norm R, clipped to B: DRAWN R exp(-FADES (B / R)^2), km/h. With a
-larger DRAWN, wider bounds are chosen."""
+"""A dozen made-up cities, as BIAS_OF_NORM: part of a component's noise that neighbours, hours and days leave."""
+BIAS_OF_NORM, BIAS_DECAY = 0.25, 0.4
+"""Bias of a vehicle whose residual speeds have the norm R, clipped to B: BIAS_OF_NORM R exp(-BIAS_DECAY (B / R)^2),
+km/h. With a larger BIAS_OF_NORM, wider bounds are chosen."""
 LEAST_GAIN = 0.012
 """Made-up: expected relative gain from which on a choice replaces the default."""
 LIMIT_SD_KMH = 25.0

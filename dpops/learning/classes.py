@@ -280,7 +280,7 @@ def _expected_posterior(
 ) -> tuple[Float64s, Float64s, Float64s]:
     """Computes one cell's expected log weights, information and posterior covariance given the city."""
     logs, speeds = np.log(weights)[None], middles(edges)  # (1, classes): one cell
-    means = OfCells(np.ones(1), _shares(logs) @ speeds, np.full(1, mean_variance))
+    means = OfCells(weights=np.ones(1), means=_shares(logs) @ speeds, variances=np.full(1, mean_variance))
     _, information = _gradient_and_information(logs, weights[None], precisions, means, speeds)
     return np.asarray(logs, np.float64), information, _inverted(information + prior_precision)
 

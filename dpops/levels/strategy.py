@@ -176,8 +176,8 @@ def squared_error(
     vehicles = bounds.usual_vehicles * busyness
     # Guessed: part of HATs with vehicles enough for their own release to inform them.
     informed = vehicles**2 / (vehicles**2 + LEAST_VEHICLES**2)
-    norm = _norm(stage, bounds, centres)
-    bias_kmh = fitted.DRAWN * norm * math.exp(-fitted.FADES * (float(stage.bound_kmh) / norm) ** 2)
+    norm_kmh = _norm(stage, bounds, centres)
+    bias_kmh = fitted.BIAS_OF_NORM * norm_kmh * math.exp(-fitted.BIAS_DECAY * (float(stage.bound_kmh) / norm_kmh) ** 2)
     components = sum(posterior.values())
     return components + (1 - informed) * residual + informed / (1 / residual + precisions[_HAT]) + bias_kmh**2
 

@@ -161,7 +161,7 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
 
 
 def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Bounds the binned mean by `widths` standard errors."""
+    """Bounds the binned mean by `widths` standard errors, each `size` times that of `law`."""
     centre, half = mean(raw), widths * size * mean_sd(law)
     last = raw.shape[1] + 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))

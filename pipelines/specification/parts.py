@@ -150,7 +150,7 @@ def _cut_places(
         buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
         pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
         result = hashlib.sha256("\n".join(pieces.places.names).encode())
-        of_headings = (pieces.turn, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
+        of_headings = (pieces.heading_row, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
         for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
             result.update(column.astype("<i8").tobytes())
         text["places"] = result.hexdigest()[:16]

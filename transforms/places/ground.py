@@ -127,7 +127,7 @@ class Pieces:
     cell: Int64s  # int64 (pieces,), index into the region; cells' remainders come first
     place: Int64s  # int64 (pieces,), index or NOWHERE
     places: Places
-    turn: Int64s  # int64 (fine cells,), row of by_heading or NOWHERE
+    heading_row: Int64s  # int64 (fine cells,), row of by_heading or NOWHERE
     by_heading: Int64s  # int64 (rows, SECTORS), pieces
 
     @staticmethod
@@ -157,7 +157,7 @@ class Pieces:
             cell=of_cell,
             place=of_place,
             places=places,
-            turn=turn_row,
+            heading_row=turn_row,
             by_heading=piece[cell.size :].reshape(-1, SECTORS),
         )
 
@@ -175,9 +175,9 @@ class Pieces:
         pieces[~is_cut] = number_in(self.region, ancestors(cells[~is_cut], self.coarse))
         if self.is_directed and heading is not None:
             rows = np.flatnonzero(is_cut & (heading >= 0))
-            turn = self.turn[number[rows]]
-            rows, turn = rows[turn != NOWHERE], turn[turn != NOWHERE]
-            pieces[rows] = self.by_heading[turn, sector_of(heading[rows])]
+            heading_row = self.heading_row[number[rows]]
+            rows, heading_row = rows[heading_row != NOWHERE], heading_row[heading_row != NOWHERE]
+            pieces[rows] = self.by_heading[heading_row, sector_of(heading[rows])]
         return pieces
 
 

@@ -100,9 +100,9 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
     """Counts each place's fine cells, those of any heading included; at least 1."""
     rows = len(pieces.by_heading)
     row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
-    plain = pieces.piece[pieces.turn == NOWHERE]
+    plain = pieces.piece[pieces.heading_row == NOWHERE]
     place = pieces.place[np.concatenate([plain, piece])]
-    turning = np.bincount(pieces.turn[pieces.turn != NOWHERE], minlength=rows)
+    turning = np.bincount(pieces.heading_row[pieces.heading_row != NOWHERE], minlength=rows)
     times = np.concatenate([np.ones(plain.size, np.int64), turning[row]])
     cells = np.bincount(place[place != NOWHERE], times[place != NOWHERE], len(pieces.places.names))
     return np.maximum(cells.astype(np.int64), 1)  # H3 cells as places have none finer

@@ -101,7 +101,7 @@ def product_estimates(
             continue
         grouped = grouping(product, models.state.design.parents, policy.region, starts)
         groups = coarser(models, posterior, grouped.groups)
-        if product.name == "city-hour":
+        if product.name == "city-hour":  # an hour differs from its day only beyond its error
             whole_day = replace(grouped.groups, slots=0 * grouped.groups.slots)  # all slots in group 0
             groups = smooth_hours(groups, coarser(models, posterior, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
