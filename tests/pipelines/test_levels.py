@@ -58,10 +58,9 @@ def assert_traffic_is_beside(folder: Path, hatstream: Run) -> None:
                 assert float(row["traffic_lower95"]) <= float(row["value"]) <= float(row["traffic_upper95"])
 
 
-def test_an_empty_city_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
-    """One bus, too, changes nothing of it: the road `one-vehicle-alone` of tests/noninterference."""
+def test_an_empty_city_one_bus_and_a_full_one_publish_the_same_keys(tmp_path: Path, hatstream: Run) -> None:
     keys, said = [], []
-    for number, buses in enumerate((0, 60)):
+    for number, buses in enumerate((0, 1, 60)):
         folder = opened(tmp_path / str(number), hatstream, lines=levels_city.rows(buses=buses))
         summary = released(folder, hatstream, end=DAYS[0])
         assert re.match(r"Of 100 rows, a place in a slot each, \S+( \d+)? are usable", summary["usable"])

@@ -1,5 +1,7 @@
 """Grouping: equal to the plain reference algorithms, and every proven property of it."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -37,6 +39,13 @@ def test_best_fit_equals_the_plain_algorithm_with_its_ties(counts: list[int], m_
     assert reference.arrays_of(best_fit_grouping(vector(counts), m_ub)) == reference.best_fit(counts, m_ub)
 
 
+@given(count_lists, lengths)
+def test_best_fit_needs_no_fewer_arrays_than_wrap_around_and_no_more_than_users(counts: list[int], m_ub: int) -> None:
+    total = reference.kept(counts, m_ub)
+    arrays = best_fit_grouping(vector(counts), m_ub).fills.size
+    assert len(counts) >= arrays >= -(-total // m_ub) >= total // m_ub
+
+
 # WrapAround
 
 
@@ -53,6 +62,15 @@ def test_wrap_around_equals_the_published_pointer_loop(counts: list[int], m_ub: 
     assert set(group.fills.tolist()) == {m_ub}
 
 
+@given(count_lists, lengths)
+def test_wrap_around_touches_at_most_two_arrays_a_user_and_they_are_neighbours(counts: list[int], m_ub: int) -> None:
+    group = wrap_around(vector(counts), min(m_ub, counts[0]))
+    for user in set(group.user.tolist()):
+        arrays = group.array[group.user == user].tolist()
+        assert len(arrays) <= 2
+        assert all(after == before + 1 for before, after in pairwise(arrays))
+
+
 # both
 
 
@@ -67,6 +85,18 @@ def test_pieces_add_up_to_the_fills_and_never_exceed_a_users_samples(group, coun
     owned = np.bincount(made.user, weights=made.samples, minlength=len(counts))
     assert np.all(owned <= np.minimum(vector(counts), m_ub))
     assert made.fills.max() <= m_ub
+
+
+@pytest.mark.parametrize("group", [best_fit_grouping, wrap_around])
+@given(counts=count_lists, m_ub=lengths, factor=st.integers(2, 10))
+def test_scaling_all_samples_changes_no_array(group, counts: list[int], m_ub: int, factor: int) -> None:  # type: ignore[no-untyped-def]
+    m_ub = min(m_ub, counts[0])
+    one: Grouping = group(vector(counts), m_ub)
+    many: Grouping = group(vector(counts) * factor, m_ub * factor)
+    for name in ("user", "array"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
+    for name in ("samples", "fills"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name) * factor)
 
 
 def test_replicating_users_does_not_simply_multiply_the_arrays() -> None:
@@ -90,3 +120,10 @@ def test_replicating_users_does_not_simply_multiply_the_arrays() -> None:
 def test_wrong_arguments_are_refused(counts: list[int], m_ub: int, named: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=named):
         wrap_around(vector(counts), m_ub)
+
+
+def test_the_published_array_numbers() -> None:
+    """S1: at array length 53 the ITMS counts give 160 WrapAround and 164 BestFit arrays."""
+    counts = reference.itms_counts()
+    assert wrap_around(counts, 53).fills.size == 160
+    assert best_fit_grouping(counts, 53).fills.size == 164
