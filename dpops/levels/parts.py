@@ -60,7 +60,7 @@ def hats_of_classes(hats: PublicHats, classes: int) -> PublicHats:
     return PublicHats(parents=cells, grandparents=cells, hours=hats.hours)
 
 
-def class_weights(classes: int) -> Int64s:
+def times_of(classes: int) -> Int64s:
     """Lists a report's weight in each class: moving reports count MOVING times."""
     return np.array([1] + [MOVING] * (classes - 1), np.int64)
 
@@ -72,7 +72,7 @@ def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
     """
     classes = counts.shape[1]
     first = np.flatnonzero((np.diff(vehicle, prepend=vehicle[:1]) != 0) | (np.diff(cell, prepend=-1) != 0))
-    weighted = np.add.reduceat(counts, first, axis=0) * class_weights(classes)  # (vehicle-cells, classes)
+    weighted = np.add.reduceat(counts, first, axis=0) * times_of(classes)  # (vehicle-cells, classes)
     pair, kind = np.nonzero(weighted)
     index = first[pair]
     zeros = np.zeros(index.size, np.int64)  # the day is the only slot, and speeds are not summed

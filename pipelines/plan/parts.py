@@ -13,7 +13,7 @@ from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error
 from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
-from dpops.levels.parts import MOVING, class_weights, with_places
+from dpops.levels.parts import MOVING, times_of, with_places
 from dpops.levels.stages import UNIT, Stage, scaled
 from dpops.levels.strategy import PRIOR_SD_KMH, posterior_of, precisions_of
 from dpops.spread import INFORMATIVE_KMH, TYPICAL
@@ -200,7 +200,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
     hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells  # a vehicle's in a cell, of all vehicles
     part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))  # rho is quadratic
-    sd = last.noise_sd / (UNIT * part) / (class_weights(edges.size - 1) / MOVING)  # of a class's weight, by class
+    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)  # of a class's weight, by class
     weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells  # of a vehicle in a cell
     share = np.full(edges.size - 1, weight / (edges.size - 1))  # in each class, taken as equal
     cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)

@@ -12,7 +12,7 @@ from dpops.learning import Field, Groups, Learned, coarser, published
 from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.levels.defaults import Fleet
-from dpops.levels.parts import MOVING, class_weights
+from dpops.levels.parts import MOVING, times_of
 from dpops.levels.stages import Kind
 from dpops.spread import LEAST_VEHICLES, Z95
 from dpops.types import Float64s, Grid
@@ -48,7 +48,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == "classes"):
         read = read_unit(unit, policy.region)
         (level,), classes = read.levels, len(read.stage.classes) + 1
-        times = class_weights(classes) / MOVING  # as if moving reports counted once too
+        times = times_of(classes) / MOVING  # as if moving reports counted once too
         sums = sums.after(ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2))
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
