@@ -134,7 +134,7 @@ class StageValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayValues:
-    """Everything released of one day; `hours`: see `Design`."""
+    """Everything released of one day; hours: of its slots, as in `Design`."""
 
     hours: Int64s
     stages: tuple[StageValues, ...] = ()

@@ -138,27 +138,27 @@ def _cut_places(
     """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
     if not 0 < table.share < 1:
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
-    text: dict[str, Any] = {"share": str(table.share)}
+    hashed: dict[str, Any] = {"share": str(table.share)}
     if table.resolution is not None:
         from transforms.places.hexagons import cell_text
 
         coarse = int(cell_text(region[0])[1], 16)  # an H3 cell's second hexadecimal digit is its resolution
         if coarse < table.resolution <= 15 and len(region) * 7 ** (table.resolution - coarse) > MOST_PLACES:
             raise ValueError(f"resolution {table.resolution} gives more than {MOST_PLACES:,} places")
-        pieces, text["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
+        pieces, hashed["resolution"] = hexagon_pieces(region, table.resolution), table.resolution
     else:
         buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
         pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
-        result = hashlib.sha256("\n".join(pieces.places.names).encode())
+        digest = hashlib.sha256("\n".join(pieces.places.names).encode())
         of_headings = (pieces.heading_row, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
         for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
-            result.update(column.astype("<i8").tobytes())
-        text["places"] = result.hexdigest()[:16]
+            digest.update(column.astype("<i8").tobytes())
+        hashed["places"] = digest.hexdigest()[:16]
     if visits is not None:
         numbers = _visits(visits, pieces.places.names)
-        text["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
+        hashed["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
         pieces = replace(pieces, places=pieces.places._replace(visits=numbers))
-    return PlacesRequest(table.share, text, pieces)
+    return PlacesRequest(table.share, hashed, pieces)
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:

@@ -121,7 +121,7 @@ def is_said_of_six_days(account: Town, before: str, after: str) -> None:
     page = account.report()
     assert OVER in page
     assert "up to an epsilon of 15.84 in 7 days in a row. It holds of those that begin on 2022-01-05 or later." in page
-    assert '<td>5.28, from 2022-01-05 on</td><td class="number">15.84</td>' in page
+    assert '<td class="limit">5.28, from 2022-01-05 on</td><td class="number">15.84</td>' in page
     assert '<td class="number">more than 99.999 %</td>' in page
     card = account.publish()
     assert card["guarantee"].endswith(OVER)

@@ -81,7 +81,7 @@ def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
 
 
 def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
-    """Looks up cells by square, and learns frequent squares."""
+    """Looks up cells by square, else _NO_CELL, and learns frequent squares."""
     row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
     squares = (row << 32) | column  # never below 0
     cell, is_known = _look(size, squares)
