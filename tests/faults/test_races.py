@@ -65,6 +65,8 @@ def _record(url, head, seed, race, barrier, answers):
             seen |= {unit.slot_s: unit.released[0].integers[0] for unit in done.units}
         except AccountRefusal:
             refused += 1
+        if batch is batches[0]:  # nobody has done with all of them before the others have begun
+            barrier.wait()
     answers.put((seen, refused))
 
 
