@@ -50,13 +50,13 @@ function listen() {
 
 let lastData = null, polling;
 
-async function asked(address) {
-  const answer = await fetch(address, { cache: "no-cache" });
+async function asked(address, cache = "no-cache") {
+  const answer = await fetch(address, { cache });
   if (!answer.ok) throw new Error(`the server says ${answer.status}`);
   return answer;
 }
 async function fetched() {
-  const latest = await (await asked(PAGE.source)).json();
+  const latest = await (await asked(PAGE.source, "no-store")).json();  // a server tells changes apart by the second
   if (latest.map === lastData) return null;
   const data = await unpacked((await asked(latest.map)).body);
   lastData = latest.map;
