@@ -42,8 +42,7 @@ def taken(drafted: Draft, path: Path, folder: Path):
 
 
 def read(path, folder):
-    """By a draft with public counts: what a total under secret ones is worth is of no matter here, and takes long."""
-    drafted = draft(path, adds_and_removes=False)
+    drafted = draft(path, adds_and_removes=True)
     return drafted, *taken(drafted, path, folder)
 
 
