@@ -110,14 +110,14 @@ def draw_array_average() -> Figure:
 
 
 def _pack(axes: Axes, grouping: Grouping, m_ub: int, title: str) -> None:
-    """Arrays side by side, each a row of slots in their users' colours."""
+    """Arrays side by side, each a row of samples in their users' colours."""
     colours = mpl.colormaps["tab10"]
     filled = np.zeros(grouping.fills.size, np.int64)
-    for user, array, slots in zip(grouping.user, grouping.array, grouping.samples, strict=True):
+    for user, array, samples in zip(grouping.user, grouping.array, grouping.samples, strict=True):
         left = int(array) * (m_ub + 1) + int(filled[array])
-        axes.barh(0, int(slots), left=left, color=colours(int(user)), edgecolor="black", lw=0.6)
-        axes.text(left + int(slots) / 2, 0, chr(65 + int(user)), ha="center", va="center", fontsize=9)
-        filled[array] += slots
+        axes.barh(0, int(samples), left=left, color=colours(int(user)), edgecolor="black", lw=0.6)
+        axes.text(left + int(samples) / 2, 0, chr(65 + int(user)), ha="center", va="center", fontsize=9)
+        filled[array] += samples
     for array, fill in enumerate(grouping.fills.tolist()):
         axes.barh(0, m_ub - fill, left=array * (m_ub + 1) + fill, color="none", edgecolor="grey", ls=":", lw=0.8)
         axes.text(array * (m_ub + 1) + m_ub / 2, -0.62, f"array {array + 1}", ha="center", va="center", fontsize=9)

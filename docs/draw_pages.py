@@ -1,6 +1,7 @@
 """Pictures the tutorial's map and report side by side for the README: `python -m docs.draw_pages`, with chromium."""
 
 import os
+import shlex
 from base64 import b64decode
 from dataclasses import replace
 from datetime import timedelta
@@ -23,7 +24,7 @@ COMMANDS = (
     f"release {PLACE} --input feed-*.parquet {DAYS} --output out",
     f"estimate {PLACE} {DAYS} --output whole --whole --forecast 1",
     "map --input whole/*.parquet --spec town.toml --places town-places.geojson --ground town-ground.geojson "
-    "--title Buses\u00a0of\u00a0the\u00a0town --output map.html",
+    "--title 'Buses of the town' --output map.html",
     f"report {PLACE} --input whole/*.parquet {DAYS} --output report.html",
 )
 """The tutorial's; noise is drawn anew each time."""
@@ -39,7 +40,7 @@ def draw() -> None:
         other = replace(fleet, seed=day, day=fleet.day + timedelta(days=day))
         write_sample(other, Path(f"feed-{other.day}.parquet"))
     for command in COMMANDS:
-        code = main([word.replace("\u00a0", " ") for word in command.split(" ")])
+        code = main(shlex.split(command))
         assert code == 0, command
     both = Image.new("RGB", (MAP_PX + GAP_PX + REPORT_PX, HEIGHT_PX), GAP_COLOUR)
     with browser() as page:

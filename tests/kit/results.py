@@ -6,6 +6,7 @@ import h3
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.cli import main
 from transforms.sinks.rows import NOTES, SCHEMA
 
 CENTRE = h3.latlng_to_cell(50.45, -104.6, 7)
@@ -51,3 +52,10 @@ def write(path: Path, rows: list[dict[str, object]]) -> Path:
         schema = schema.append(pa.field("product", NOTES["product"]))
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path
+
+
+def drawn_map(folder: Path, rows: list[dict[str, object]]) -> Path:
+    """The page that `hatstream map` makes of these rows."""
+    write(folder / "hats.parquet", rows)
+    assert main(["map", "--input", str(folder / "*.parquet"), "--output", str(folder / "map.html")]) == 0
+    return folder / "map.html"

@@ -6,9 +6,8 @@ import math
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from pipelines.cli import main
 from tests.browser import asked
-from tests.kit.results import CELLS, PARENT, known_of, row, write
+from tests.kit.results import CELLS, PARENT, drawn_map, known_of, row, write
 
 HOURS = (6, 7)
 HOURS_BACK, OFFSETS_BACK = ("00", "01", "01", "02", "03"), ("01", "01", "00", "00", "00")
@@ -18,12 +17,9 @@ NAMED = {CELLS[3]: "Market Square"}
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     """Two slots: at 06:00 all 19 hexagons have a value, two of them an unreliable one; at 07:00 twelve."""
-    folder = tmp_path_factory.mktemp("drawn")
     rows = [row(cell, 6, 10.0 + index, half_kmh=30.0 if index < 2 else 5.0) for index, cell in enumerate(CELLS)]
     rows += [row(cell, 7, 33.0 if index < 12 else None) for index, cell in enumerate(CELLS)]
-    write(folder / "hats.parquet", rows)
-    assert main(["map", "--input", str(folder / "*.parquet"), "--output", str(folder / "map.html")]) == 0
-    return folder / "map.html"
+    return drawn_map(tmp_path_factory.mktemp("drawn"), rows)
 
 
 @pytest.fixture

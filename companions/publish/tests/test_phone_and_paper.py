@@ -5,10 +5,9 @@ import json
 
 import pytest
 
-from pipelines.cli import main
 from tests import city
 from tests.browser import asked
-from tests.kit.results import CELLS, row, write
+from tests.kit.results import CELLS, drawn_map, row, write
 
 MIDDLE = "((x, y) => [screenX(x), screenY(y)])(...middle(arguments[0]))"
 A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
@@ -16,11 +15,8 @@ A4 = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": True}
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("drawn")
     rows = [row(cell, hour, 10.0 + index) for hour in (6, 7) for index, cell in enumerate(CELLS)]
-    write(folder / "hats.parquet", rows)
-    assert main(["map", "--input", str(folder / "*.parquet"), "--output", str(folder / "map.html")]) == 0
-    return folder / "map.html"
+    return drawn_map(tmp_path_factory.mktemp("drawn"), rows)
 
 
 def sheets(page):
