@@ -241,7 +241,7 @@ def _level_evidence(
     levels of places and times tell it directly, and precisions add up.
     """
     of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
-    for stage, (name, share) in ((planned, pair) for planned in stages for pair in planned.shares):
+    for stage, name, share in ((planned, *pair) for planned in stages for pair in planned.shares):
         groups = level(name, bounds.hats, Fraction(1))
         precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2
         if groups.size == bounds.hats.size:  # of one day's HATs alone

@@ -167,7 +167,7 @@ def add_day(state: State, day: DayValues) -> State:
     days = [*older, *state.recent[: state.least_recent]]
     for index, past in enumerate(days):
         by_hours.setdefault(past.hours.tobytes(), []).append(index)
-    folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in alike]) for alike in by_hours.values())
+    folded = tuple(_mean_day([(days[index], speeds.weights[index]) for index in group]) for group in by_hours.values())
     lasting = state.layouts.weights.zeros(0)  # effects without those of days, which come last
     effects = Effects(*(values[: empty.size] for values, empty in zip(weights.effects, lasting, strict=True)))
     start = Start(effects, weights.strengths, speeds.strengths, speeds.spread)

@@ -111,11 +111,11 @@ def _with_single_hats(
             surprise = level.groups.to_hats(level.weights) - weights
             weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # above 0, as divisors
             residual = kmh - stage.centre
-            posteriors = 1 / (1 / deviations + precisions)
+            posterior_variances = 1 / (1 / deviations + precisions)
             noise = level.groups.to_hats(level.speed_variances)
-            noise = noise + (1 - gain) * variances * (posteriors + residual**2)
+            noise = noise + (1 - gain) * variances * (posterior_variances + residual**2)
             precision = weights**2 / noise
-            speed_gain = posteriors * precision / (1 + posteriors * precision)
+            speed_gain = posterior_variances * precision / (1 + posterior_variances * precision)
             kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - residual)
             precisions = precisions + precision
     return kmh, weights, precisions

@@ -187,7 +187,7 @@ def _posterior(
         expected = around.expected[chosen]
         weights, log = nodes(ratios, sums, expected, chosen)
         speeds, centred, centres, squares, information = (
-            x[chosen, None] for x in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
+            item[chosen, None] for item in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
         relative_speed = _slowed(weights / expected[:, None], power) / typical
         expected_kmh = around.values[chosen, None] * relative_speed
@@ -288,12 +288,12 @@ def _weight_grid(
 
 
 def _laws() -> Iterator[Float64s]:
-    """Tabulates laws of RATIOS with mean 1: `phase` of places unvisited, others lognormal."""
-    for phase in np.linspace(0, 1, 7, endpoint=False):
-        ratios = RATIOS[1:] * (1 - phase)  # the mean of those that are visited is 1
+    """Tabulates laws of RATIOS with mean 1: a share of places unvisited, others lognormal."""
+    for unvisited in np.linspace(0, 1, 7, endpoint=False):
+        ratios = RATIOS[1:] * (1 - unvisited)  # the mean of those that are visited is 1
         for sd in np.geomspace(0.25, 4, 9):
             density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1
-            yield _anchored(np.concatenate([[phase], (1 - phase) * density / density.sum()]))
+            yield _anchored(np.concatenate([[unvisited], (1 - unvisited) * density / density.sum()]))
 
 
 def _anchored(counts: Float64s) -> Float64s:

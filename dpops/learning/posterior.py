@@ -153,17 +153,17 @@ class Posterior:
         inner, mixed = shared @ self._expand.T, shared @ at_border.T
         offsets = np.stack([layout.start(block, days) + block.slot_keys[hours] for block in layout.local])
         for starts in np.unique(offsets, axis=1).T:
-            same = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
+            slots = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
             rows = [start + block.cell_keys * block.slots for block, start in zip(layout.local, starts, strict=True)]
             samples, solved = (sum(table[row] for row in rows) for table in (self.conditional, self._solved))
             of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
-            total[:, same] = of_cells[:, None] - 2 * solved @ mixed[:, same]
+            total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
                 if block.regressor is not None and regressors is not None and block.regressor in regressors:
-                    factor = regressors[block.regressor][:, same]
-                    entry = layout.index_of(block.name, int(days[same[0]]))
-                    total[:, same] += 2 * factor * (covariances[same, entry] - solved @ shared[:, [entry]])
-                    total[:, same] += factor**2 * self._schur[entry, entry]
+                    factor = regressors[block.regressor][:, slots]
+                    entry = layout.index_of(block.name, int(days[slots[0]]))
+                    total[:, slots] += 2 * factor * (covariances[slots, entry] - solved @ shared[:, [entry]])
+                    total[:, slots] += factor**2 * self._schur[entry, entry]
         return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))
 
     def next_strengths(self, effects: Effects | None = None) -> dict[str, Float64s]:

@@ -238,10 +238,10 @@ def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
     exact = np.concatenate(sums)
     shares = [0 if stage.counts_public else level.weight_share for level in stage.levels]
     shares += [level.speed_share if stage.has_speeds else 0 for level in stage.levels]
-    drawn = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
+    entries = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
     gaussian = noise.rounded_gaussian if stage.accounting == "gdp" else noise.gaussian
     draw = gaussian if stage.kind == "gaussian" else noise.laplace
-    exact[drawn] += draw([stage.spread] * drawn.size)
+    exact[entries] += draw([stage.spread] * entries.size)
     return exact
 
 

@@ -86,8 +86,8 @@ PLACE_EXPONENT = Fraction(1)
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
     """Adds a stage of places, at a share."""
-    look = alike(((PLACE, Fraction(1)),))
-    last = replace(stages[-1], parts=look, alpha=PLACE_ALPHA, classes=(), least_norm=0)
+    places = alike(((PLACE, Fraction(1)),))
+    last = replace(stages[-1], parts=places, alpha=PLACE_ALPHA, classes=(), least_norm=0)
     return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
 
 

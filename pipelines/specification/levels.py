@@ -88,8 +88,8 @@ class SpanTotal:
         if not self.shares:
             return None
         first = () if self.first is None else tuple(self.first.times * share for share in self.shares)
-        usual, early = ([DayShare(share, self.of_a_day(share)[0]) for share in week] for week in (self.shares, first))
-        return DayShares(usual, early, self.first)
+        lasting, early = ([DayShare(share, self.of_a_day(share)[0]) for share in week] for week in (self.shares, first))
+        return DayShares(lasting, early, self.first)
 
 
 @dataclass(frozen=True, kw_only=True)

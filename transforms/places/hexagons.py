@@ -99,8 +99,8 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     if room.max(initial=0) > MOST_ROOM or room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
     check_looks(cells, [sum(map(len, rings)) for rings in polygons])
-    found = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
-    return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *found])).tolist())
+    inside = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
+    return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *inside])).tolist())
 
 
 def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:

@@ -97,10 +97,10 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     masks = {kind.name: np.array([name == kind.name for name in hats.statistic], np.bool_) for kind in kinds}
     extras: dict[str, Sequence[Fact]] = {}
     for output in statistics.extras_of(slot.statistics):
-        found = [(masks[kind.name], kind.index_of(output)) for kind in kinds if output in kind.extras]
+        mask_indices = [(masks[kind.name], kind.index_of(output)) for kind in kinds if output in kind.extras]
         if output.is_list:
             shares: list[list[float] | None] = [None] * size
-            for mask, index in found:
+            for mask, index in mask_indices:
                 lists = hats.estimates.lists
                 for row in np.flatnonzero(mask).tolist() if lists else ():
                     numbers = lists[index][row]
@@ -108,7 +108,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
             extras[output.name] = shares
         else:
             value_and_bounds = np.full((3, size), np.nan)
-            for mask, index in found:
+            for mask, index in mask_indices:
                 value_and_bounds[:, mask] = hats.estimates.number(index)[:, mask]
             extras |= zip(_names(output), map(rounded, value_and_bounds), strict=True)
     columns: dict[str, Sequence[Fact]] = {

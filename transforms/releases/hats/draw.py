@@ -242,10 +242,10 @@ class SlotHats(NamedTuple):
             return slots[0]
         hats = [slot.hats for slot in slots]
         # Indices of first users move by the number of users of all slots before.
-        offsets = np.cumsum([0, *(one.totals.counts.size for one in hats[:-1])]).tolist()
-        users = [(one.first + offset, one.users, one.reported) for one, offset in zip(hats, offsets, strict=True)]
+        offsets = np.cumsum([0, *(item.totals.counts.size for item in hats[:-1])]).tolist()
+        users = [(item.first + offset, item.users, item.reported) for item, offset in zip(hats, offsets, strict=True)]
         columns = {name: np.concatenate([slot.columns[name] for slot in slots]) for name in slots[0].columns}
-        totals = Totals(*map(np.concatenate, zip(*(one.totals for one in hats), strict=True)))
+        totals = Totals(*map(np.concatenate, zip(*(item.totals for item in hats), strict=True)))
         joined = Hats(totals, *map(np.concatenate, zip(*users, strict=True)))
         return cls(np.concatenate([slot.cell for slot in slots]), joined, columns)
 
