@@ -27,7 +27,7 @@ REDIRECTS = 5
 FEED_BYTES = 64 << 20
 """Largest message, as sent and decompressed."""
 MEMORY_BYTES = 1 << 30
-"""Of the process: what a hostile answer may expand to."""
+"""Most memory of the process, which a hostile answer could expand to fill."""
 
 _TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
 _REASONS = (
@@ -61,12 +61,12 @@ def main() -> None:
     signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
-    head, message = exchanged_here(question)
-    sys.stdout.buffer.write(msgspec.json.encode(head) + b"\n" + message)
+    result, message = exchanged_here(question)
+    sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n" + message)
 
 
 def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
-    """Requests a message in this process, without a deadline; empty unless it is new."""
+    """Requests a message in this process; its bytes are empty unless it is new."""
     try:
         with closing(_response(question)) as answer:
             if answer.status_code == requests.codes.not_modified:
@@ -75,15 +75,14 @@ def exchanged_here(question: Question) -> tuple[ExchangeResult, bytes]:
                 raise FetchError(f"HTTP {answer.status_code}", _retry_after_s(answer))
             # Without this header requests does not decompress: it would accept an answer that lost its end.
             encoding = answer.raw.headers.pop("Content-Encoding", "identity")
-            size, pieces = 0, []
+            packed = bytearray()
             for piece in answer.iter_content(_PIECE_BYTES):
-                size += len(piece)
-                if size > FEED_BYTES:
+                packed += piece
+                if len(packed) > FEED_BYTES:
                     raise FetchError(_TOO_LARGE)
-                pieces.append(piece)
-            if size == 0:
+            if not packed:
                 raise FetchError("an empty answer")
-            message = _unpacked(b"".join(pieces), encoding.lower())
+            message = _unpacked(bytes(packed), encoding.lower())
         if not _is_feed(message):
             raise FetchError("the answer is not a GTFS-realtime message")
         return ExchangeResult("new", conditions=_conditions(answer)), message
@@ -100,7 +99,7 @@ class _FinalResponse(HTTPResponse):
         """Reads heads until one is final; http.client skips 100 alone, and 101 ends HTTP."""
         super().begin()
         while 101 < self.status < 200:
-            self.headers = self.msg = None  # type: ignore[assignment]  # it then reads the next one
+            self.headers = self.msg = None  # type: ignore[assignment]  # http.client reads a head only while there is none
             super().begin()
 
 

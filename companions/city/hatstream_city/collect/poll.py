@@ -11,9 +11,9 @@ from typing import Literal
 
 import msgspec
 
-LOOK_EVERY_S = 0.1
+LOOK_EVERY_S = 0.1  # between two looks whether polling is to stop
 KILLED_S = 0.5
-"""So long is waited for a process that was ended to be gone: on a busy machine that takes its time."""
+"""Longest wait until a killed process is gone, which takes long on a busy machine."""
 _PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; main()"
 
 Outcome = Literal["new", "unchanged", "failed"]
@@ -47,7 +47,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
             reply, _ = process.communicate(request, timeout=LOOK_EVERY_S)
             break
         except subprocess.TimeoutExpired:
-            request = None  # the process has it
+            request = None  # `communicate` sends it in its first call, and continues in the others
             if is_stopped():
                 process.kill()
                 with suppress(subprocess.TimeoutExpired):
@@ -57,12 +57,12 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
         return ExchangeResult("failed", f"not complete after {question.deadline_s:g} s"), b""
     if process.returncode:
         return ExchangeResult("failed", f"the exchange ended with {process.returncode}"), b""
-    head, _, message = reply.partition(b"\n")
-    return msgspec.json.decode(head, type=ExchangeResult), message
+    result, _, message = reply.partition(b"\n")  # as `asking.main` writes them
+    return msgspec.json.decode(result, type=ExchangeResult), message
 
 
 WHOLE_S = 60.0
-"""Most seconds for a question and its answer, whatever the other side does."""
+"""Most seconds for a question and its complete answer, however slowly it drips."""
 LONGEST_WAIT_S = 600.0
 _MOST_DOUBLINGS = 16  # beyond, any wait is the longest one
 
@@ -77,30 +77,27 @@ class Poller:
     failures: int = 0  # since the last answer
     reason: str = ""  # of the last failure
     _conditions: dict[str, str] = field(default_factory=dict, repr=False)
-    _last: bytes = b""  # digest of the last message
+    _last_digest: bytes = b""  # of the last message, empty before the first
     _retry_after_s: float = 0.0
 
     def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
         """Sends one request; returns the outcome with any new message."""
         headers = {**self.headers, **self._conditions}
-        head, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
-        self.reason, self._retry_after_s = head.reason, head.retry_after_s
-        if head.outcome == "unchanged" and not self._last:  # a server's fault: no condition was sent
+        result, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
+        self.reason, self._retry_after_s = result.reason, result.retry_after_s
+        if result.outcome == "unchanged" and not self._last_digest:  # a server's fault: no condition was sent
             self.reason = "HTTP 304 to who has no message yet"
         if self.reason:
             self.failures += 1
             return "failed", b""
         self.failures = 0
-        if head.outcome == "unchanged":
-            return "unchanged", b""
-        self._conditions = head.conditions
         digest = sha256(message).digest()
-        if digest == self._last:
+        if result.outcome == "unchanged" or digest == self._last_digest:  # some services ignore conditions
             return "unchanged", b""
-        self._last = digest
+        self._conditions, self._last_digest = result.conditions, digest
         return "new", message
 
     def wait_s(self) -> float:
-        """Computes the seconds to wait, doubled by each failure."""
-        backed_off = self.every_s * 2.0 ** min(self.failures, _MOST_DOUBLINGS)
-        return max(self.every_s, min(max(backed_off, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s)))
+        """Computes seconds until the next request: `every_s`, doubled by each failure in a row."""
+        doubled_s = self.every_s * 2.0 ** min(self.failures, _MOST_DOUBLINGS)
+        return min(max(doubled_s, self._retry_after_s), max(LONGEST_WAIT_S, self.every_s))

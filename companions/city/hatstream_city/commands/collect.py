@@ -93,8 +93,8 @@ def collect(
     storage = _in_topic(topic) if output is None else _in_folder(output)
     with asked_to_stop(STOP_S) as stop, storage as store:
         poller = Poller(url, every_s, headers)
-        counts, noted_s = Counter[str](), time.monotonic()
-        until_s = noted_s + (float("inf") if for_s is None else for_s)
+        counts, noted_s = Counter[str](), time.monotonic()  # by outcome; the time of the last progress line
+        until_s = noted_s + (math.inf if for_s is None else for_s)
         while not stop.is_set() and time.monotonic() < until_s:
             outcome, message = poller.poll(stop.is_set)
             if stop.is_set() and outcome == "failed":

@@ -99,10 +99,9 @@ def new(
         note(f"found: {line}")
     for line in () if as_json else result.warnings:
         click.echo(f"WARNING: {line}", err=True)
-    spec_id = None
     if output is not None:
         _write(output, result)
-        spec_id = None if result.is_open else load(output).spec_id
+    spec_id = None if output is None or result.is_open else load(output).spec_id
     if as_json:
         lists = {"found": result.findings, "warnings": result.warnings, "files": list(result.files)}
         document = {"output": output and str(output), "spec_id": spec_id, **lists, "toml": result.toml}

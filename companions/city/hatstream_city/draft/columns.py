@@ -3,7 +3,7 @@
 import dataclasses
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from hatstream_city.draft.candidates import (
     best_time,
     best_vehicle,
     codes_of,
-    mark,
+    plausibility,
     track_of,
 )
 from hatstream_city.draft.values import (
@@ -70,6 +70,10 @@ _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
 _MOST_PAIRED = 4
 """So many columns of dates, and of clocks, are tried with one another."""
+_RESOLVED = 1e-3  # degrees, 100 m: ids and speeds have no digits beyond, positions do
+_REGION_DEGREES = 6  # some 600 km: the widest area that one feed covers
+_MOST_ZERO = 0.05  # share of positions at 0 degrees; more are a column of flags or counts
+_MOST_SPEED = 400  # in any unit of speed
 
 
 @dataclass(frozen=True)
@@ -100,14 +104,14 @@ class DraftedColumns:
         """Whether all fields were found, and plausible vehicles by name."""
         return not self.missing and "vehicle" not in self.guessed and not self.is_doubtful
 
-    @property
-    def parts(self) -> list[str]:
-        """All columns of the fields, one by one."""
-        return [name for column in self.names.values() for name in ((column,) if isinstance(column, str) else column)]
-
     def instants(self, column: Any, zone: str | None) -> Any:
-        """Reads the column of times."""
+        """Reads an Arrow column of times. zone: of times without an offset."""
         return units(self.time_unit, next(iter(self.time_formats), None), zone).instants(column)
+
+
+def names_in(columns: Iterable[Column]) -> list[str]:
+    """Lists the names of columns, also of those that hold a field together."""
+    return [name for column in columns for name in ((column,) if isinstance(column, str) else column)]
 
 
 DESCRIPTION_BY_FIELD = {
@@ -120,55 +124,62 @@ DESCRIPTION_BY_FIELD = {
 
 
 def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns:
-    """Finds each field's column; OPEN marks a missing one. vehicle: if known."""
+    """Finds each field's column by names and values; OPEN stands for a missing one.
+
+    columns: values by name, (rows,) each. vehicle: the vehicle's column, if it is known.
+    """
     arrays = arrays_of(columns)
     names, guessed = _assigned(arrays, vehicle)
-    is_open = not names.keys() >= DESCRIPTION_BY_FIELD.keys()
-    if "speed" in guessed and (is_open or len(arrays) > len(names)):
+    is_incomplete = not names.keys() >= DESCRIPTION_BY_FIELD.keys()
+    if "speed" in guessed and (is_incomplete or len(arrays) > len(names)):
         del names["speed"]  # any small number would do; it is certain only where every other column is another field
         guessed.remove("speed")
-    if is_open:
-        times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
-        unit, named = time_unit_of(times), dict.fromkeys(DESCRIPTION_BY_FIELD, OPEN) | names
-        ordered = {field: named[field] for field in _CHECK_BY_FIELD if field in named}
+    times = array_of(arrays, names["time"]) if "time" in names else pa.nulls(0)
+    unit = time_unit_of(times)
+    if is_incomplete:
+        names = dict.fromkeys(DESCRIPTION_BY_FIELD, OPEN) | names
+        ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
         return DraftedColumns(ordered, unit or "iso", tuple(guessed), () if unit else time_formats(times))
-    unit = time_unit_of(array_of(arrays, names["time"])) or _serials(arrays, names["time"])
-    drafted = drafted_columns(arrays, names, unit)
+    drafted = drafted_columns(arrays, names, unit or _excel_unit(arrays, names["time"]))
     return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
 
 
 def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None) -> DraftedColumns:
-    """Drafts columns of which all fields were found: judges ids, finds formats of times.
+    """Judges ids and finds formats of times, where every field has a column.
 
-    names: column or columns by field. unit: of times; None for texts with a format.
+    arrays: Arrow columns by name. names: column or columns by field. unit: of times; None for texts with a format.
     """
     times, track = array_of(arrays, names["time"]), _track(arrays, names, unit)
     vehicle = _with_operator(arrays, names["vehicle"], track)
     ids = array_of(arrays, vehicle)
-    is_doubtful, comes_once = mark(ids, track) == UNLIKELY, len(set(codes_of(ids).tolist())) == len(ids)
-    named = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
-    return DraftedColumns(named, unit or "iso", (), () if unit else time_formats(times), is_doubtful, comes_once)
+    is_doubtful, comes_once = plausibility(ids, track) == UNLIKELY, len(np.unique(codes_of(ids))) == len(ids)
+    ordered = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
+    return DraftedColumns(ordered, unit or "iso", (), () if unit else time_formats(times), is_doubtful, comes_once)
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
-    """Assigns columns to fields; also lists fields that were found by values alone."""
+    """Assigns columns to fields; also lists fields that were found by values alone.
+
+    A column must have a field's name and possible values, or, without such a one, values that no other field has.
+    """
     has_names = not all(name.isdigit() for name in arrays)  # else they are numbers of columns
-    names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}
+    names: dict[str, Any] = {} if vehicle is None else {"vehicle": vehicle}  # columns by field
     guessed: list[str] = []
     for field in ("time", "lat", "lon", "speed"):
         unassigned = [name for name in arrays if name not in names.values()]
-        named = [name for name in _by_name(field, unassigned) if _CHECK_BY_FIELD[field](arrays[name])]
+        with_name = _by_name(field, unassigned)
+        candidates = [name for name in with_name if _CHECK_BY_FIELD[field](arrays[name])]
         if field == "time":
-            named += [name for name in _by_name(field, unassigned) if name not in named and _serials(arrays, name)]
-            if not named and (pair := _date_and_clock(arrays, unassigned)):
+            candidates += [name for name in with_name if name not in candidates and _excel_unit(arrays, name)]
+            if not candidates and (pair := _date_and_clock(arrays, unassigned)):
                 names[field] = pair
                 continue
-        # Another small number is no speed; and without names the last column is left for vehicles.
-        by_value = field != "speed" or (not has_names and len(unassigned) > 1)
-        candidates = named or [name for name in unassigned if by_value and _STRICT_CHECK_BY_FIELD[field](arrays[name])]
+        # Small numbers are speeds only where columns have no names and another one is left for vehicles.
+        if not candidates and (field != "speed" or (not has_names and len(unassigned) > 1)):
+            candidates = [name for name in unassigned if _STRICT_CHECK_BY_FIELD[field](arrays[name])]
+            guessed += [field] if candidates else []
         if candidates:
             names[field] = candidates[0]
-            guessed += [] if named else [field]
     has_degrees = {"lat", "lon"} <= names.keys()
     if has_degrees and _may_be_crossed(names, guessed) and _crossed(arrays[names["lat"]], arrays[names["lon"]]):
         names["lat"], names["lon"] = names["lon"], names["lat"]
@@ -176,7 +187,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         _find_vehicle(arrays, names, guessed)
     if names.keys() >= DESCRIPTION_BY_FIELD.keys():
         others = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
-        if others and isinstance(names["time"], str) and not _serials(arrays, names["time"]):
+        if others and isinstance(names["time"], str) and not _excel_unit(arrays, names["time"]):
             times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
             names["time"] = best_time(times, arrays[names["lat"]], arrays[names["lon"]], arrays[names["vehicle"]])
     return names, guessed
@@ -184,7 +195,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
     """Adds the vehicle's column to `names`, and to `guessed` if by values alone."""
-    assigned = {name for column in names.values() for name in ((column,) if isinstance(column, str) else column)}
+    assigned = names_in(names.values())
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _vehicles(arrays[name])]
@@ -200,18 +211,18 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
 
 def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None = None) -> Track:
     """Reads the columns of times and positions. unit: of times, None to find it."""
-    times = _instants(array_of(arrays, names["time"]), unit or _serials(arrays, names["time"]))
+    times = _instants(array_of(arrays, names["time"]), unit or _excel_unit(arrays, names["time"]))
     return track_of(times, arrays[names["lat"]], arrays[names["lon"]])
 
 
 def _instants(times: Any, unit: str | None = None) -> Any:
-    """Reads a column of times, by default in the notation that it shows."""
+    """Reads a column of times; without a unit by the notation that fits."""
     unit = unit or time_unit_of(times)
     return units(unit or "iso", None if unit else next(iter(time_formats(times)), None), "UTC").instants(times)
 
 
-def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
-    """Recognises a spreadsheet's days since 1900 in a time's column: "excel", or None."""
+def _excel_unit(arrays: Mapping[str, Any], column: Column) -> str | None:
+    """Returns the time unit "excel" for a spreadsheet's days since 1900, else None."""
     if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
         return None
     fits = in_century(units("excel", None, "UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
@@ -220,21 +231,25 @@ def _serials(arrays: Mapping[str, Any], column: Column) -> str | None:
 
 def _date_and_clock(arrays: Mapping[str, Any], names: Sequence[str]) -> tuple[str, str] | None:
     """Finds two columns of a time: date, and clock or seconds after midnight."""
-    plain = {name: re.sub(r"[^a-z]", "", name.split(".")[-1].lower()) for name in names}
-    dates = [name for name in names if re.fullmatch(_DATE_NAME, plain[name])]
-    clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, plain[name])]
+    dates = [name for name in names if re.fullmatch(_DATE_NAME, letters_of(name))]
+    clocks = [name for name in names if re.fullmatch(_CLOCK_NAME, letters_of(name))]
     pairs = [(date, clock) for date in dates[:_MOST_PAIRED] for clock in clocks[:_MOST_PAIRED] if date != clock]
     return next((pair for pair in pairs if is_time(array_of(arrays, pair))), None)
 
 
+def letters_of(name: str) -> str:
+    """Returns the lower-case letters of a path's last key: "time" of "gps.Time_1"."""
+    return re.sub(r"[^a-z]", "", name.split(".")[-1].lower())
+
+
 def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> Column:
-    """Pairs ids with a column of operators, if ids alone mix vehicles."""
-    if isinstance(vehicle, str) and vehicle in arrays and mark(arrays[vehicle], track) == UNLIKELY:
+    """Pairs ids with a column of operators, if several operators use the same ids."""
+    if isinstance(vehicle, str) and vehicle in arrays and plausibility(arrays[vehicle], track) == UNLIKELY:
         for name in arrays:
-            if any(re.fullmatch(_OPERATOR_NAME, re.sub(r"[^a-z]", "", text.lower())) for text in _last_parts(name)):
-                pair = (name, vehicle)
-                if _vehicles(array_of(arrays, pair)) and mark(array_of(arrays, pair), track) == LIKELY:
-                    return pair
+            if any(re.fullmatch(_OPERATOR_NAME, letters_of(text)) for text in _last_parts(name)):
+                ids = array_of(arrays, (name, vehicle))
+                if _vehicles(ids) and plausibility(ids, track) == LIKELY:
+                    return name, vehicle
     return vehicle
 
 
@@ -243,9 +258,9 @@ def _with_hemispheres(arrays: Mapping[str, Any], names: Mapping[str, Any]) -> di
     pairs = {}
     for field, letters in _HEMISPHERES.items():
         degrees = _numbers(arrays[names[field]])
-        marks = [name for name, array in arrays.items() if _are_letters(array, letters)]
-        if len(marks) == 1 and degrees is not None and not np.any(degrees < 0):
-            pairs[field] = (names[field], marks[0])
+        hemispheres = [name for name, array in arrays.items() if _are_letters(array, letters)]
+        if len(hemispheres) == 1 and degrees is not None and not np.any(degrees < 0):
+            pairs[field] = (names[field], hemispheres[0])
     return pairs
 
 
@@ -259,23 +274,23 @@ def _are_letters(array: Any, letters: Sequence[str]) -> bool:
 
 def _may_be_crossed(names: Mapping[str, str], guessed: Sequence[str]) -> bool:
     """Checks whether names leave open which column is latitude: none, or x and y."""
-    plain = [re.sub(r"[^a-z]", "", names[field].split(".")[-1].lower()) for field in ("lat", "lon")]
-    return ("lat" in guessed and "lon" in guessed) or (set(plain) <= {"x", "y", ""} and len(set(plain)) > 1)
+    plain = {letters_of(names[field]) for field in ("lat", "lon")}
+    return ("lat" in guessed and "lon" in guessed) or (plain <= {"x", "y", ""} and len(plain) > 1)
 
 
 def _by_name(field: str, names: Sequence[str]) -> list[str]:
     """Lists columns that match a field's patterns, the plainest pattern and shortest name first."""
-    columns = []
+    matches = []  # pattern's rank, length of the name, name
     for name in names:
-        plain = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _last_parts(name)]
-        ranks = (index for index, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, p) for p in plain))
+        texts = [re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", text.lower())) for text in _last_parts(name)]
+        ranks = (i for i, pattern in enumerate(_NAMES[field]) if any(re.fullmatch(pattern, text) for text in texts))
         if (rank := next(ranks, None)) is not None:
-            columns.append((rank, len(name), name))
-    return [name for _, _, name in sorted(columns)]
+            matches.append((rank, len(name), name))
+    return [name for _, _, name in sorted(matches)]
 
 
 def _last_parts(name: str) -> tuple[str, ...]:
-    """Lists texts that recognise a path: "speed" of "a.speed", "busid" of "bus.id"."""
+    """Lists texts that identify a path: "speed" of "a.speed", "busid" of "bus.id"."""
     *_, last = steps = name.split(".")
     last_two = "".join(steps[-2:])
     if last.isdigit():  # an index of an array, such as coordinates.0
@@ -297,10 +312,11 @@ def _fraction_degrees(array: Any) -> bool:
     degrees = _numbers(array)
     if degrees is None or not degrees.size:
         return False
-    has_decimals = (np.abs(degrees * 1000 - np.rint(degrees * 1000)) > 1e-6).mean() > 0.5  # more than three
-    low, high = np.quantile(degrees, [0.05, 0.95])  # without jumps and codes
-    on_earth, is_region = low >= -180 and high <= 360, high - low < 6  # degrees: some 600 km
-    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < 0.05)
+    steps = degrees / _RESOLVED
+    has_decimals = (np.abs(steps - np.rint(steps)) > 1e-6).mean() > 0.5  # beyond rounding errors, in most rows
+    low, high = np.quantile(degrees, [0.05, 0.95])  # without jumps and codes of missing positions
+    on_earth, is_region = low >= -180 and high <= 360, high - low < _REGION_DEGREES
+    return bool(has_decimals and on_earth and is_region and (degrees == 0).mean() < _MOST_ZERO)
 
 
 def _crossed(lat: Any, lon: Any) -> bool:
@@ -309,24 +325,25 @@ def _crossed(lat: Any, lon: Any) -> bool:
     if lats is None or lons is None or not (lats.size and lons.size):
         return False
     north, east = float(np.median(lats)), float(np.median(lons))
-    if max(abs(north), abs(east)) > 90:
+    if max(abs(north), abs(east)) > 90:  # only a longitude is beyond 90 degrees
         return abs(north) > 90
     return is_nowhere(north, east) and not is_nowhere(east, north)
 
 
 def _speeds(array: Any) -> bool:
-    """Checks that numbers may be speeds."""
+    """Checks that numbers may be speeds: few are negative, or all these equal."""
     speeds = _numbers(array, most_bad=1.0)
     if speeds is None or not speeds.size:
         return False
-    below = speeds[speeds < 0]  # a tenth may be errors; up to nine tenths one code where no speed is known
-    return bool(below.size < 0.1 * speeds.size or (np.ptp(below) == 0 and below.size < 0.9 * speeds.size))
+    negative = speeds[speeds < 0]
+    share = negative.size / speeds.size
+    return bool(share < 0.1 or (np.ptp(negative) == 0 and share < 0.9))
 
 
 def _small_numbers(array: Any) -> bool:
     """Checks for possible speeds in any unit; 0 and 1 alone are flags."""
     numbers = _numbers(array)
-    return numbers is not None and bool(numbers.size and numbers.min() >= 0 and 1 < numbers.max() < 400)
+    return numbers is not None and bool(numbers.size and numbers.min() >= 0 and 1 < numbers.max() < _MOST_SPEED)
 
 
 def _vehicles(array: Any) -> bool:
@@ -337,7 +354,7 @@ def _vehicles(array: Any) -> bool:
 
 
 def _repeated(array: Any) -> bool:
-    """Checks for ids of several vehicles, of which at least a tenth comes again."""
+    """Checks for ids, not decimals, of which a tenth of rows repeats one."""
     return not pa.types.is_floating(array.type) and _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 

@@ -12,6 +12,7 @@ import jinja2
 
 from hatstream.api import InputError, load, own_layouts, worth_by_day
 from hatstream_city.draft.candidates import OPEN
+from hatstream_city.draft.columns import names_in
 from hatstream_city.draft.feed import (
     MOST_TOO_FAST,
     RESOLUTION,
@@ -75,8 +76,8 @@ def draft(
     Raises InputError where vehicles, times or positions are missing.
     """
     feed = None if path is None else feed_of(path, header_time=header_time, at_sea=at_sea)
-    heading = feed.heading if streets and feed else None
-    directed = heading is not None if streets else None
+    # Segments are one-way if reports say in which direction a vehicle drives; None: no segments at all.
+    directed = (feed is not None and feed.heading is not None) if streets else None
     town = None if timetable is None else read_town(timetable, RESOLUTION, directed=directed)
     if feed is not None and town is not None and len(set(feed.cells) - town.cells) > len(feed.cells) / 2:
         raise InputError(
@@ -91,6 +92,7 @@ def draft(
     origins = [file.name for file in (timetable, path) if file is not None]
     name = re.sub(r"[^a-z0-9]+", "-", (stem or origins[-1].split(".")[0]).lower()).strip("-") or "feed"
     keyed = value == "delay"  # delays are of ids of the timetable, not of hexagons
+    # What the templates use, by its name in them.
     facts: dict[str, Any] = {"name": name, "origins": origins, "stem": stem or name, "resolution": RESOLUTION}
     facts |= {"secret": adds_and_removes, "streets": streets, "keyed": keyed, "feed": feed, "town": town}
     facts |= {} if feed is None else _facts_of(feed, town, headed=streets)
@@ -107,7 +109,7 @@ def _sentences(template: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any]) -> str:
-    """Fills in the template of a specification."""
+    """Fills in the template of a specification; `facts` are its variables."""
     secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
@@ -133,22 +135,26 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:
-    """Words a monthly limit's cost: usable shares and errors without and with it."""
+    """Writes a monthly limit's cost: usable reports (%) and errors, without -> with it.
+
+    choices: TOML of the draft without and with the limit. region: cells, if `choices` name files that do not exist yet.
+    """
     documents = [tomllib.loads(choice) for choice in choices]
-    for document in documents if region else ():  # files that the choices name are not written yet
+    for document in documents if region else ():
         document["cells"]["region"] = sorted(region or ())
         del document["slot"]["trips"]
-    days, limited = (worth_by_day(load(document)) for document in documents)
+    unlimited, limited = (worth_by_day(load(document)) for document in documents)
     return ", ".join(
         f"{100 * reports:.0f} -> {100 * limited[day][0]:.0f} and {error:.1f} -> {limited[day][1]:.1f} on day {day}"
-        for day, (reports, error) in days.items()
+        for day, (reports, error) in unlimited.items()
     )
 
 
 def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str, Any]:
-    """Collects findings on a feed under the names that the templates use."""
+    """Collects findings on a feed by the templates' names. headed: reports need headings."""
     drafted, sample = feed.columns, feed.sample
     names = {**drafted.names, **({HEADING: feed.heading} if headed and feed.heading else {})}
+    # A column that was found by its values alone is only proposed.
     may_be = names["vehicle"] if "vehicle" in drafted.guessed and is_open(feed) else None
     if may_be is not None:
         names["vehicle"] = OPEN
@@ -164,7 +170,7 @@ def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str
         "is_fixed": sample.layout in own_layouts(),
         "about_missing": missing[:1].upper() + missing[1:],
         "about_repeated": about_repeated(sample),
-        "others": [name for name in sample.columns if name not in (*drafted.parts, feed.heading)],
+        "others": [name for name in sample.columns if name not in (*names_in(drafted.names.values()), feed.heading)],
         "outside": 0 if town is None else len(set(feed.cells) - town.cells),
         "has_other_clock": town and feed.zones and not any(same_clock(town.zone, zone) for zone in feed.zones),
         "most_too_fast": MOST_TOO_FAST,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError, MergedIds, input_paths, own_layouts, vehicle_ids
 from hatstream_city.draft.candidates import OPEN, Column, array_of, arrays_of, as_array, codes_of
-from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns
+from hatstream_city.draft.columns import DESCRIPTION_BY_FIELD, DraftedColumns, drafted_columns, find_columns, letters_of
 from hatstream_city.draft.files import FILE, counted, is_by_file, read_folder, usable_share
 from hatstream_city.draft.sample import ROWS, Sample, is_timetable
 from hatstream_city.draft.values import (
@@ -22,7 +22,6 @@ from hatstream_city.draft.values import (
     KMH,
     DraftPositions,
     are_positions,
-    cells_in,
     in_century,
     is_nowhere,
     merged,
@@ -32,7 +31,7 @@ from hatstream_city.draft.values import (
     units,
     zones_at,
 )
-from hatstream_city.timetable.positions import Floats, Int64s
+from hatstream_city.timetable.positions import Floats, Int64s, cells_at
 
 RESOLUTION = 7
 """Of the H3 cells of a draft, about 2.4 km wide."""
@@ -54,7 +53,7 @@ _MOST_NAMES = 15
 UPPER_KMH = 65
 """speed.upper_kmh of a draft."""
 MOST_TOO_FAST = 1.5
-"""Units differ by more but for knots and mph; ways are straight between positions, and speeds those of an instant."""
+"""Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
 MONTH_FIRST = frozenset(
     f"{part}/{place}"
     for part, places in {
@@ -69,6 +68,9 @@ MONTH_FIRST = frozenset(
 _USUAL_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 _MOST_NEGATIVE, _MOST_HIGH = 4, 3
 """Codes of unknown speeds that are looked for, below 0 and above all speeds."""
+_CODE_ROWS, _CODE_SHARE = 3, 0.002  # fewest rows that have a code, and least share of all
+_CODE_GAP, _MARK_GAP, _LEAST_MARK = 3, 1.2, 90
+"""A code is so many times the next lower speed; or, above 90, a format's largest number, such as 255, so many times."""
 _HEADING_NAMES = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
 LEAST_SHARE, LEAST_DEGREES = 0.5, 10
 """Of the rows that have a heading, and of the largest: a direction_id of 0 or 1 is none."""
@@ -122,26 +124,29 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     columns = _columns_of(path, sample, header_time=header_time)
     by_column = arrays_of(sample.columns)
     arrays = {field: array_of(by_column, column) for field, column in columns.names.items()}
-    fits, placed = _placed(arrays, columns)
+    is_placed, placed = _placed(arrays, columns)
     if not placed.us.size and not columns.missing:
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
     if not at_sea and isinstance(columns.names["lat"], str):  # a pair has letters of the hemisphere: no sign can lack
         _check_on_land(path, placed)
     zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
-    usable = 0.0 if columns.missing else _check_usable(files[0], sample, columns)
+    usable = 0.0 if columns.missing else usable_share(files[0], sample, columns)
+    if usable < _LEAST_USABLE and not columns.missing:
+        rule = _UNFIT if sample.layout in own_layouts() else _UNREAD
+        raise InputError(f"{files[0]}: {rule.format(usable, sample.layout)}")
     no_value = unknown_speeds(placed.speed[np.isfinite(placed.speed)])
     with_speed = placed.where(np.isfinite(placed.speed) & ~np.isin(placed.speed, no_value))
     columns, unit, why, too_fast = _unit_of(sample, columns, with_speed)
-    cells, placed_ids = cells_in(placed.lat, placed.lon, RESOLUTION), arrays["vehicle"].filter(pa.array(fits))
+    cells = np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
+    placed_ids = arrays["vehicle"].filter(pa.array(is_placed))
     ids = merged(vehicle_ids(placed_ids).ids)
-    is_cut = fits.size >= ROWS
-    a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
-    zone = zones[0] if zones else "UTC"
+    is_cut = is_placed.size >= ROWS
+    vehicles_a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
     has_more_rows = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
-    if has_more_rows and (counts := counted(files, sample, columns, RESOLUTION, zone)):
-        ids, a_day, cells, is_cut = counts
-    entry = own_layouts().get(sample.layout)
+    if has_more_rows and (counts := counted(files, sample, columns, RESOLUTION, zones[0] if zones else "UTC")):
+        ids, vehicles_a_day, cells, is_cut = counts
+    own = own_layouts().get(sample.layout)
     return DraftedFeed(
         sample=sample,
         columns=columns,
@@ -150,12 +155,12 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         unit=unit,
         unit_why=why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
-        vehicles=a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,
+        vehicles=vehicles_a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,
         ids=ids,
         usable=usable,
         with_speed=with_speed.us.size / placed.us.size if placed.us.size else 1.0,
         max_gap_s=_max_gap_s(placed.vehicle, placed.us),
-        heading=None if entry is not None and entry.heading is None else find_heading(sample.columns),
+        heading=None if own is not None and own.heading is None else find_heading(sample.columns),
         is_cut=is_cut,
         too_fast=too_fast,
         no_value=no_value,
@@ -184,19 +189,19 @@ def _with_zone(
 
     zones: of the place, likeliest first. arrays: columns by field. is_own: the layout has fixed columns.
     """
-    forms = columns.time_formats
+    formats = columns.time_formats
     if zones and zones[0] in MONTH_FIRST:
-        forms = tuple(sorted(forms, key=lambda form: not re.match("%m|%b", form)))
+        formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
     if is_own and columns.instants(arrays["time"], None).no_offset.mean() > 0.5:
         options["time_zone"] = zones[0] if zones else "Etc/UTC"
-    return replace(columns, time_formats=forms, options=options)
+    return replace(columns, time_formats=formats, options=options)
 
 
 def _most_a_day(ids: pa.Array, us: Int64s) -> int:
     """Counts vehicles on the busiest day in UTC. ids, us: (rows,)."""
-    pairs = np.unique(np.stack([us // 86_400_000_000, codes_of(ids)]), axis=1)
-    return int(np.unique(pairs[0], return_counts=True)[1].max(initial=0))
+    day, _ = np.unique(np.stack([us // 86_400_000_000, codes_of(ids)]), axis=1)  # each vehicle once a day
+    return int(np.unique(day, return_counts=True)[1].max(initial=0))
 
 
 def _middle(degrees: Floats) -> float:
@@ -208,15 +213,15 @@ def _unit_of(
     sample: Sample, columns: DraftedColumns, rows: DraftPositions
 ) -> tuple[DraftedColumns, str, str, float | None]:
     """Finds the unit of speeds with the reason, and `DraftedFeed.too_fast`."""
-    ratio, entry = speed_ratio(rows), own_layouts().get(sample.layout)
+    ratio, own = speed_ratio(rows), own_layouts().get(sample.layout)
     unit, why = speed_unit(str(columns.names.get("speed", "")), rows, ratio)
-    if entry is not None:  # a layout's unit is believed unless distances contradict it
-        unit_kmh = float(entry.layout.units.value_per_unit)
-        if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / 3.6 < MOST_TOO_FAST:
+    if own is not None:  # a layout's unit is believed unless distances contradict it
+        unit_kmh = float(own.layout.units.value_per_unit)
+        if ratio is None or 1 / MOST_TOO_FAST < ratio * unit_kmh / KMH["m/s"] < MOST_TOO_FAST:
             unit, why = next(name for name, kmh in KMH.items() if abs(kmh - unit_kmh) < 1e-9), "as the layout has it"
         else:
             columns = replace(columns, options={**columns.options, "speed_unit": unit})
-    return columns, unit, why, None if ratio is None else ratio * KMH[unit] / 3.6
+    return columns, unit, why, None if ratio is None else ratio * KMH[unit] / KMH["m/s"]
 
 
 def unknown_speeds(speed: Floats) -> tuple[float, ...]:
@@ -226,7 +231,7 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
     (-1.0, 255.0)
     """
     values, times = np.unique(speed, return_counts=True)
-    is_repeated = times >= max(3, 0.002 * speed.size)
+    is_repeated = times >= max(_CODE_ROWS, _CODE_SHARE * speed.size)
     negatives = values[is_repeated & (values < 0)].tolist()[:_MOST_NEGATIVE]
     high, speeds = [], speed[speed >= 0]
     for value in values[is_repeated & (values > 0)][::-1][:_MOST_HIGH].tolist():
@@ -234,32 +239,23 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
         next_lower = float(speeds.max(initial=0))
         # A power of 2 less 1, such as 255, or only nines: a format's largest number.
         is_mark = float(value).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
-        if not next_lower or not (value > 3 * next_lower or (is_mark and value > max(90, 1.2 * next_lower))):
+        is_code = value > _CODE_GAP * next_lower or (is_mark and value > max(_LEAST_MARK, _MARK_GAP * next_lower))
+        if not next_lower or not is_code:
             break
         high.append(value)
     return tuple(sorted([*negatives, *high]))
 
 
-def _check_usable(file: str, sample: Sample, columns: DraftedColumns) -> float:
-    """Computes the usable share of a file's first rows. Raises InputError below one half."""
-    usable = usable_share(file, sample, columns)
-    if usable < _LEAST_USABLE:
-        raise InputError(
-            f"{file}: {(_UNFIT if sample.layout in own_layouts() else _UNREAD).format(usable, sample.layout)}"
-        )
-    return usable
-
-
 def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[NDArray[np.bool_], DraftPositions]:
-    """Marks rows with a time and a place; reads these, speeds NaN where unknown."""
+    """Marks rows with a time and place; reads these, with NaN for unknown speeds."""
     time = columns.instants(arrays["time"], "UTC")
-    read = units()
-    lat, lon = read.numbers(arrays["lat"]), read.longitudes(arrays["lon"])
-    fits = are_positions(lat, lon) & (time.valid | (columns.names["time"] == OPEN))
-    vehicle = codes_of(arrays["vehicle"])
-    speed = read.numbers(arrays.get("speed", pa.nulls(fits.size, pa.float64())))
-    speeds = np.where(speed.valid, speed.values, np.nan)
-    return fits, DraftPositions(vehicle, time.us, lat.values, lon.values, speeds).where(fits)
+    lat, lon = units().numbers(arrays["lat"]), units().longitudes(arrays["lon"])
+    # Without a column of times positions are enough to see where the feed is.
+    is_placed = are_positions(lat, lon) & (time.valid | (columns.names["time"] == OPEN))
+    speed = units().numbers(arrays.get("speed", pa.nulls(is_placed.size, pa.float64())))
+    kmh = np.where(speed.valid, speed.values, np.nan)
+    rows = DraftPositions(codes_of(arrays["vehicle"]), time.us, lat.values, lon.values, kmh)
+    return is_placed, rows.where(is_placed)
 
 
 def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
@@ -272,62 +268,65 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
     """Finds the column of headings in degrees, or None."""
-    named = [name for name in columns if _HEADING_NAMES.fullmatch(re.sub(r"[^a-z]", "", name.split(".")[-1].lower()))]
-    return next((name for name in named if _heading_share(columns[name]) >= LEAST_SHARE), None)
+    names = (name for name in columns if _HEADING_NAMES.fullmatch(letters_of(name)))
+    return next((name for name in names if _heading_share(columns[name]) >= LEAST_SHARE), None)
 
 
 def _heading_share(values: Sequence[Any]) -> float:
-    """Computes the share of headings but north, 0 if the numbers are no degrees."""
+    """Computes the share of headings above 0; 0 if these are no degrees."""
     array = as_array(values)
     degrees = None if array is None or not len(array) else units().numbers(array)
     if degrees is None or not degrees.valid.any() or not LEAST_DEGREES < degrees.values.max() <= 360:
         return 0.0
-    return float((degrees.valid & (degrees.values > 0)).mean())
+    return float((degrees.valid & (degrees.values > 0)).mean())  # many feeds send 0 for none
 
 
-def _columns_of_own(path: Path, sample: Sample, entry: Any, *, header_time: bool) -> DraftedColumns:
-    """Finds columns of a layout with fixed columns, and its deviations. Raises InputError."""
-    names: dict[str, Column] = dict(zip(FIELDS, entry.columns, strict=True))
+def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) -> DraftedColumns:
+    """Finds columns of a layout with fixed columns, and its deviations. Raises InputError.
+
+    own: entry of `own_layouts`, whose `choices` are the columns that may hold a field, the default first.
+    """
+    names: dict[str, Column] = dict(zip(FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
     if not _share_of(columns.get(str(names["speed"]), ())):
         del names["speed"]
-    if entry.form not in ("csv", "json"):  # several fields may name the vehicle: the first that most reports have
-        share_of = {choice: _share_of(columns[choice]) for choice in entry.choices["vehicle"]}
+    if own.form not in ("csv", "json"):  # several fields may name the vehicle: the first that most reports have
+        share_of = {choice: _share_of(columns[choice]) for choice in own.choices["vehicle"]}
         names["vehicle"] = next((choice for choice, share in share_of.items() if share >= _LEAST_USABLE), OPEN)
         if names["vehicle"] == OPEN:
             shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in share_of.items())
             raise InputError(f"{path}: most reports name no vehicle: {shares}")
-        _use_header_time(path, columns, entry, names, header_time=header_time)
+        _use_header_time(path, columns, own, names, header_time=header_time)
     arrays = arrays_of(columns)
     times = array_of(arrays, names["time"])
-    unit = next((unit for unit in (entry.layout.units.time_unit, *_TIME_UNITS) if _fits(times, unit)), None)
+    unit = next((unit for unit in (own.layout.units.time_unit, *_TIME_UNITS) if _fits(times, unit)), None)
     if unit is None:
         raise InputError(f"{path}: {_UNFIT.format(0, sample.layout)}")
     drafted = drafted_columns(arrays, names, unit)
-    if entry.form not in ("csv", "json") and drafted.names["vehicle"] != entry.choices["vehicle"][0]:
+    if own.form not in ("csv", "json") and drafted.names["vehicle"] != own.choices["vehicle"][0]:
         options["vehicle"] = drafted.names["vehicle"]
-    if names["time"] in entry.choices.get("time", ())[1:]:
+    if names["time"] in own.choices.get("time", ())[1:]:
         options["time"] = names["time"]
-    if unit != entry.layout.units.time_unit:
+    if unit != own.layout.units.time_unit:
         options["time_unit"] = unit
     return replace(drafted, options=options)
 
 
 def _use_header_time(
-    path: Path, columns: Mapping[str, Sequence[Any]], entry: Any, names: dict[str, Column], *, header_time: bool
+    path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
-    """Replaces the time in `names` if most reports have none. Raises InputError."""
+    """Puts the feed's time into `names` if most reports have none. Raises InputError."""
     missing = 1 - _share_of(columns["time"])
-    column = entry.choices["time"][1]
-    if missing <= _LEAST_USABLE or column not in columns:
+    of_report, of_feed = own.choices["time"][:2]
+    if missing <= _LEAST_USABLE or of_feed not in columns:
         return
     if not header_time:
         raise InputError(
-            f"{path}: {missing:.0%} of the reports have no {entry.choices['time'][0]}, and the feed has one for all: "
-            f'--header-time takes it (input.time = "{column}"). A vehicle that stopped reporting then looks fresh as '
-            "long as the feed names it"
+            f"{path}: {missing:.0%} of the reports have no {of_report}, and the feed has one for all: --header-time "
+            f'takes it (input.time = "{of_feed}"). A vehicle that stopped reporting then looks fresh as long as the '
+            "feed names it"
         )
-    names["time"] = column
+    names["time"] = of_feed
 
 
 def _share_of(values: Sequence[Any]) -> float:
@@ -362,9 +361,9 @@ def about_missing(sample: Sample, missing: Sequence[str]) -> str:
 
 
 def _names(sample: Sample) -> str:
-    """Names the columns, unless JSON keys may be vehicles: more keys than rows."""
+    """Lists the columns, or their number where keys of JSON may be ids."""
     names, rows = list(sample.columns), max(map(len, sample.columns.values()))
-    if sample.layout in ("json", "jsonl") and len(names) > rows:
+    if sample.layout in ("json", "jsonl") and len(names) > rows:  # an object of vehicles looks like one wide row
         return f"{len(names)} keys in {rows} rows"
     return ", ".join(map(as_text, names[:20]))
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from hatstream.api import InputError, MergedIds, layout, own_layouts, read_batches, vehicle_ids
 from hatstream_city.draft.candidates import array_of, arrays_of, codes_of
-from hatstream_city.draft.columns import DraftedColumns, find_columns
+from hatstream_city.draft.columns import DraftedColumns, find_columns, names_in
 from hatstream_city.draft.sample import ROWS, Sample, read_sample
-from hatstream_city.draft.values import are_positions, cells_in, in_century, merged
-from hatstream_city.timetable.positions import Int64s
+from hatstream_city.draft.values import are_positions, in_century, merged
+from hatstream_city.timetable.positions import Int64s, cells_at
 
 MOST_ROWS, MOST_FILES = 2_000_000, 60
 """Of one file so many rows are looked at; of a folder so many files, and the first rows of each."""
@@ -29,7 +29,7 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
     source = layout(sample.layout, **layout_options(sample, columns))
     batches = read_batches(source, path)
     batch = next((batch for batch in batches if batch.rows), None)
-    with suppress(InputError):  # who reads a short file to its end leaves its decoder to the next one
+    with suppress(InputError):  # a short file's decoder process ends in order, and serves the next file
         next(batches, None)
     return 0.0 if batch is None else float(_usable(source, batch.table)[0].sum() / batch.rows)
 
@@ -43,21 +43,20 @@ def counted(
     whether rows remain uncounted; None if the only file cannot be read. zone: of days, on each of which a vehicle
     counts once.
     """
-    ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0
+    ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0  # by local day since 1970
     source = layout(sample.layout, **layout_options(sample, columns))
     subset = paths[:: -(-len(paths) // MOST_FILES)]  # rounded up: at most MOST_FILES
     for path in subset:
         rows_before = rows
         try:  # further than the sample no file was read: it may be damaged there
             for batch in read_batches(source, path):
-                if rows_before < rows and len(paths) > 1:
+                if rows_before < rows and len(paths) > 1:  # of several files the first batch each
                     break
                 fits, day, lat, lon = _usable(source, batch.table, zone)
-                read = vehicle_ids(batch.table.column("vehicle"))
-                codes = max(len(read.ids), 1)
-                for pair in np.unique(day[fits] * codes + read.code[fits]).tolist():  # of a day and an id
-                    ids_of_day.setdefault(pair // codes, set()).add(read.ids[pair % codes])
-                cells = np.union1d(cells, cells_in(lat[fits], lon[fits], resolution))
+                ids = vehicle_ids(batch.table.column("vehicle"))
+                for number, code in np.unique(np.stack([day[fits], ids.code[fits]]), axis=1).T.tolist():
+                    ids_of_day.setdefault(number, set()).add(ids.ids[code])
+                cells = np.union1d(cells, cells_at(lat[fits], lon[fits], resolution))
                 rows += batch.rows
                 if rows >= MOST_ROWS:
                     break
@@ -74,14 +73,13 @@ def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any,
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
-    middle_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0  # one offset of the zone for all rows
-    offset = datetime.fromtimestamp(middle_s, UTC).astimezone(ZoneInfo(zone)).utcoffset()
-    ahead_us = int(offset.total_seconds() * 1e6) if offset else 0
-    return fits, (time.us + ahead_us) // _DAY_US, lat.values, lon.values
+    middle_s = float(np.median(time.us[fits])) / 1e6 if fits.any() else 0.0
+    offset = datetime.fromtimestamp(middle_s, ZoneInfo(zone)).utcoffset() or timedelta()  # the zone's, for all rows
+    return fits, (time.us + offset // timedelta(microseconds=1)) // _DAY_US, lat.values, lon.values
 
 
 def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]:
-    """Builds the arguments of `layout`; for a draft any zone will do."""
+    """Builds the arguments of `layout`; UTC stands for an unknown zone."""
     if sample.layout in own_layouts():
         return {"columns": None, **columns.options}
     form = next(iter(columns.time_formats), None)
@@ -101,21 +99,21 @@ def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]
 FILE = "{file}"
 """Stands in a specification where a column of vehicles would be named."""
 SAMPLED_FILES, NEIGHBOURS = 20, 13
-"""Of a folder so many are looked at, and of these so many that follow one another: as snapshots they tell how long lies
-between two reports of a vehicle."""
+"""Files of a folder that are sampled, and of these the first ones in a row: if each is a snapshot of all vehicles,
+these tell how long lies between two reports of one."""
 _DATE_IN_NAME = re.compile(r"(19|20)\d\d[-_.]?[01]\d[-_.]?[0-3]\d")
 
 
 def read_folder(paths: Sequence[str]) -> Sample:
     """Samples several files, with column FILE if each is of one vehicle."""
     first = read_sample(paths[0])
-    names = [_vehicle_of(path) for path in paths]
+    names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
         return _with_others(first, paths)  # rows name their vehicles, or files are of days
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
         return _with_others(first, paths)  # the first file has several vehicles
-    every = -(-len(paths) // SAMPLED_FILES)
+    every = -(-len(paths) // SAMPLED_FILES)  # rounded up: at most SAMPLED_FILES
     samples = [first, *(read_sample(path) for path in paths[every::every])]
     if any(sample.columns.keys() != first.columns.keys() for sample in samples):
         return first  # the others are of something else
@@ -124,11 +122,11 @@ def read_folder(paths: Sequence[str]) -> Sample:
         file_columns = {column: list(values[:rows]) for column, values in sample.columns.items()}
         for column, values in (file_columns | {FILE: [name] * len(next(iter(file_columns.values()), []))}).items():
             columns_of_all.setdefault(column, []).extend(values)
-    with_name = replace(first, columns=columns_of_all)
-    if is_by_file(with_name):
-        return with_name
+    with_file = replace(first, columns=columns_of_all)
+    if is_by_file(with_file):
+        return with_file
     # A column with one value a file names vehicles already. Else files are of anything: one is a sample of all.
-    return replace(first, columns=_without_file(with_name)) if _ids_beside(with_name) else first
+    return replace(first, columns=_without_file(with_file)) if _has_id_of_file(with_file) else first
 
 
 def _vehicle_of(path: str) -> str:
@@ -152,11 +150,11 @@ def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
 
 
 def is_by_file(sample: Sample) -> bool:
-    """Checks whether only file names distinguish vehicles."""
+    """Checks whether file names alone tell vehicles apart."""
     if FILE not in sample.columns:
         return False
     by_name = find_columns(sample.columns, FILE)
-    if by_name.missing or by_name.is_doubtful or _ids_beside(sample):
+    if by_name.missing or by_name.is_doubtful or _has_id_of_file(sample):
         return False
     return not find_columns(_without_file(sample)).has_ids  # else a column names the vehicle
 
@@ -165,12 +163,12 @@ def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:
     return {name: values for name, values in sample.columns.items() if name != FILE}
 
 
-def _ids_beside(sample: Sample) -> bool:
-    """Checks for an unused column with one value for each file: ids."""
-    by_name, names = find_columns(sample.columns, FILE), sample.columns[FILE]
-    excluded = {FILE} if by_name.missing else set(by_name.parts)
+def _has_id_of_file(sample: Sample) -> bool:
+    """Checks for an unused column that has one value a file: an id."""
+    by_name, files = find_columns(sample.columns, FILE), sample.columns[FILE]
+    excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))
     for values in (values for name, values in sample.columns.items() if name not in excluded):
-        pairs = {(name, str(value)) for name, value in zip(names, values, strict=True) if value is not None}
-        if len(pairs) == len(set(names)) == len({value for _, value in pairs}):
+        pairs = {(file, str(value)) for file, value in zip(files, values, strict=True) if value is not None}
+        if len(pairs) == len(set(files)) == len({value for _, value in pairs}):
             return True
     return False

@@ -37,12 +37,13 @@ LOOK_BYTES = 16 << 20
 _MOST_NESTED, _MOST_DEEP = 200, 10
 """Keys of an object, and levels of nesting, that are looked at."""
 _MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
-"""Places of records that are tried, objects of an array that are looked into, keys of an object with data as keys."""
+"""Places of records that are tried; objects of one array that are searched; fewest keys of an object whose keys are
+data."""
 EACH, ANY = "[]", "*"
 """Steps of a path into JSON: the elements of an array, and the values of an object whose keys are data."""
 _PATH_MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
-"""How a point begins in well-known binary, and how long it is."""
+"""Head of a point in well-known binary (byte order, kind), and its length: the head, then x and y as doubles."""
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MOST_AGREE = 0.5
 """Share of lines that must have one number of fields, or blanks separate them."""
@@ -67,13 +68,13 @@ def read_sample(path: str) -> Sample:
     """Reads a file's first rows. Raises InputError, without content."""
     with open_input(path) as file:
         data = file.read(LOOK_BYTES)
-    shown = path.replace("\0", "/")
+    shown = path.replace("\0", "/")  # a NUL divides an archive from its member
     if not data.strip():
         raise InputError(f"{shown}: it is empty")
     _check_letters(shown, data)
     try:
         sample = _sample(path, data)
-        if sample.layout in own_layouts():
+        if sample.layout in own_layouts():  # whose numbers have points
             return sample
         columns, decimal = with_points(sample.columns)
         return replace(sample, columns=columns, decimal=decimal)
@@ -105,7 +106,7 @@ def _check_letters(path: str, data: bytes) -> None:
 
 
 def _sample(path: str, data: bytes) -> Sample:
-    """Reads first rows in the format that `data`, the first bytes, show."""
+    """Reads first rows in the format of `data`, the file's first bytes."""
     if data.startswith((b"PAR1", b"Obj\x01")):
         with _from_any_place(path, data) as file:
             if data.startswith(b"PAR1"):
@@ -123,23 +124,23 @@ def _sample(path: str, data: bytes) -> Sample:
 def _decoded(form: str, path: str) -> Sample:
     """Reads a file by the first layout of its form that can. Raises InputError.
 
-    form: "xml" or "binary". Columns are all choices of the vehicle, and the feed's time if no report has one.
+    form: "xml" or "binary". Columns are all that may name the vehicle, and the feed's time if no report has one.
     """
-    for layout_name, entry in own_layouts().items():
-        if entry.form != form or not entry.has_positions:
+    for layout_name, own in own_layouts().items():
+        if own.form != form or not own.has_positions:
             continue
-        choices = entry.choices.get("vehicle", ())
+        vehicle_columns = own.choices.get("vehicle", ())
         with suppress(InputError):
-            every = layout(layout_name, None, vehicle=choices, headed=entry.heading is not None)
-            tables = [batch.table for batch in read_batches(every, path)]
+            reader = layout(layout_name, None, vehicle=vehicle_columns, headed=own.heading is not None)
+            tables = [batch.table for batch in read_batches(reader, path)]
             names = tables[0].schema.names if tables else FIELDS
             columns = {name: [value for rows in tables for value in rows[name].to_pylist()][:ROWS] for name in names}
-            structs = columns.pop("vehicle")  # of all choices, named by their numbers
-            ids = {choice: [struct[str(number)] for struct in structs] for number, choice in enumerate(choices)}
+            structs = columns.pop("vehicle")  # a member for each of `vehicle_columns`, named by its number
+            ids = {name: [struct[str(number)] for struct in structs] for number, name in enumerate(vehicle_columns)}
             if not any(columns.get(HEADING, ())):
                 columns.pop(HEADING, None)
             if tables and not any(columns["time"]):
-                header_time = entry.choices["time"][1]
+                header_time = own.choices["time"][1]  # the first choice is a report's own
                 batches = read_batches(layout(layout_name, None, time=header_time), path)
                 columns[header_time] = [time for batch in batches for time in batch.table["time"].to_pylist()][:ROWS]
             return Sample(layout_name, {**ids, **columns})
@@ -170,12 +171,13 @@ def _of_columns(file: Any) -> Sample:
 
 
 def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | None = LINES) -> str | None:
-    """Names the layout of fixed columns that fits, if any. records: JSON's path."""
-    for name, entry in own_layouts().items():
-        if entry.form == form and entry.has_positions and entry.fits(columns, records):
-            texts = [text for text in columns[entry.columns[1]] if isinstance(text, str) and text]  # of times
+    """Names the fitting layout of fixed columns, if any. records: path in JSON."""
+    for name, own in own_layouts().items():
+        if own.form == form and own.has_positions and own.fits(columns, records):
+            _, time_column, *_ = own.columns
+            texts = [text for text in columns[time_column] if isinstance(text, str) and text]
             offsets = sum(bool(_UTC_OFFSET.search(text)) for text in texts)
-            if entry.layout.units.time_unit != "iso" or offsets > len(texts) / 2:  # without, a draft must name a zone
+            if own.layout.units.time_unit != "iso" or offsets > len(texts) / 2:  # else the draft must name a zone
                 return name
     return None
 
@@ -190,25 +192,25 @@ def _is_text(data: bytes) -> bool:
 
 
 def _json(data: bytes, *, is_array: bool) -> Sample:
-    """Samples JSON documents, or objects within them that look like reports."""
+    """Samples JSON documents, or objects in them if these alone look like reports."""
     text = data.decode(errors="replace")
     records = _array_start(text) if is_array else _documents(text)
     columns = _columns([_flat(record) for record in records])
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
-        array_paths = _places_of_objects(records)
-        samples = [_inside(records, path) for path in array_paths[:_MOST_PLACES]]
+        samples = [_inside(records, steps) for steps in _places_of_objects(records)[:_MOST_PLACES]]
         for sample in samples:
-            head = {name: values[:LOOKED_AT] for name, values in sample.columns.items()}
-            if not find_columns(with_points(head)[0]).missing:
+            first_rows = {name: values[:LOOKED_AT] for name, values in sample.columns.items()}
+            if not find_columns(with_points(first_rows)[0]).missing:
                 return sample
-        return samples[0] if samples else Sample("json" if is_array else "jsonl", columns)
+        if samples:  # none is complete: the likeliest
+            return samples[0]
     return Sample("json" if is_array else "jsonl", columns)
 
 
 def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
-    """Samples the objects at a place in documents. steps: steps of a path."""
+    """Samples the objects at a place in documents. steps: keys, EACH and ANY."""
     items = list(islice((item for record in records for item in _at(record, steps, None)), ROWS))
     columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
     name = _layout_of("json", columns, records_path)
@@ -236,12 +238,12 @@ def _documents(text: str) -> list[dict[str, Any]]:
 
 
 def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Lists paths of objects in arrays or under keys that are data."""
-    counts: Counter[tuple[str, ...]] = Counter()
+    """Lists paths of objects in arrays or under data keys, the likeliest first."""
+    counts: Counter[tuple[str, ...]] = Counter()  # objects by path
     for record in records[:LOOKED_AT]:
-        todo: list[tuple[tuple[str, ...], Any]] = [((), record)]
-        while todo:
-            path, value = todo.pop()
+        stack: list[tuple[tuple[str, ...], Any]] = [((), record)]  # values to search, with their paths
+        while stack:
+            path, value = stack.pop()
             if len(path) > _MOST_DEEP:
                 continue
             if isinstance(value, list) or _is_keyed(value):
@@ -249,18 +251,17 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
                 objects = [inner for inner in items if isinstance(inner, dict)]
                 path = (*path, EACH if isinstance(value, list) else ANY)
                 counts[path] += len(objects)
-                todo += [(path, inner) for inner in objects[:_MOST_ALIKE]]
+                stack += [(path, inner) for inner in objects[:_MOST_ALIKE]]
             elif isinstance(value, dict):
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
-                todo += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
-    # Objects that are several come first, then those nearest to the document, then the most.
-    repeated = [path for path, count in counts.items() if count]
-    steps = {path: sum(step in (EACH, ANY) for step in path) for path in repeated}
-    return sorted(repeated, key=lambda path: (counts[path] < 2, steps[path], -counts[path]))
+                stack += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
+    # Places of several objects come first, then those under the fewest arrays, then those of the most objects.
+    paths = [path for path, count in counts.items() if count]
+    return sorted(paths, key=lambda path: (counts[path] < 2, path.count(EACH) + path.count(ANY), -counts[path]))
 
 
 def _is_keyed(value: Any) -> bool:
-    """Checks whether keys are data: most values have one set of keys."""
+    """Checks whether keys are data: most values are objects with the same keys."""
     if not isinstance(value, dict) or len(value) < _LEAST_KEYS:
         return False
     keys = Counter(frozenset(inner) for inner in islice(value.values(), _MOST_NESTED) if isinstance(inner, dict))
@@ -271,7 +272,7 @@ def _is_keyed(value: Any) -> bool:
 def _at(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[dict[str, Any]]:
     """Yields the objects at a path's end.
 
-    json_path: steps to go. key: the nearest key passed that is data, which the objects get as ANY, or None.
+    json_path: remaining steps. key: the last key that ANY stood for, which the objects get under the name ANY, or None.
     """
     if not json_path:
         if isinstance(record, dict):
@@ -318,14 +319,14 @@ def _record(line: str) -> dict[str, Any] | None:
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     """Flattens an object, with its arrays and WKB points, to values by path."""
     flat: dict[str, Any] = {}
-    todo: deque[tuple[str, Any]] = deque(islice(record.items(), _MOST_NESTED))
-    while todo and len(flat) < _MOST_NESTED:
-        name, value = todo.popleft()
+    queue: deque[tuple[str, Any]] = deque(islice(record.items(), _MOST_NESTED))  # outer values come first
+    while queue and len(flat) < _MOST_NESTED:
+        name, value = queue.popleft()
         if isinstance(value, dict):
-            todo += [(f"{name}.{key}", inner) for key, inner in islice(value.items(), _MOST_NESTED)]
+            queue += [(f"{name}.{key}", inner) for key, inner in islice(value.items(), _MOST_NESTED)]
         elif isinstance(value, list):
             elements = enumerate(value[:4])  # of coordinates, and a few more
-            todo += [(f"{name}.{index}", inner) for index, inner in elements if not isinstance(inner, dict | list)]
+            queue += [(f"{name}.{index}", inner) for index, inner in elements if not isinstance(inner, dict | list)]
         elif isinstance(value, bytes) and value[:5] in _POINTS and len(value) >= _POINT_BYTES:
             order = "<" if value[0] else ">"
             flat |= {f"{name}.{axis}": x for axis, x in enumerate(struct.unpack(f"{order}2d", value[5:21]))}
@@ -356,17 +357,17 @@ def _csv(text: str) -> Sample:
     if width < _LEAST_FIELDS:
         raise ValueError("fewer than four fields")
     rows = [row for row in rows if len(row) == width]
-    # Names are no numbers; one may lack, but then no other is repeated. An empty cell of a row is missing.
+    # Names are no numbers; one may be empty, as of row numbers, but then no other is repeated.
     header = not any(_is_number(cell) for cell in rows[0]) and ("" not in rows[0] or len(set(rows[0])) == width)
     names = [name.strip(BLANK) for name in rows[0]] if header else [str(index + 1) for index in range(width)]
     values = rows[1:] if header else rows
     repeated = tuple(name for name, count in Counter(names).items() if count > 1)
     indices = {name: index for index, name in enumerate(names) if name not in repeated}
-    columns = {name: [row[index] or None for row in values] for name, index in indices.items()}
+    columns = {name: [row[index] or None for row in values] for name, index in indices.items()}  # empty cells: missing
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
         return Sample(name, columns)
-    mark, first_line = None if delimiter == "," else delimiter, None if header else False
-    return Sample("csv", columns, mark, first_line, repeated=repeated)
+    named = None if delimiter == "," else delimiter  # a specification leaves out what is usual
+    return Sample("csv", columns, named, None if header else False, repeated=repeated)
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
@@ -375,7 +376,7 @@ def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:
 
 
 def _agreement(lines: Sequence[str], mark: str) -> tuple[float, int]:
-    """Computes the commonest number of fields, and the share of lines with it."""
+    """Computes the share of lines with the commonest number of fields, and this number."""
     widths = Counter(map(len, _fields(lines, mark)))
     width, times = widths.most_common(1)[0] if widths else (1, 0)
     return (times / len(lines) if width >= _LEAST_FIELDS else 0.0, width)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hatstream.api import MergedIds, layout, vehicle_ids
-from hatstream_city.timetable.positions import Floats, Int64s, cells_at, distance_m
+from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
 FIELDS = ("vehicle", "time", "lat", "lon", "speed")
 ZONES = frozenset(available_timezones())  # once: each call looks through folders
@@ -38,9 +38,12 @@ LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
 
 @cache
 def units(time_unit: str = "iso", time_format: str | None = None, zone: str | None = None) -> Any:
-    """Builds the reader by which a release reads numbers and instants."""
-    has_zone, columns = time_unit in ("iso", "excel"), dict(zip(FIELDS, FIELDS, strict=True))
-    unit, zone = None if time_format else time_unit, zone if has_zone else None
+    """Builds the reader by which a release reads numbers and instants.
+
+    A format takes no unit, and numbers since 1970 no zone: `layout` refuses them.
+    """
+    columns, unit = dict(zip(FIELDS, FIELDS, strict=True)), None if time_format else time_unit
+    zone = zone if time_unit in ("iso", "excel") else None
     return layout("parquet", columns, unit, time_zone=zone, time_format=time_format).units
 
 
@@ -88,18 +91,13 @@ def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
     return fits
 
 
-def cells_in(lat: Floats, lon: Floats, resolution: int) -> Int64s:
-    """Lists the distinct H3 cells of positions, sorted."""
-    return np.unique(cells_at(lat, lon, resolution))
-
-
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
     """Finds the unit of speeds by column name or `speed_ratio`, and the reason."""
     for unit, pattern in _PATTERN_BY_UNIT:
         if re.search(pattern, name.lower()):
             return unit, "by the column's name"
     if ratio is not None:
-        unit = min(KMH, key=lambda unit_name: abs(np.log(ratio * KMH[unit_name] / 3.6)))  # km/h to m/s
+        unit = min(KMH, key=lambda name: abs(np.log(ratio * KMH[name] / KMH["m/s"])))  # the ratio nearest to 1
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
     fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
     unit = "km/h" if fast > 35 else "m/s"  # no bus drives 35 m/s, 126 km/h
@@ -131,8 +129,8 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
 def speed_ratio(rows: DraftPositions) -> float | None:
     """Computes the ratio of distances by speeds to those by positions, or None.
 
-    It is 3.6 for km/h, as speeds are taken for m/s. Steps count if either shows movement, or with a speed alone where
-    many speeds are 0 on the way. The longest twentieth of both is left out, where jumps and codes would be.
+    It is 3.6 for km/h, as speeds are taken for m/s. Steps count if positions or speeds show movement; where many speeds
+    are 0 on the way, only those with a speed. The longest 5 % of both are left out, where jumps and codes would be.
     """
     moves = moves_of(rows, least_m=0)
     by_speed_m = (moves.start_speed + moves.end_speed) / 2 * moves.step_s  # in metres if speeds are m/s
@@ -147,7 +145,7 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
-    """Describes strange speeds to the operator; `upper` is the most that counts."""
+    """Describes strange speeds to the operator. upper: largest accepted one, as written."""
     speed, moves = rows.speed, moves_of(rows)
     if not speed.size:
         return []
@@ -158,11 +156,11 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
         "are one and the same number": (commonest / speed.size, 0.1),
     }
     sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
-    standing = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
-    if standing > 0.5:
+    zero = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
+    if zero > 0.5:  # share of movements with speed 0
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
-    elif standing > 0.01:
-        sentences.append(f"{standing:.1%} of the speeds of vehicles that move are 0.")
+    elif zero > 0.01:
+        sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
     return sentences
 
 
@@ -239,10 +237,10 @@ _LEAST_DIGITS, _MOST_LETTERS = 6, 45
 
 @cache
 def _forms(*, has_weekday: bool, has_month_name: bool, has_half_day: bool) -> tuple[str, ...]:
-    """Lists strptime formats of a text with these parts, likeliest first."""
+    """Lists strptime formats of texts with these parts, likeliest first. has_half_day: AM or PM."""
     dates = _NAMED_DATES if has_month_name else (*_DATES, *_SHORT_DATES)
     clocks = _HALF_CLOCKS if has_half_day else _CLOCKS
-    plain = [f"{date}{between}{clock}" for date in dates for clock in clocks for between in (" ", "T", ", ")]
+    plain = [f"{date}{separator}{clock}" for date in dates for clock in clocks for separator in (" ", "T", ", ")]
     plain += [f"{date}%H%M%S" for date in dates if not has_month_name]
     named = [f"%a{comma}{form}" for form in plain for comma in (", ", " ")] if has_month_name else []
     named += [f"%a %b %d {clock}{zone} %Y" for clock in clocks for zone in ("", " %z")] if has_month_name else []
@@ -268,19 +266,20 @@ def time_formats(array: Any) -> tuple[str, ...]:
         has_month_name=bool(re.search("[A-SU-Ya-su-y][a-z]{2}", re.sub("UTC|GMT|[AaPp]\\.?[Mm]", "", texts[0]))),
         has_half_day=bool(re.search("[AaPp]\\.?[Mm]\\.?$|[AaPp][Mm] ", texts[0])),
     )
+    # A pattern is faster than parsing, and a few values are faster than all: cheap checks come first.
     fitting = [form for form in forms if _shape(form).fullmatch(" ".join(texts[0].split())) and _fits(first, form)]
     return tuple(form for form in fitting[:_MOST_FORMATS] if _fits(head, form) and _fits(array, form))
 
 
 def _seconds_forms(text: str) -> tuple[str, ...]:
-    """Lists formats of a date with seconds after midnight."""
+    """Lists formats of a date with seconds after midnight; six digits are hhmmss."""
     _, blank, clock = text.rpartition(" ")
-    return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()  # hhmmss
+    return tuple(f"{form} %s" for form in _DATES) if blank and clock.isdecimal() and len(clock) != 6 else ()
 
 
 @cache
 def _shape(form: str) -> re.Pattern[str]:
-    """Compiles a format's pattern, as parsing is slower. %s: seconds after midnight."""
+    """Compiles the pattern of a format's texts. %s: seconds after midnight."""
     shapes = {"%b": "[A-Za-z]{3,9}\\.?", "%a": "[A-Za-z]{2,9}\\.?", "%p": "[AaPp]\\.?[Mm]\\.?", "%Y": "[0-9]{4}"}
     shapes |= {"%z": "(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})", "%f": "[0-9]{1,9}", "%y": "[0-9]{2}", "%s": "[0-9]{1,6}"}
     pieces = re.split("(%.)", form)

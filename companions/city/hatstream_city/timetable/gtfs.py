@@ -133,7 +133,7 @@ class Gtfs:
 
     @cached_property
     def stop_times(self) -> StopTimes:
-        """Stop times in order, with missing ones interpolated."""
+        """Stop times by trip and sequence, with missing ones interpolated."""
         trip, stop = (self.rows_of("stop_times", f"{name}_id", f"{name}s") for name in ("trip", "stop"))
         arrival, departure = (self.seconds("stop_times", f"{name}_time") for name in ("arrival", "departure"))
         s = np.where(np.isnan(arrival), departure, arrival)
@@ -163,7 +163,7 @@ class Gtfs:
         of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
         # Lines are numbered: shapes by `ids`, then trips that have no shape of two points.
         number, lat, lon = of_point[order].astype(np.int64), lat[order], lon[order]
-        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[of_trip] < 2  # the 0 is for -1
+        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[of_trip] < 2  # points; the 0 is for -1
         stop_lat, stop_lon = self.stop_positions
         times = self.stop_times
         rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))
@@ -171,10 +171,10 @@ class Gtfs:
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
         numbers, starts = np.unique(number, return_index=True)
         lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
-        rank = np.full(len(ids) + len(of_trip) + 1, -1)  # of each number among those that have positions
-        rank[numbers] = np.arange(numbers.size)
+        index = np.full(len(ids) + len(of_trip) + 1, -1)  # of each number in `starts`; -1 without positions
+        index[numbers] = np.arange(numbers.size)
         number_of_trip = np.where(has_no_shape, len(ids) + np.arange(of_trip.size), of_trip)
-        return Lines(np.append(starts, number.size), lat, lon, rank[number_of_trip])
+        return Lines(np.append(starts, number.size), lat, lon, index[number_of_trip])
 
 
 def read_gtfs(path: Path) -> Gtfs:
@@ -221,7 +221,7 @@ class _Utf8(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         piece = self._file.read(size)
-        self._decoder.decode(piece, final=not piece)
+        self._decoder.decode(piece, final=not piece)  # only to check: Arrow decodes the bytes itself
         return piece
 
 

@@ -19,9 +19,10 @@ FAR_M, FAR_TIMES = 1e6, 20
 
 
 def distance_m(lat1: Floats, lon1: Floats, lat2: Floats, lon2: Floats) -> Floats:
-    """Measures great-circle distances in metres between positions in degrees."""
-    a, b, c, d = (np.radians(column) for column in (lat1, lon1, lat2, lon2))
-    haversine = np.sin((c - a) / 2) ** 2 + np.cos(a) * np.cos(c) * np.sin((d - b) / 2) ** 2
+    """Measures great-circle distances in metres between positions in degrees, by haversines."""
+    phi1, lambda1, phi2, lambda2 = (np.radians(column) for column in (lat1, lon1, lat2, lon2))
+    haversine = np.sin((phi2 - phi1) / 2) ** 2
+    haversine += np.cos(phi1) * np.cos(phi2) * np.sin((lambda2 - lambda1) / 2) ** 2
     metres: Floats = 2 * EARTH_M * np.arcsin(np.sqrt(np.clip(haversine, 0, 1)))  # clipped: rounding may exceed 1
     return metres
 

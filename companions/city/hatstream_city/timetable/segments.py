@@ -23,7 +23,8 @@ MOST_WORK = 3 * 10**9
 SMOOTH_M, SAMPLE_M = 2.0, 20.0
 """How far a drawn segment may lie from its line; between positions whose fine cells are looked up."""
 FINE, SECTORS = 12, 16
-"""Segments share a street where they share H3 cells of this resolution, 20 m wide, and one of so many directions."""
+"""H3 resolution of fine cells, 20 m wide, and number of sectors of the compass: segments that share a fine cell and a
+sector share a street there."""
 COVERED = 0.5
 """A segment of which so much lies along shorter ones is left out."""
 NAME_LETTERS = 90
@@ -47,8 +48,8 @@ def read_segments(
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Cuts a region's segments: GeoJSON with names, and vehicles a day by name.
 
-    directed: a segment for each direction. runs: of a day, by pairs of stops. Raises InputError for none, or for lines
-    that are too long or too detailed.
+    directed: a segment for each direction. runs: vehicles a day between consecutive stops, by their rows. Raises
+    InputError for none, or for lines that are too long or too detailed.
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
     ways = [_ways(segment, directed=directed) for segment in segments]
@@ -79,13 +80,13 @@ def read_segments(
 
 def _segments(feed: Gtfs) -> Iterator[Segment]:
     """Cuts a segment between each pair of stops, on its busiest line."""
-    times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # by line and stops
+    times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # number by line and stops, as bytes of int64
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
         line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1
         if line >= 0 and rows.size > 1:
             trips[line, times.stop[rows].tobytes()] += 1
-    pairs: set[tuple[int, int]] = set()
-    work = 0
+    pairs: set[tuple[int, int]] = set()  # of stops, whose segment was cut
+    work = 0  # see MOST_WORK
     for line, stop_bytes in sorted(trips, key=lambda pattern: (-trips[pattern], pattern)):
         stops = np.frombuffer(stop_bytes, np.int64)
         if not set(zip(stops[:-1].tolist(), stops[1:].tolist(), strict=True)) <= pairs:
@@ -141,13 +142,14 @@ def _cut(
 
 def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
     """Cuts a line that continues beyond the antimeridian there."""
-    round_m = 360 * scale[0]
+    round_m = 360 * scale[0]  # once around the earth, at this latitude
     turn = np.rint(xy[:, 0] / round_m)
     cut = np.flatnonzero(np.diff(turn))
     (x, y), (next_x, next_y) = xy[cut].T, xy[cut + 1].T
     edge_x = (turn[cut] + turn[cut + 1]) / 2 * round_m
     edge = np.column_stack([edge_x, y + (edge_x - x) / (next_x - x) * (next_y - y)])
     for number, rows in enumerate(np.split(np.arange(len(xy)), cut + 1)):
+        # Each piece begins at the edge that the one before ended at.
         vertices = np.concatenate([edge[max(number - 1, 0) : number], xy[rows], edge[number : number + 1]])
         yield vertices - np.array([turn[rows[0]] * round_m, 0.0])
 
@@ -175,7 +177,10 @@ Way = tuple[int, int]
 
 
 def _without_overlaps(segments: Sequence[Segment], ways: Sequence[Sequence[Way]]) -> tuple[list[int], dict[Way, int]]:
-    """Picks segments, shortest first, that lie mostly apart; maps ways to them."""
+    """Picks segments, shortest first, that follow no earlier one for the most part.
+
+    ways: of each segment. Returns indices of segments, and the index that each way belongs to.
+    """
     owner: dict[Way, int] = {}
     indices = []
     for index, segment_ways in enumerate(ways):
@@ -190,13 +195,13 @@ def _without_overlaps(segments: Sequence[Segment], ways: Sequence[Sequence[Way]]
 
 
 def _owner_near(way: Way, owner: Mapping[Way, int]) -> int | None:
-    """Finds the segment in a cell or next to it, within about 45 degrees."""
+    """Finds the segment that owns a way or one nearby, within about 45 degrees."""
     if way in owner:
         return owner[way]
     cell, sector = way
     sectors = [(sector + turn) % SECTORS for turn in (0, -1, 1, -2, 2)]  # two sectors are 45 degrees
-    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in sectors)
-    return next((owner[near] for near in nearby if near in owner), None)
+    ways_nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in sectors)
+    return next((owner[near] for near in ways_nearby if near in owner), None)
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:
@@ -206,7 +211,7 @@ def _ways(segment: Segment, *, directed: bool) -> list[Way]:
     behind, ahead = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))
     x, y = (ahead - behind).T
     heading = np.rint(np.degrees(np.arctan2(x, y))).astype(np.int64) % 360  # from north, clockwise
-    sectors = (heading * SECTORS + 180) // 360 % SECTORS  # rounded to the nearest
+    sectors = (heading * SECTORS + 180) // 360 % SECTORS  # rounded to the nearest: 180 is half of a turn
     degrees = _at(segment.xy, along_m, m) / segment.scale
     cells = (h3_int.latlng_to_cell(lat, lon, FINE) for lon, lat in degrees.tolist())
     return [(cell, sector if directed else 0) for cell, sector in zip(cells, sectors.tolist(), strict=True)]
@@ -216,8 +221,8 @@ def _names(feed: Gtfs, segments: list[Segment], *, directed: bool) -> list[str]:
     """Names segments `A to B`, or undirected `A - B`; repeats are numbered."""
     words = [" ".join((name or "").split()) for name in feed.tables["stops"]["stop_name"].to_pylist()]
     texts = ["".join(filter(str.isprintable, name))[:NAME_LETTERS] for name in words]
-    copies: dict[str, int] = {}
-    names: dict[str, None] = {}
+    copies: dict[str, int] = {}  # of a name so far
+    names: dict[str, None] = {}  # in order
     for segment in segments:
         plain = name = (" to " if directed else " - ").join(texts[stop] or f"stop {stop + 1}" for stop in segment.stops)
         while name in names:  # also a number may be part of a stop's name

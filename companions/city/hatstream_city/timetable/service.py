@@ -118,8 +118,8 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest = int(trips_of_date.argmax())
     days = [calendar.date_of(day) for day in np.flatnonzero(trips_of_date).tolist()]
-    runs_then = np.array([calendar.runs(number)[busiest] for number in range(trips_of_service.size)])
-    run, trip, stop, s, block = _visits(feed, np.flatnonzero(runs_then[calendar.of_trip]), calendar.date_of(busiest))
+    is_served = np.array([calendar.runs(number)[busiest] for number in range(trips_of_service.size)])  # by service
+    run, trip, stop, s, block = _visits(feed, np.flatnonzero(is_served[calendar.of_trip]), calendar.date_of(busiest))
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
     route = feed.rows_of("trips", "route_id", "routes")[trip]
@@ -189,9 +189,10 @@ def departures_of(feed: Gtfs) -> dict[int, list[range]]:
 
 
 def _runs(departures: Mapping[int, list[range]], trips: Int64s, first_s: Int64s) -> tuple[Int64s, Int64s]:
-    """Lists runs: their trip, and how many seconds they lie after its stop times.
+    """Lists each run's trip, and its shift in s from the trip's times, (runs,).
 
-    trips, first_s: (trips,); the first stop time of each.
+    departures: by trip, of those that frequencies repeat; others run once. trips, first_s: (trips,), the rows of trips
+    and the first stop time of each.
     """
     runs = [
         (trip, departure_s - start_s)
@@ -204,30 +205,34 @@ def _runs(departures: Mapping[int, list[range]], trips: Int64s, first_s: Int64s)
 
 
 def _expanded(low: Int64s, high: Int64s) -> tuple[Int64s, Int64s]:
-    """Lists the integers of ranges low..high - 1: each one's range, and itself."""
+    """Lists the integers of the ranges low..high - 1, each with its range's index.
+
+    >>> _expanded(np.array([5, 8]), np.array([7, 9]))
+    (array([0, 0, 1]), array([5, 6, 8]))
+    """
     sizes = high - low
-    owner = np.repeat(np.arange(low.size), sizes)
-    return owner, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)
+    index = np.repeat(np.arange(low.size), sizes)
+    return index, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - low, sizes)
 
 
 def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int64s, int]:
     """Assigns visits to few vehicles; returns each one's, and the number of duties.
 
-    A duty is a block, or a run without one. Who waits at its route drives it, else who waits elsewhere for TURN_S.
-    run, s, route: (visits,). block: (runs,), -1 for none.
+    A duty is a block, or a run without one. Each goes to the vehicle that has waited longest on its route, else to one
+    that ended elsewhere TURN_S before, else to a new one. run, s, route: (visits,). block: (runs,), -1 for none.
     """
     duty_of_run = np.where(block < 0, block.max(initial=-1) + 1 + np.arange(block.size), block)
     duties, duty = np.unique(duty_of_run[run], return_inverse=True)
     order = np.lexsort((s, duty))
     last = np.cumsum(np.bincount(duty, minlength=duties.size)) - 1
     begins, ends = order[np.append(0, last[:-1] + 1)], order[last]  # each duty's first and last visit
-    vehicle, vehicles = np.empty(duties.size, np.int64), 0
+    vehicle, vehicles = np.empty(duties.size, np.int64), 0  # of each duty; number so far
     # Heaps of duties by their end; each is in two of them, and left there once another duty follows it.
     waiting, by_route, continued = list[tuple[int, int]](), defaultdict[int, list[tuple[int, int]]](list), set[int]()
     for number in np.argsort(s[begins], kind="stable").tolist():
-        start_s, of_route = int(s[begins[number]]), by_route[int(route[begins[number]])]
-        former = None
-        for heap, turn_s in ((of_route, 0), (waiting, TURN_S)):
+        start_s, on_route = int(s[begins[number]]), by_route[int(route[begins[number]])]
+        former = None  # duty of the vehicle before
+        for heap, turn_s in ((on_route, 0), (waiting, TURN_S)):
             while heap and heap[0][1] in continued:
                 heapq.heappop(heap)
             if former is None and heap and heap[0][0] + turn_s <= start_s:
@@ -243,7 +248,7 @@ def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int
 
 
 def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64s, int], Int64s]) -> dict[str, int]:
-    """Counts what the median vehicle touches in a day, as `[fleet] profile` does.
+    """Counts distinct HATs, cells, hours, .. of the median vehicle, for `[fleet] profile`.
 
     vehicle, cell, hour: (visits,); cells from 1, 0 for none. above: coarsens cells, (cells,), by so many steps.
     """
@@ -270,12 +275,12 @@ def _coarser(cells: Int64s, steps: int) -> Int64s:
 
 
 def _group(rows: Int64s, steps: int) -> Int64s:
-    """Groups rows of a table by eight, about as releases group listed keys."""
+    """Groups rows of a table about as releases group keys: by eight, then all."""
     return rows // 8 if steps == 1 else np.zeros_like(rows)
 
 
 def _middle(vehicle: Int64s, place: Int64s, time: Int64s) -> int:
-    """Finds the median over vehicles of their distinct pairs, to one digit."""
+    """Finds the median over vehicles of distinct (place, time) pairs, to one digit."""
     place_count, time_count = (1 + int(column.max(initial=0)) for column in (place, time))
     triples = np.unique((vehicle * place_count + place) * time_count + time)  # as one number each
     counts = np.unique(triples // (place_count * time_count), return_counts=True)[1]
@@ -357,7 +362,7 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
         trips, later_s = trip_of_run[runs], shift_s[runs]
         low, high = (np.searchsorted(passages.line, feed.lines.of_trip[trips], side) for side in ("left", "right"))
         run, row = _expanded(low, high)
-        # Times at parts of the way, of all trips at once: 2 keeps each trip's parts apart from the next one's.
+        # Shares of the way are 0 to 1, so 2 * trip + share ascends over all trips: one interpolation serves them all.
         edges = (np.interp(2 * trips[run] + edge[row], 2 * trip + share, s) for edge in (passages.start, passages.end))
         start_s, end_s = (edge.astype(np.int64) + later_s[run] for edge in edges)
         on_way = runs[run], trips[run], passages.cell[row], start_s, end_s

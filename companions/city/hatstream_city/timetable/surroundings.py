@@ -24,7 +24,7 @@ MOST_ROUTES_NAMED = 12
 
 def cells_or_none(lat: Floats, lon: Floats, resolution: int) -> Int64s:
     """Finds each position's cell; 0 for NaN."""
-    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)
+    lon = np.where(np.abs(lon) > 180, lon - 360 * np.sign(lon), lon)  # of lines across the antimeridian
     fits = ~np.isnan(lat) & ~np.isnan(lon)
     cells = np.zeros(lat.size, np.int64)
     cells[fits] = cells_at(lat[fits], lon[fits], resolution)
@@ -68,7 +68,10 @@ def region_document(cells: Int64s) -> dict[str, Any]:
 
 
 def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: int) -> dict[str, Any]:
-    """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures."""
+    """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures.
+
+    cells: H3, of the region. of_line: passages of lines through cells.
+    """
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
     served = np.bincount(feed.stop_times.stop, minlength=lat.size)  # stop times of each stop
@@ -82,11 +85,10 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: in
     for cell in cells.tolist():
         stop = busiest.get(cell, _nearest(cell, lat, lon, served))
         name = "" if stop is None else " ".join((names[stop] or "").split())
-        note = _routes_text(routes.get(cell, ()))
         properties = {
             "place": h3.int_to_str(cell),
             "name": name if cell in busiest else name and f"near {name}",
-            "note": note,
+            "note": _routes_text(routes.get(cell, ())),
             "departures": departures[cell],
         }
         features.append({"type": "Feature", "geometry": None, "properties": properties})
@@ -94,12 +96,12 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: in
 
 
 def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
-    """Finds the nearest stop, served ones first; None without any position."""
+    """Finds the nearest stop, those with departures first; None without any position."""
     if not (~np.isnan(lat)).any():
         return None
     centre = h3_int.cell_to_latlng(cell)
     far_m = distance_m(np.full(lat.size, centre[0]), np.full(lat.size, centre[1]), lat, lon)
-    return int(np.nanargmin(np.where(served > 0, far_m, far_m + FAR_M)))
+    return int(np.nanargmin(np.where(served > 0, far_m, far_m + FAR_M)))  # FAR_M puts stops without service behind
 
 
 def _routes_by_cell(feed: Gtfs, of_line: Passages) -> dict[int, set[str]]:

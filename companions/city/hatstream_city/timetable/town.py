@@ -26,7 +26,7 @@ from hatstream_city.timetable.surroundings import (
 )
 
 NAME_LETTERS = 60
-PAIR = "|"  # between the two ids of a key
+PAIR = "|"  # between the ids of two consecutive stops, which are one key
 _IMPOSSIBLE = "with one that cannot be, as near (0, 0) or a world away from all stops"
 
 
