@@ -1,7 +1,7 @@
 """What is made of results for the public: a folder that is published once, and one that grows with its results."""
 
-from hatstream_publish.commands.following import read_wishes
-from hatstream_publish.commands.publish import asked_site
+from hatstream_publish.commands.following import read_options
+from hatstream_publish.commands.publish import site_of
 from tests.noninterference.roads import Job
 from tests.noninterference.world import Feed, Town
 
@@ -26,7 +26,7 @@ def site(town: Town, feed: Feed) -> None:
     folder, spec = town.folder / "public" / "site", town.folder / "spec.toml"
     town.run("publish", *town.ledger(), "--input", town.out, *TEXTS, "--output", folder)
     place = location.find(str(town.folder / "ledger.sqlite"), None)
-    wishes = read_wishes(folder)
-    following = asked_site(load(spec), spec, place, str(town.out), folder, wishes, follows=True)
+    options = read_options(folder)
+    following = site_of(load(spec), spec, place, str(town.out), folder, options, follows=True)
     assert following.files.look()
     assert following.update() is not None

@@ -51,14 +51,14 @@ def site(grown):
 def made(town):
     """The site as `publish --follow` makes it; each is a process of its own."""
     from hatstream.api import load
-    from hatstream_publish.commands.publish import asked_site
+    from hatstream_publish.commands.publish import site_of
     from pipelines.account import location
 
     path = town / "spec.toml"
     texts = dict.fromkeys(("title", "description", "tiles", "start", "end", "places_path", "ground_path"))
     texts |= {"publisher": "City of Town", "contact": "", "licence_name": "CC-BY-4.0", "url": "", "credit": ""}
     place = location.find(str(town / "ledger.sqlite"), None)
-    return asked_site(
+    return site_of(
         load(path), path, place, str(town / "results"), town / "public", texts | {"everything": False}, follows=True
     )
 

@@ -30,8 +30,8 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
     A fault of an update is reported once until it changes: the folder stays unchanged, and the next look tries again.
     An unusable file is named once, when two looks find the same.
     """
-    fault, is_last = "", False
-    skipped, named = dict[str, str](), set[str]()  # reasons at the look before; files that were named
+    fault, is_last = "", False  # of the update before; whether this is the update at the stop
+    skipped, named = dict[str, str](), set[str]()  # reason by file at the look before; files that were named
     while not is_last:
         is_last = stop.is_set()
         start_s = time.monotonic()
@@ -63,9 +63,9 @@ def beside_run(spec: Specification, spec_path: Path, location: Any, results: Pat
 
     Raises UsageError where `publish` has not made the folder.
     """
-    from hatstream_publish.commands.publish import asked_site
+    from hatstream_publish.commands.publish import site_of
 
-    site = asked_site(spec, spec_path, location, str(results), folder, read_wishes(folder), follows=True)
+    site = site_of(spec, spec_path, location, str(results), folder, read_options(folder), follows=True)
     stop = threading.Event()
     thread = threading.Thread(target=follow, args=(site, stop), name="site", daemon=True)
     thread.start()
@@ -76,25 +76,25 @@ def beside_run(spec: Specification, spec_path: Path, location: Any, results: Pat
         thread.join()
 
 
-def wishes_path(folder: Path) -> Path:
+def options_path(folder: Path) -> Path:
     """Returns the path of `publish`'s options beside a folder."""
     return folder.absolute().with_name(f".{folder.name}.json")
 
 
-def write_wishes(folder: Path, wishes: Mapping[str, Any]) -> None:
+def write_options(folder: Path, options: Mapping[str, Any]) -> None:
     """Stores a site's options privately, since they hold paths. Raises OSError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(wishes_path(folder), msgspec.json.encode(wishes, enc_hook=str), mode=0o600)
+    write_whole(options_path(folder), msgspec.json.encode(options, enc_hook=str), mode=0o600)
 
 
-def read_wishes(folder: Path) -> dict[str, Any]:
+def read_options(folder: Path) -> dict[str, Any]:
     """Reads `publish`'s options. Raises UsageError for other folders."""
     try:
-        return msgspec.json.decode(wishes_path(folder).read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(options_path(folder).read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         raise UsageError(
             f"{folder} was not made by `hatstream publish`: run it once with --output {folder}, so that title, "
             "publisher and licence are known"
         ) from None
     except (OSError, msgspec.MsgspecError) as error:
-        raise InputError(f"{wishes_path(folder)} cannot be read: {type(error).__name__}") from None
+        raise InputError(f"{options_path(folder)} cannot be read: {type(error).__name__}") from None

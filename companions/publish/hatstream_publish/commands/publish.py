@@ -13,18 +13,18 @@ import click
 from hatstream.api import InputError, UsageError, asked_to_stop, option
 from hatstream_publish.commands.answer import answer, drawing_options, loaded, read_surroundings
 from hatstream_publish.commands.following import follow as keep_current
-from hatstream_publish.commands.following import write_wishes
+from hatstream_publish.commands.following import write_options
 from hatstream_publish.edition.edition import NAMES, licence
 
 if TYPE_CHECKING:
     from hatstream.api import Specification
-    from hatstream_publish.edition.edition import Wishes
+    from hatstream_publish.edition.edition import DatasetInfo
     from hatstream_publish.edition.site import Site
 
 
-def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
-    """Fills in `texts`, options by name, from the specification. Raises UsageError."""
-    from hatstream_publish.edition.edition import Wishes
+def _dataset_info(texts: Mapping[str, Any], spec: Specification) -> DatasetInfo:
+    """Collects the dataset's texts from options, by name, and from the specification. Raises UsageError."""
+    from hatstream_publish.edition.edition import DatasetInfo
 
     minutes = spec.timetable.slot_minutes
     slots = "Hourly" if minutes == 60 else f"{minutes}-minute"
@@ -38,7 +38,7 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     description = texts["description"] or summary
     if spec.trips is not None:
         description = f"{description.rstrip('. ')}. Hours in which the timetable has no trip of a place have no row."
-    return Wishes(
+    return DatasetInfo(
         title=texts["title"] or f"{slots} speeds of vehicles: {spec.name}",
         description=description,
         licence=licence(texts["licence_name"]),
@@ -48,7 +48,7 @@ def _wishes_of(texts: Mapping[str, Any], spec: Specification) -> Wishes:
     )
 
 
-def asked_site(
+def site_of(
     spec: Specification,
     spec_path: Path,
     location: Any,
@@ -58,9 +58,9 @@ def asked_site(
     *,
     follows: bool,
 ) -> Site:
-    """Makes the site. Raises UsageError and InputError.
+    """Makes the site that options of `publish` describe. Raises UsageError and InputError.
 
-    location: where the ledger is. pattern: of result files. texts: options of `publish`, by name.
+    location: where the ledger is. pattern: of result files. texts: further options, by name.
     """
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import TRIPS, Site
@@ -78,7 +78,7 @@ def asked_site(
         spec=spec,
         public_inputs={"specification.toml": spec_text.encode(), **({TRIPS: trips} if trips else {})},
         location=location,
-        wishes=_wishes_of(texts, spec),
+        info=_dataset_info(texts, spec),
         around=around,
         tiles=(texts["tiles"], texts["credit"], texts.get("language")),
         files=ResultFiles(pattern, spec, around.places),
@@ -121,11 +121,11 @@ def publish(
 ) -> int:
     """Publishes a folder of results."""
     spec, folder = loaded(spec_path, quiet=as_json), output.absolute()
-    site = asked_site(spec, spec_path, location, pattern, folder, texts, follows=follows)
+    site = site_of(spec, spec_path, location, pattern, folder, texts, follows=follows)
     settings = texts | {name: texts[name] and texts[name].absolute() for name in ("places_path", "ground_path")}
     try:
         if follows:
-            write_wishes(folder, settings)
+            write_options(folder, settings)
             with asked_to_stop() as stop:
                 keep_current(site, stop)
             return 0
@@ -134,7 +134,7 @@ def publish(
         changes = site.update()
         if changes is None:
             raise InputError("the result files hold no row of slots in this range")
-        write_wishes(folder, settings)
+        write_options(folder, settings)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise InputError(f"the folder {output} cannot be written: {why}") from None

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hatstream_publish.edition.edition import Edition
 from hatstream_publish.edition.tables import parquet_bytes
 from hatstream_publish.pages.places import NamedPlaces
-from hatstream_publish.pages.rows import is_live, published
+from hatstream_publish.pages.rows import LIVE_MECHANISM, published
 
 DAYS, LATEST_VALUES, OPENAPI = "api/days.json", "api/latest.geojson", "api/openapi.json"
 
@@ -36,9 +36,9 @@ class NewestSlot(NamedTuple):
 
 def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
     """Writes a day's files of `rows` by slot and place, `day` by place."""
-    everything = edition.wishes.everything
+    everything = edition.info.everything
     table, day_table = (published(released, places, everything=everything) for released in (rows, day))
-    about = {"date": date, "licence": edition.wishes.licence.name, "spec_id": edition.spec.spec_id}
+    about = {"date": date, "licence": edition.info.licence.name, "spec_id": edition.spec.spec_id}
     values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}
     content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
     if not table.num_rows:
@@ -53,7 +53,8 @@ def newest_slot(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> New
     chosen = released if released.num_rows else rows
     last = max(chosen["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)
     slot_rows = chosen.filter(pc.equal(chosen["slot_start"], last))
-    kind = "live" if pc.any(is_live(slot_rows)).as_py() else "" if released.num_rows else "forecast"
+    is_live = pc.any(pc.ends_with(slot_rows["mechanism"], LIVE_MECHANISM)).as_py()
+    kind = "live" if is_live else "" if released.num_rows else "forecast"
     values = published(slot_rows, places, everything=everything)
     return NewestSlot(last, slot_rows["slot_end"][0].as_py(), kind, values)
 
@@ -79,7 +80,7 @@ def days_json(days: Sequence[PublishedDay], digests: Mapping[str, str]) -> bytes
 
 def openapi(edition: Edition) -> dict[str, Any]:
     """Describes the files in OpenAPI 3.1."""
-    wishes = edition.wishes
+    info = edition.info
     date = {"name": "date", "in": "path", "required": True, "schema": {"type": "string", "format": "date"}}
     latest = {"updated": "string", "slot": "object", "values": "string", "days": "string"}
     documents = {  # summary, media type, and kinds of properties, by path
@@ -94,11 +95,11 @@ def openapi(edition: Edition) -> dict[str, Any]:
         f"/{LATEST_VALUES}": ("Values of the last slot that has any", "application/geo+json", {"features": "array"}),
         "/places.geojson": ("Every place with its outline", "application/geo+json", {"features": "array"}),
     }
-    licence = {"name": wishes.licence.title} | ({"url": wishes.licence.url} if wishes.licence.url else {})
+    licence = {"name": info.licence.title} | ({"url": info.licence.url} if info.licence.url else {})
     return {
         "openapi": "3.1.0",
-        "info": {"title": wishes.title, "version": edition.version, "license": licence},
-        "servers": [{"url": wishes.url.rstrip("/") or ".."}],
+        "info": {"title": info.title, "version": edition.version, "license": licence},
+        "servers": [{"url": info.url.rstrip("/") or ".."}],
         "paths": {
             path: {
                 **({"parameters": [date]} if "{date}" in path else {}),

@@ -45,8 +45,8 @@ PERIODS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """Publisher's texts."""
+class DatasetInfo:
+    """Texts of a published dataset, from options of `publish` and the specification."""
 
     title: str
     description: str
@@ -61,7 +61,7 @@ class Wishes:
 class Edition:
     """All facts about a folder's content."""
 
-    wishes: Wishes
+    info: DatasetInfo
     account: AccountReport
     first: str  # start of the first of its slots
     last: str  # end of the last of its slots
@@ -95,7 +95,7 @@ class Edition:
     @property
     def rows_said(self) -> str:
         """Tells which places and slots have a row."""
-        if self.wishes.everything:
+        if self.info.everything:
             return "Values that are not to be used are here too: see the column status."
         no_trip = "" if self.spec.trips is None else ", or has no trip by the timetable (trips.csv)"
         return f"Only values that are known well enough are here; a place and slot without a row is not known{no_trip}."

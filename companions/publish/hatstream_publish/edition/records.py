@@ -29,19 +29,19 @@ class PublishedFile(NamedTuple):
 
 def data_package(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
     """Describes the folder. Source: Data Package 1.0, https://specs.frictionlessdata.io/data-package/."""
-    wishes = edition.wishes
-    licence = {"name": wishes.licence.name, "title": wishes.licence.title}
-    email = {"email": wishes.contact} if "@" in wishes.contact else {}
+    info = edition.info
+    licence = {"name": info.licence.name, "title": info.licence.title}
+    email = {"email": info.contact} if "@" in info.contact else {}
     return {
         "profile": "data-package",
         "name": re.sub(r"[^a-z0-9._-]+", "-", edition.spec.name.lower()).strip("-") or "dataset",
-        "title": wishes.title,
-        "description": wishes.description,
-        **({"homepage": wishes.url} if wishes.url else {}),
+        "title": info.title,
+        "description": info.description,
+        **({"homepage": info.url} if info.url else {}),
         "created": edition.created.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "keywords": list(KEYWORDS),
-        "licenses": [licence | ({"path": wishes.licence.url} if wishes.licence.url else {})],
-        "contributors": [{"title": wishes.publisher, "role": "publisher", **email}],
+        "licenses": [licence | ({"path": info.licence.url} if info.licence.url else {})],
+        "contributors": [{"title": info.publisher, "role": "publisher", **email}],
         "temporal": {"start": edition.first, "end": edition.last},
         "bbox": list(edition.bbox),
         "privacy": edition.privacy(),
@@ -127,20 +127,20 @@ _EU_CODE_BY_FORMAT = {"csv": "CSV", "parquet": "PARQUET", "json": "JSON", "geojs
 
 def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, Any]:
     """Describes the folder as JSON-LD. Source: DCAT 3, https://www.w3.org/TR/vocab-dcat-3/, as DCAT-AP 3 asks for."""
-    wishes, (west, south, east, north) = edition.wishes, edition.bbox
+    info, (west, south, east, north) = edition.info, edition.bbox
     east += 360 if east < west else 0  # a ring across the antimeridian goes on beyond 180
-    licence, contact = {"@id": wishes.licence.url} if wishes.licence.url else wishes.licence.title, wishes.contact
+    licence, contact = {"@id": info.licence.url} if info.licence.url else info.licence.title, info.contact
     to = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
     return {
         "@context": _JSON_LD_CONTEXT,
-        "@id": wishes.url or f"urn:hatstream:{edition.spec.spec_id}",
+        "@id": info.url or f"urn:hatstream:{edition.spec.spec_id}",
         "@type": "dcat:Dataset",
-        "dct:title": wishes.title,
-        "dct:description": wishes.description,
+        "dct:title": info.title,
+        "dct:description": info.description,
         "dct:identifier": edition.spec.spec_id,
-        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": wishes.publisher},
-        "dcat:contactPoint": {"@type": "vcard:Organization", "vcard:fn": wishes.publisher, **(to if contact else {})},
+        "dct:publisher": {"@type": "foaf:Agent", "foaf:name": info.publisher},
+        "dcat:contactPoint": {"@type": "vcard:Organization", "vcard:fn": info.publisher, **(to if contact else {})},
         "dct:modified": _typed(edition.created.isoformat(timespec="seconds"), "dateTime"),
         "dct:license": licence,
         "dct:accessRights": {"@id": f"{_EU_VOCABULARY_URL}/access-right/PUBLIC"},
@@ -148,7 +148,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         "dcat:theme": {"@id": f"{_EU_VOCABULARY_URL}/data-theme/TRAN"},
         "dct:language": {"@id": f"{_EU_VOCABULARY_URL}/language/ENG"},
         "dcat:temporalResolution": _typed(f"PT{edition.spec.timetable.slot_minutes}M", "duration"),
-        **({"dcat:landingPage": {"@id": wishes.url, "@type": "foaf:Document"}} if wishes.url else {}),
+        **({"dcat:landingPage": {"@id": info.url, "@type": "foaf:Document"}} if info.url else {}),
         "dct:temporal": {
             "@type": "dct:PeriodOfTime",
             "dcat:startDate": _typed(edition.first, "dateTime"),
@@ -159,7 +159,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
             "dcat:bbox": {"@type": "geosparql:wktLiteral", "@value": f"POLYGON(({ring}))"},
         },
         "dct:provenance": {"@type": "dct:ProvenanceStatement", "dct:description": edition.account.guarantee},
-        "dcat:distribution": [_distribution(wishes.url, licence, part) for part in parts],
+        "dcat:distribution": [_distribution(info.url, licence, part) for part in parts],
     }
 
 

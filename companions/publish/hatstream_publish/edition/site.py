@@ -27,7 +27,7 @@ from hatstream_publish.edition.days import (
     openapi,
     slot_geojson,
 )
-from hatstream_publish.edition.edition import Edition, Wishes
+from hatstream_publish.edition.edition import DatasetInfo, Edition
 from hatstream_publish.edition.records import PublishedFile, data_package, dcat_record, dictionary_csv, table_schema
 from hatstream_publish.edition.results import ResultFiles, Stamp
 from hatstream_publish.edition.tables import ColumnEntry, columns_of, parquet_bytes
@@ -100,7 +100,7 @@ class Site:
     spec: Specification
     public_inputs: Mapping[str, bytes]  # specification and hours with a trip, by name in the folder
     location: Any  # of the ledger
-    wishes: Wishes
+    info: DatasetInfo
     around: Surroundings
     tiles: tuple[str | None, str, str | None]  # their address, their source, the pages' language
     files: ResultFiles
@@ -125,11 +125,11 @@ class Site:
         edition = self._edition(with_days(results, self.spec))
         with updating(self.folder, self._digests) as update, ExitStack() as on_failure:
             on_failure.callback(self._days.clear)  # the staged files of new days are lost then
-            # Files name the time of the edition, which changes only if anything else does.
+            # Files name the time of the edition, which changes only if anything else does: the former time comes first.
             former = _created(self.folder)
-            unchanged = edition if former is None else replace(edition, created=former)
-            rows = self._put(unchanged, results, update)
-            if update.changed and unchanged is not edition:
+            with_former_time = edition if former is None else replace(edition, created=former)
+            rows = self._put(with_former_time, results, update)
+            if update.changed and former is not None:
                 rows = self._put(edition, results, update)
             update.commit()
             on_failure.pop_all()
@@ -140,7 +140,7 @@ class Site:
         """Selects rows of the dates; without --all those of slots without forecasts."""
         day = pc.utf8_slice_codeunits(rows["slot_start"], 0, 10)
         rows = rows.filter(pc.and_(pc.greater_equal(day, self.dates[0]), pc.less_equal(day, self.dates[1])))
-        if self.wishes.everything:
+        if self.info.everything:
             return rows
         forecast = rows.filter(pc.equal(rows["status"], "forecast"))["slot_start"].unique()
         return rows.filter(pc.invert(pc.is_in(rows["slot_start"], forecast)))
@@ -156,7 +156,7 @@ class Site:
             raise InputError(f"the ledger has no release of {name}: name the one it was released with")
         shapes = [self.around.places.place(cell).shape for cell in rows["cell"].unique().to_pylist()]
         return Edition(
-            wishes=self.wishes,
+            info=self.info,
             account=account,
             first=starts[0],
             last=ends[-1],
@@ -172,7 +172,7 @@ class Site:
     ) -> Mapping[str, tuple[int, int]]:
         """Stages every file; returns `Changes.rows`. Raises InputError.
 
-        results: rows by product. The pointer is made of all files before it, the package of those with data.
+        results: rows by product. The order matters: records list the files with data before them, with checksums.
         """
         rows, places = with_days(results, self.spec), self.around.places
         days = self._put_days(edition, results, update)
@@ -181,12 +181,12 @@ class Site:
             raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
         by_slot, by_day = (_of_days(table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
         newest = by_slot if by_slot.num_rows else by_day
-        slot = newest_slot(newest, places, everything=self.wishes.everything)
+        slot = newest_slot(newest, places, everything=self.info.everything)
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}
         files["places.geojson"] = places_geojson(results.values(), places)
         files |= {**self._map(edition, rows), **self.public_inputs}
-        card = f"{self.wishes.title}: privacy"
+        card = f"{self.info.title}: privacy"
         files["privacy.html"] = render("privacy.html", edition=edition, shown=shown, title=card)
         files |= {"privacy.json": _json(edition.privacy()), "provenance.json": _json(edition.provenance())}
         columns = {name: table.columns for name, table in tables.items()} or _columns(edition, days)
@@ -198,12 +198,14 @@ class Site:
         for name, content in files.items():
             update.put(name, content)
             if not name.startswith(f"{MAPS}/"):
-                parts.append(_part(name, content, schemas.get(name)))
+                stem, _, ending = name.rpartition(".")
+                title, digest = _TITLE_BY_PRODUCT.get(stem, stem.capitalize()), update.digests[name]
+                parts.append(PublishedFile(name, title, MEDIA[ending], len(content), digest, schemas.get(name)))
         update.put("dcat.jsonld", _json(dcat_record(edition, parts)))
         update.put(PACKAGE, _json(data_package(edition, parts)))
         update.put("README.md", text_of("readme.md", edition=edition, parts=parts, shown=shown).encode())
         page: dict[str, Any] = {"edition": edition, "slot": slot, "days": days[::-1], "parts": parts, "shown": shown}
-        texts: dict[str, Any] = {"title": self.wishes.title, "language": self.tiles[2]}
+        texts: dict[str, Any] = {"title": self.info.title, "language": self.tiles[2]}
         update.put("index.html", render("index.html", frames=True, **texts, **page))
         update.put(LATEST, pointer)
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
@@ -242,14 +244,15 @@ class Site:
 
     def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
         """Renders the map, with its data inside or, if it follows, beside it."""
-        texts = MapTexts(self.wishes.title, edition.account.guarantee, *self.tiles)
+        texts = MapTexts(self.info.title, edition.account.guarantee, *self.tiles)
         places, ground = self.around.places, self.around.ground
         if not self.follows:
-            shown_rows = rows if self.wishes.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
+            shown_rows = rows if self.info.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
             return {"map.html": map_page(texts, data=packed(shown_rows, places, ground))}
         newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-MAP_SLOTS:]
         data = packed(rows.filter(pc.is_in(rows["slot_start"], pa.array(newest))), places, ground)
-        return {f"{MAPS}/{_hash(data)[:16]}.bin": data, "map.html": map_page(texts, source=LATEST, follow_s=POLL_S)}
+        name = f"{MAPS}/{hashlib.sha256(data).hexdigest()[:16]}.bin"
+        return {name: data, "map.html": map_page(texts, source=LATEST, follow_s=POLL_S)}
 
 
 def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
@@ -262,8 +265,8 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
     """Describes the newest edition, and where its newest slot's values lie."""
     data = next((name for name in files if name.startswith(f"{MAPS}/")), None)
     return {
-        "title": edition.wishes.title,
-        "licence": edition.wishes.licence.url or edition.wishes.licence.name,
+        "title": edition.info.title,
+        "licence": edition.info.licence.url or edition.info.licence.name,
         "spec_id": edition.spec.spec_id,
         "updated": edition.created.isoformat(timespec="seconds"),
         "slot": {"start": slot.start, "end": slot.end, "kind": slot.kind, "values": slot.values.num_rows},
@@ -290,17 +293,17 @@ class _Table(NamedTuple):
 def _tables(edition: Edition, results: Mapping[str, pa.Table], surroundings: Surroundings) -> dict[str, _Table]:
     """Makes the tables that have published rows, by name of their product."""
     tables: dict[str, _Table] = {}
-    wishes, account = edition.wishes, edition.spec.account
+    info, account = edition.info, edition.spec.account
     about = {
-        "title": wishes.title,
-        "licence": wishes.licence.name,
+        "title": info.title,
+        "licence": info.licence.name,
         "spec_id": edition.spec.spec_id,
         "protects": edition.protects,
         "limit": account.limit.describe(),
         "more": "privacy.json, provenance.json",
     }
     for name, rows in results.items():
-        table = published(rows, surroundings.places, everything=wishes.everything)
+        table = published(rows, surroundings.places, everything=info.everything)
         if not table.num_rows:
             continue
         columns = columns_of(table.schema, edition.spec)
@@ -321,17 +324,6 @@ def _created(folder: Path) -> datetime | None:
         return datetime.fromisoformat(provenance["created"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _part(name: str, content: bytes, schema: Mapping[str, Any] | None) -> PublishedFile:
-    """Describes a file by its name and content."""
-    stem, _, ending = name.rpartition(".")
-    title = _TITLE_BY_PRODUCT.get(stem, stem.capitalize())
-    return PublishedFile(name, title, MEDIA[ending], len(content), _hash(content), schema)
 
 
 def places_geojson(results: Iterable[pa.Table], places: NamedPlaces) -> bytes:

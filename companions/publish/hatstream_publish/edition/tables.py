@@ -51,6 +51,7 @@ def _published(declared: Mapping[str, ColumnEntry], coarser: int) -> list[Column
         ColumnEntry("status", f"{declared['status'].meaning}. {listed}"),
         ColumnEntry("own_value", own_value, "column unit"),
         *(ColumnEntry(end, f"Of own_value: {text[:1].lower()}{text[1:]}", "column unit") for end, text in bounds),
+        # In published tables these are about the place's value, even where `value` is the area's.
         *(entry._replace(meaning=re.sub(r"\bvalue\b", "own_value", entry.meaning)) for entry in about_own),
         ColumnEntry("slot_start_at", "Instant at which the slot begins"),
         ColumnEntry("slot_end_at", "Instant at which the slot ends"),

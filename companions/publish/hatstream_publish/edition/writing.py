@@ -63,7 +63,7 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
     Raises UsageError for foreign content, keys or ledgers, InputError during another process's update, and OSError.
     """
     names = {path.name for path in folder.iterdir()} if folder.exists() else set[str]()
-    if PACKAGE not in names and not names <= {_STAGING_FOLDER}:  # staged files alone: a first update was killed
+    if PACKAGE not in names and not names <= {_STAGING_FOLDER}:  # staged files alone are of a first update that died
         raise UsageError(f"{folder} holds other files than what `publish` writes: name another folder")
     refuse_secrets(folder)
     folder.mkdir(parents=True, exist_ok=True)

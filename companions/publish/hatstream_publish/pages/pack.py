@@ -61,9 +61,10 @@ class _Grid(NamedTuple):
 def packed(
     rows: pa.Table, places: NamedPlaces, ground: Sequence[GroundLine] = (), standing_rows: pa.Table | None = None
 ) -> bytes:
-    """Packs a map's data. Raises InputError for a place without a shape.
+    """Packs a map's data: a line of JSON, then the arrays that it names.
 
     rows: of slots, see `read_rows`. standing_rows: usual values of places; else the map takes them from other days.
+    Raises InputError for a place without a shape.
     """
     grid, codes = _grid(rows), _Codes()
     of_grid = [places.place(place_id) for place_id in grid.ids]
@@ -75,7 +76,7 @@ def packed(
         **({} if standing_rows is None else _usual(standing_rows, grid)),
         **_vehicles(rows, grid),
     }
-    layers = [_packed_layer(rows, grid, *numbered, codes, arrays) for numbered in enumerate(_layers(rows))]
+    layers = [_packed_layer(rows, grid, number, layer, codes, arrays) for number, layer in enumerate(_layers(rows))]
     departures = [place.departures for place in of_grid]  # the map names the busiest places at first
     order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
     head = {
@@ -96,7 +97,7 @@ def packed(
         "usualStep": USUAL_KMH,
         "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
     }
-    body = b"".join(
+    body = b"".join(  # byte planes: all lowest bytes of an array, then all next ones
         array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
         for array in arrays.values()
     )
@@ -182,7 +183,7 @@ class _Codes(dict[str, int]):
     def of(self, texts: pa.ChunkedArray) -> Array:
         """Numbers each row's text, (rows,)."""
         for text in sorted(texts.unique().to_pylist()):
-            self.setdefault(text, min(len(self), _NO_CODE - 1))  # the last code is shared, if ever
+            self.setdefault(text, min(len(self), _NO_CODE - 1))  # beyond 254 texts the last code stands for several
         numbers: Array = np.array(list(self.values()), np.uint8)[pc.index_in(texts, pa.array(list(self))).to_numpy()]
         return numbers
 
@@ -203,7 +204,7 @@ def _layers(rows: pa.Table) -> Iterable[_Layer]:
     """Lists layers of the map: each statistic's values, and further columns with intervals."""
     for statistic in sorted(rows["statistic"].unique().to_pylist()):
         yield statistic, ("value", *_BOUND_COLUMNS), pc.equal(rows["statistic"], statistic)
-    for name in (name.removesuffix("_lower95") for name in rows.column_names if name.endswith("_lower95")):
+    for name in (bound.removesuffix("_lower95") for bound in rows.column_names if bound.endswith("_lower95")):
         if name not in ("parent", "traffic"):  # these have no layer of their own
             yield name, (name, f"{name}_lower95", f"{name}_upper95"), pc.is_valid(rows[name])
 
@@ -211,7 +212,10 @@ def _layers(rows: pa.Table) -> Iterable[_Layer]:
 def _packed_layer(
     rows: pa.Table, grid: _Grid, number: int, layer: _Layer, codes: _Codes, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    """Adds a layer's matrices of (number - origin) / step; returns its header."""
+    """Adds a layer's matrices, (slots, places), to `arrays`, and returns its header.
+
+    Values are stored as (value - origin) / step in 16 bits, bounds as steps below and above the value.
+    """
     name, (title, columns, mask) = f"layer{number}", layer
     subset, chosen = rows.filter(mask), mask.to_numpy()
     slot, place, is_parent = grid.slot[chosen], grid.place[chosen], is_beside(subset)
@@ -262,7 +266,10 @@ def _firsts(shapes: Sequence[DrawnShape]) -> Float64s:
 
 
 def _shapes(name: str, shapes: Sequence[DrawnShape], middle: float) -> Mapping[str, Array]:
-    """Packs shapes' kinds, parts, and steps in 1 / DEGREE; longitudes around `middle`."""
+    """Packs shapes' kinds, parts, and steps between positions in 1 / DEGREE degrees.
+
+    middle: longitude around which all shapes lie, so that none is torn apart at the antimeridian.
+    """
     polygons = [polygon for shape in shapes for polygon in shape.parts]
     flat = np.array([position for polygon in polygons for position in polygon], np.float64).reshape(-1, 2)
     flat[:, 0] += np.repeat(turns(_firsts(shapes), middle), [sum(map(len, shape.parts)) for shape in shapes])

@@ -16,7 +16,6 @@ from hatstream.api import InputError
 Box = tuple[float, float, float, float]
 """West, south, east, north in degrees; west is greater than east across the antimeridian (RFC 7946, 5.2)."""
 
-
 Float64s = NDArray[np.float64]
 Position = tuple[float, float]
 """Longitude and latitude, degrees."""

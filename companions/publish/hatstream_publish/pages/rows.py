@@ -43,7 +43,6 @@ ADVICE: Mapping[str, str] = {
 }
 """What to do where no value is published, by status."""
 
-
 HATS = "hats"
 """What rows of slots are called, beside the names of coarser products."""
 DAYS = "days"
@@ -62,17 +61,6 @@ def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa
     if not any(table.num_rows for table in tables.values()):
         raise InputError("the result files hold no row: there is nothing to show")
     return tables
-
-
-def _rows_of(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.Table:
-    """Takes rows of slots and days, or of one product of places. Raises InputError."""
-    if len(tables) == 1 and next(iter(tables)).startswith("place-"):
-        return next(iter(tables.values()))
-    if not {HATS, DAYS} & set(tables):
-        coarser = ", ".join(tables)
-        others = "take 'hats-*' and 'days-*', or one product of places, such as 'place-slot-*'"
-        raise InputError(f"the files hold coarser products ({coarser}): {others}")
-    return with_days(tables, spec)
 
 
 def table_of(results: Mapping[str, pa.Table], name: str) -> pa.Table:
@@ -102,6 +90,7 @@ def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.
     days = tables[DAYS].append_column("date", date(tables[DAYS]["slot_start"], 0, 10))
     slots = hats.group_by(["slot_start", "slot_end"]).aggregate([])
     slots = slots.append_column("date", date(slots["slot_start"], 0, 10))
+    # Rows of days, once for each slot of the day, but for places that have a row in the slot.
     stand_ins = days.drop_columns(["slot_start", "slot_end"]).join(slots, "date", join_type="inner")
     stand_ins = stand_ins.join(hats.select(["slot_start", "cell"]), ["slot_start", "cell"], join_type="left anti")
     hats, stand_ins = with_trips(hats, spec), with_trips(stand_ins, spec)
@@ -115,11 +104,20 @@ def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.
 def read_rows(
     pattern: str | Sequence[str | Path | pa.Table], spec: Specification | None = None
 ) -> tuple[pa.Table, pa.Table | None]:
-    """Reads rows to draw; with rows of place-day also those of place-standing. Raises InputError."""
+    """Reads rows to draw; with rows of place-day also those of place-standing. Raises InputError.
+
+    Else rows are those of slots and days, or of one product of places.
+    """
     tables = read_results(pattern)
     if set(tables) == {PLACE_DAY, STANDING}:
         return tables[PLACE_DAY], tables[STANDING]
-    return _rows_of(tables, spec), None
+    name, *others = tables
+    if not others and name.startswith("place-"):
+        return tables[name], None
+    if not {HATS, DAYS} & set(tables):
+        advice = "take 'hats-*' and 'days-*', or one product of places, such as 'place-slot-*'"
+        raise InputError(f"the files hold coarser products ({', '.join(tables)}): {advice}")
+    return with_days(tables, spec), None
 
 
 def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
@@ -127,11 +125,6 @@ def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
     others = set(rows["spec_id"].unique().to_pylist()) - {spec_id}
     if others:
         raise InputError(f"the result files hold rows of {min(others)}, and {name} is {spec_id}")
-
-
-def is_live(rows: pa.Table) -> pa.ChunkedArray:
-    """Marks rows published while their day lasted."""
-    return pc.ends_with(rows["mechanism"], LIVE_MECHANISM)
 
 
 def is_beside(rows: pa.Table) -> NDArray[np.bool_]:
