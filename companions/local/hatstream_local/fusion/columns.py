@@ -21,19 +21,11 @@ if TYPE_CHECKING:
     from hatstream_local.specification import FusionSpecification
 
 Bools = NDArray[np.bool_]
-Refuse = Callable[[str, Bools], None]
-"""Refuses the rows that failed a check, for a reason."""
 
 FROM_US, TO_US = 946_684_800_000_000, 4_102_444_800_000_000
 """The years 2000 to 2099, UTC."""
 NEEDED = ("user", "service", "epsilon", "mechanism")
 """Fields of a row of reports; then come `time` and `cell`, if asked for, and last `report`."""
-
-REASONS = (
-    *("missing-user", "bad-user", "unknown-service", "other-mechanism", "other-epsilon"),
-    *("missing-time", "bad-time", "implausible-time", "bad-cell", "missing-report", "bad-report", "outside-range"),
-)
-"""In the order of the checks: the first that fails is the row's reason."""
 
 _JOIN_KEY = b"hatstream fuse"
 """Users are joined by a hash of what the input calls them; it never leaves the job, so its key needs no secret."""
@@ -79,48 +71,35 @@ class Reported(NamedTuple):
 
 
 def parse_reports(table: pa.RecordBatch, rules: FusionSpecification) -> tuple[Reported, dict[str, int]]:
-    """Returns accepted rows, and the number of refused ones by reason."""
-    code = np.zeros(table.num_rows, np.uint8)  # of each row's first reason: 1 + its index in REASONS, 0 if accepted
-
-    def refuse(reason: str, failed: Bools) -> None:
-        code[failed & (code == 0)] = REASONS.index(reason) + 1
-
+    """Returns accepted rows, and the number of refused ones by their first reason."""
     users = vehicle_ids(table.column("user"))
     hashes = np.array([_hash(user) for user in users.ids or [b""]], np.int64)  # code is 0 where there is no id at all
-    refuse("missing-user", users.missing)
-    refuse("bad-user", users.bad)
     service = _indices(table.column("service"), {receiver.name: i for i, receiver in enumerate(rules.services)})
-    refuse("unknown-service", service < 0)
+    failures = {"missing-user": users.missing, "bad-user": users.bad, "unknown-service": service < 0}  # masks, (rows,)
     service = np.maximum(service, 0)  # refused rows are checked by the first service, and not counted again
-    _check_declared(table, rules, service, refuse)
+    names = sorted({receiver.mechanism.name for receiver in rules.services})
+    mechanism = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)[service]
+    failures["other-mechanism"] = _indices(table.column("mechanism"), {n: i for i, n in enumerate(names)}) != mechanism
+    epsilon = rules.layout.units.numbers(table.column("epsilon"))
+    declared = np.array([receiver.mechanism.epsilon for receiver in rules.services])[service]
+    failures["other-epsilon"] = ~epsilon.valid | (epsilon.values != declared)
     slot_s, event_us = np.zeros_like(service), np.zeros_like(service)
     if rules.hours is not None:
         time = rules.layout.units.instants(table.column("time"))
-        refuse("missing-time", time.missing)
-        refuse("bad-time", ~time.valid)
-        refuse("implausible-time", (time.us < FROM_US) | (time.us >= TO_US))
+        failures |= {"missing-time": time.missing, "bad-time": ~time.valid}
+        failures["implausible-time"] = (time.us < FROM_US) | (time.us >= TO_US)
         event_us, slot_s = time.us, rules.hours.starts_us(np.clip(time.us, FROM_US, TO_US)) // 1_000_000
     cell = _each(table.column("cell"), _cell) if rules.resolution is not None else np.zeros_like(service)
-    refuse("bad-cell", cell < 0)
     reported = rules.layout.units.numbers(table.column("report"))
-    refuse("missing-report", reported.missing)
-    refuse("bad-report", ~reported.valid)
     report, outside = _in_range(reported.values, rules, service)
-    refuse("outside-range", outside)
-    counts = np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()
-    refused = {reason: count for reason, count in zip(REASONS, counts, strict=True) if count}
-    return Reported(hashes[users.code], slot_s, cell, service, event_us, report).take(code == 0), refused
-
-
-def _check_declared(table: pa.RecordBatch, rules: FusionSpecification, service: Int64s, refuse: Refuse) -> None:
-    """Refuses rows whose mechanism or epsilon is not their service's."""
-    names = sorted({receiver.mechanism.name for receiver in rules.services})
-    declared = np.array([names.index(receiver.mechanism.name) for receiver in rules.services], np.int64)
-    indices = _indices(table.column("mechanism"), {name: i for i, name in enumerate(names)})
-    refuse("other-mechanism", indices != declared[service])
-    epsilons = np.array([receiver.mechanism.epsilon for receiver in rules.services])
-    epsilon = rules.layout.units.numbers(table.column("epsilon"))
-    refuse("other-epsilon", ~epsilon.valid | (epsilon.values != epsilons[service]))
+    failures |= {"bad-cell": cell < 0, "missing-report": reported.missing, "bad-report": ~reported.valid}
+    failures["outside-range"] = outside
+    accepted, refused = np.ones(table.num_rows, np.bool_), dict[str, int]()
+    for reason, failed in failures.items():
+        if count := int((failed & accepted).sum()):
+            refused[reason] = count
+        accepted &= ~failed
+    return Reported(hashes[users.code], slot_s, cell, service, event_us, report).take(accepted), refused
 
 
 def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> tuple[Float64s, Bools]:
@@ -141,6 +120,7 @@ def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> 
 
 def _hash(user: bytes) -> int:
     """Hashes a user to 63 bits, which an int64 holds."""
+    # The prefix is part of the hash, by which rows are sorted: results keep their last digits.
     return int.from_bytes(hmac.digest(_JOIN_KEY, b"\0\0" + user, "sha256")[:8], "big") & (1 << 63) - 1
 
 

@@ -78,7 +78,7 @@ class Joined(NamedTuple):
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
-    """Marks the first row, and rows unlike the row before in any column."""
+    """Marks the first row, and each that differs from the row before."""
     differs = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return np.append(True, differs)[: columns[0].size]
 
@@ -129,7 +129,7 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: 
     """Estimates a group's mean in km/h, clipped to 0..upper_kmh, with its interval."""
     fused = fused_mean(reports, rules.mean)
     upper = float(rules.upper_kmh)
-    value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)
+    value = min(max((fused.value + 1) / 2 * upper, 0.0), upper)  # from [-1, 1] to km/h
     half = 2 * fused.standard_error * upper / 2  # two standard errors, in km/h: [-1, 1] is 2 long
     row = _row("mean", name, value, UNIT, fused.users, leakage)
     return row | {"lower95": round(max(value - half, 0.0), 6), "upper95": round(min(value + half, upper), 6)}
@@ -137,7 +137,7 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: 
 
 def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
     """Estimates shares of users by bucket of values; none for Laplace reports alone."""
-    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]
+    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]  # see `aggregate`
     values = reports.values[is_used]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
     if not rules.buckets or not users:

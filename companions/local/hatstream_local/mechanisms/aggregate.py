@@ -82,17 +82,17 @@ class ReportRows:
         log_likelihood = 0.0
         gradient, curvature = np.zeros(buckets), np.zeros((buckets, buckets))
         for curve, chunks in self._parts():
-            prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])  # mass of the buckets before each edge
+            prefix = np.concatenate([[0.0], np.cumsum(shares * curve)])  # mass of all buckets before an edge
             jump_sums, product_sums = np.zeros(buckets + 1), np.zeros((buckets + 1,) * 2)
             for chunk in chunks:
                 edges, levels, counts = self.edges[:, chunk], self.levels[:, chunk], self.counts[chunk]
-                cumulative: Float64s | float = 0.0
+                # Each row's likelihood: the mass of each run of buckets times its level, run by run.
+                mass_before: Float64s | float = 0.0
                 likelihood = np.zeros(edges.shape[1])
                 for edge, level in zip(edges, levels, strict=False):  # the last level has no edge after it
-                    mass = prefix[edge]
-                    likelihood += level * (mass - cumulative)
-                    cumulative = mass
-                likelihood += levels[-1] * (prefix[-1] - cumulative)
+                    likelihood += level * (prefix[edge] - mass_before)
+                    mass_before = prefix[edge]
+                likelihood += levels[-1] * (prefix[-1] - mass_before)
                 log_likelihood += float(counts @ np.log(likelihood))
                 jumps = np.concatenate([levels[:1], np.diff(levels, axis=0)])
                 weight = counts / likelihood
@@ -182,7 +182,7 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 
     row: raw reports, (users,); a missing one has all buckets. A window between two middles is the nearest one's.
     """
-    centre = (window.centres(row) + 1) * (buckets / 2)
+    centre = (window.centres(row) + 1) * (buckets / 2)  # in buckets: bucket k has its middle at k + 1/2
     half = window.width * (buckets / 2)
     missing = np.isnan(row)
     centre[missing] = buckets / 2
@@ -198,7 +198,8 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, Int64s]:
     """Counts users by combination of classes: combinations, (services, rows), sorted; users of each, (rows,).
 
-    classes: each service's class of every user, (users,), with the number of its classes.
+    A combination is numbered by digits in mixed bases, compressed after each service to those that occur. classes: each
+    service's class of every user, (users,), with the number of its classes.
     """
     table, index, counts = np.zeros((0, 1), np.int32), np.zeros(users, np.int64), np.array([users])
     for row, base in classes:
@@ -210,7 +211,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
-    """Counts `index`'s distinct keys; replaces them by rank, in place."""
+    """Counts distinct keys, below `bound`, and replaces them in `index` by their ranks."""
     if bound > max(_MOST_DENSE, index.size):
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse

@@ -22,7 +22,7 @@ GRID = 100
 _USERS_AT_ONCE = 1 << 12
 """Users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache."""
 _THREADS = 2
-_FEW_SERVICES = 30
+_FEW_USERS = 30
 """Below that many users the spread among them is no measure of the noise."""
 
 
@@ -47,7 +47,7 @@ def fused_mean(reports: Reports, method: Method) -> FusedMean:
     if not users:
         raise ValueError("a fused mean needs at least one report")
     worst = _worst_variance(reports, method, answers)
-    variance = float(np.var(estimates[answers], ddof=1)) if users >= _FEW_SERVICES else math.inf
+    variance = float(np.var(estimates[answers], ddof=1)) if users >= _FEW_USERS else math.inf
     return FusedMean(float(estimates[answers].mean()), math.sqrt(min(worst, variance) / users), users)
 
 
