@@ -98,10 +98,10 @@ def simulate(fleet: MadeUpFleet) -> pa.Table:
     driven = [_reports(rng, fleet, routes[duty.route], duty) for duty in duties]
     rows = np.concatenate(driven)
     faults = ceil(rows.size * FAULT_SHARE / 3)  # of each kind: no position, an unset clock, no speed
-    lost, unset, mute = rng.choice(rows.size, (3, faults), replace=False)
-    rows["lat"][lost] = rows["lon"][lost] = 0.0
-    rows["ts_s"][unset] = 0
-    rows["speed_kmh"][mute] = np.nan
+    no_fix, unset_clock, no_speed = rng.choice(rows.size, (3, faults), replace=False)
+    rows["lat"][no_fix] = rows["lon"][no_fix] = 0.0
+    rows["ts_s"][unset_clock] = 0
+    rows["speed_kmh"][no_speed] = np.nan
     twice = rng.choice(rows.size, ceil(rows.size * DUPLICATE_SHARE), replace=False)
     rows = np.concatenate([rows, rows[twice]])
     rows = rows[np.lexsort((rows["bus"], rows["ts_s"]))]
@@ -130,7 +130,7 @@ class Route:
         return float(self.line_m[-1, 0])
 
     def along(self, odometer_m: Vector) -> Vector:
-        """Converts a shuttling bus's odometer to metres along routes."""
+        """Converts the odometer of a shuttling bus to metres along its route."""
         return self.length_m - np.abs(odometer_m % (2 * self.length_m) - self.length_m)
 
     def pace(self, odometer_m: Vector) -> Vector:
@@ -200,6 +200,7 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
 
 def draw_town(rng: Rng, fleet: MadeUpFleet) -> tuple[list[Route], Iterator[Duty]]:
     """Draws the town's routes and a day's duties, lazily."""
+    # Drawn in any case, so that a day's duties are the same whatever the town.
     routes = [_draw_route(rng, number, fleet) for number in range(fleet.routes)]
     if fleet.town_seed is not None and fleet.town_seed != fleet.seed:
         town = np.random.default_rng(fleet.town_seed)

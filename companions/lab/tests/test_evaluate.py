@@ -293,7 +293,7 @@ def test_the_hats_compared_are_those_of_a_release(telemetry, tmp_path):
 
 
 def errors_of(hats, epsilon="1"):
-    table = mechanisms.compare(hats, [epsilon], ITMS_PRIOR, 1, lambda *_: None)
+    table = Experiment(hats, list(mechanisms.contenders(hats, [epsilon], ITMS_PRIOR)), mechanisms.measure).table(1)
     return {row["mechanism"]: row for row in table.rows}
 
 

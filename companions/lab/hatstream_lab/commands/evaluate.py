@@ -72,10 +72,10 @@ class Results:
     as_json: bool
 
     def show(
-        self, name: str, table: Table, blocks: Iterable[str | RichTable], *, is_private: bool = True, **facts: Any
+        self, name: str, table: Table, blocks: Iterable[str | RichTable], *, shows_truth: bool = True, **facts: Any
     ) -> None:
-        """Writes all figures; warns where they are not private."""
-        document = {**({"not_private": NOT_PRIVATE} if is_private else {}), **facts, "rows": table.rows}
+        """Writes all figures, with a warning if they are functions of true values."""
+        document = {**({"not_private": NOT_PRIVATE} if shows_truth else {}), **facts, "rows": table.rows}
         encoded = msgspec.json.encode(document)
         if self.output is not None:
             self.output.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class Results:
         if self.as_json:
             click.echo(encoded.decode())
             return
-        out, warning = console(), [NOT_PRIVATE] if is_private else []
+        out, warning = console(), [NOT_PRIVATE] if shows_truth else []
         for block in (*warning, *blocks, *warning):
             out.print(block, soft_wrap=isinstance(block, str))
 
@@ -178,7 +178,7 @@ def papers(
     with progress_bars(quiet=results.as_json) as bars:
         table = papers.compare(sources, runs, partial(bars, "cells simulated"), processes)
     results.draw(papers.pictures, table)
-    results.show("papers", table, papers.tables(table, is_exact=not_private), is_private=not_private)
+    results.show("papers", table, papers.tables(table, is_exact=not_private), shows_truth=not_private)
 
 
 @evaluate.command()
@@ -193,7 +193,8 @@ def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> 
     with progress_bars(quiet=results.as_json) as bars:
         hats = mechanisms.read_hats(*feed, bars)
         prior = load(feed.spec_path).prior
-        table = mechanisms.compare(hats, epsilons, prior, runs, partial(bars, "runs compared"))
+        contenders = list(mechanisms.contenders(hats, epsilons, prior))
+        table = Experiment(hats, contenders, mechanisms.measure).table(runs, partial(bars, "runs compared"))
     number, reports = len(hats.totals), int(hats.reports.sum())
     first = f"{number} HATs, {reports} samples, city mean {hats.mean_kmh:.2f} km/h, {runs} runs"
     parts = (first, *mechanisms.tables(table, hats))
@@ -229,13 +230,13 @@ def days(
 
     if (feed is None) == (cities is None):
         raise UsageError("give telemetry (--data) or made-up cities (--cities)")
-    varied = released.settings(totals, noise, span_days)
+    settings = released.settings(totals, noise, span_days)
     measure = partial(released.learned, is_brief=cities is not None or number is not None)
     rows: list[dict[str, Any]] = []
     facts: list[dict[str, Any]] = []
     with progress_bars(quiet=results.as_json) as bars:
         for name, city in _cities(feed, cities, number, bars):
-            table = Experiment(city, varied, measure).table(runs, partial(bars, "runs simulated"))
+            table = Experiment(city, settings, measure).table(runs, partial(bars, "runs simulated"))
             rows += [{"city": name, **row} for row in (*released.constant_table(city).rows, *table.rows)]
             facts.append(_facts_of(name, city))
     table = Table(rows)
@@ -259,7 +260,7 @@ def _cities(feed: Feed | None, cities: str | None, number: int | None, report: R
         for name in (cities or "").split(","):
             yield name.strip(), city_named(name.strip(), number)
         return
-    base = tables_of(feed.spec_path)  # of it the release has no products, but all that are compared with the truth
+    base = tables_of(feed.spec_path)  # its own products are replaced by those that are compared with the truth
     products = ["days", "parent-hour", "city-hour", *(["place-standing"] if "places" in base else [])]
     tables = {name: base[name] for name in ("places",) if name in base}
     days = read_days(*feed, report, **tables, output=[{"product": product} for product in products])
@@ -293,8 +294,8 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
 
     with progress_bars(quiet=results.as_json) as bars:
         city = released.read_with_bins(*feed, bars)
-        varied = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)
-        table = Experiment(city, varied, released.percentiles).table(runs, partial(bars, "runs simulated"))
+        settings = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)
+        table = Experiment(city, settings, released.percentiles).table(runs, partial(bars, "runs simulated"))
     facts = _facts_of("", city)
     results.show("distributions", table, (facts["shown"], *released.tables(table)), **facts)
 
@@ -323,4 +324,4 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
     with progress_bars(quiet=results.as_json) as bars:
         table = fusion.compare(USERS, trials, seed, pool, partial(bars, "cells simulated"), processes)
     results.draw(fusion.pictures, table)
-    results.show("fusion", table, fusion.tables(table), is_private=feed is not None, users=USERS)
+    results.show("fusion", table, fusion.tables(table), shows_truth=feed is not None, users=USERS)

@@ -75,8 +75,8 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
     truth = truth_of(on_streets, {"place": None}).rename_columns({"place": "cell"})
     newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"]))).select(["cell", "value"])
     both = joined_with_truth(newest, truth, ("cell",))
-    weight = both["reports"] / both["reports"].sum()
-    learned, constant = (float(weight @ np.abs(s - both["truth"])) for s in (both["value"], weight @ both["truth"]))
+    weight, truth_kmh = both["reports"] / both["reports"].sum(), both["truth"]
+    learned, constant = (float(weight @ np.abs(kmh - truth_kmh)) for kmh in (both["value"], weight @ truth_kmh))
     return {"streets": weight.size, "learned": learned, "constant": constant}
 
 
@@ -88,6 +88,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
         intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
     """
     minutes = load(days.tables).timetable.service_minutes
+    # Number of a slot in its day, by its ISO time, whose hour and minute stand at 11 and 14.
     number = {s: minutes.index(60 * int(s[11:13]) + int(s[14:16])) for s in set(rows["slot_start"].to_pylist())}
     rows = rows.select(["slot_start", "cell", "value", "lower95", "upper95"])
     rows = rows.append_column("period", pc.utf8_slice_codeunits(rows["slot_start"], 0, 10))
@@ -95,7 +96,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     hats = joined_with_truth(rows, truth_of(days, dict.fromkeys(HAT_KEYS)), how="right outer")
     constant, error = np.abs(hats["truth"] - days.mean_kmh), np.abs(hats["truth"] - hats["value"])
     inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
-    half = (hats["upper95"] - hats["lower95"]) / 2
+    half_width = (hats["upper95"] - hats["lower95"]) / 2
     classes = []
     for name, (minimum, maximum) in CLASSES.items():
         in_class = (hats["vehicles"] >= minimum) & (hats["vehicles"] <= maximum)
@@ -103,7 +104,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
         if in_class.any():
             figures = {"estimate": error, "covered": inside}
             row = {key: float(values[has_value].mean()) if has_value.any() else None for key, values in figures.items()}
-            row["half_width"] = float(np.median(half[has_value])) if has_value.any() else None
+            row["half_width"] = float(np.median(half_width[has_value])) if has_value.any() else None
             row["constant"] = float(constant[has_value if has_value.any() else in_class].mean())
             classes.append({"name": name, "hats": int(in_class.sum()), "known": int(has_value.sum()), **row})
     return classes

@@ -54,11 +54,11 @@ def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> 
     day = simulate(fleet)
     first = datetime.combine(fleet.day, clock(first_hour), ZoneInfo(fleet.zone)).timestamp()
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
-    at_s = np.where(stamp_s > 0, (stamp_s - first) / SPEED_UP, np.nan)
+    at_s = np.where(stamp_s > 0, (stamp_s - first) / SPEED_UP, np.nan)  # an unset clock stands at 1970
     rng = np.random.default_rng(fleet.seed)
-    lost = np.isnan(at_s)
-    sent_s = np.where(lost, rng.uniform(0, seconds, at_s.size), at_s) + rng.uniform(0, DELAY_S, at_s.size)
-    chosen = np.flatnonzero((lost | (at_s >= 0)) & (sent_s < seconds))
+    is_unset = np.isnan(at_s)
+    sent_s = np.where(is_unset, rng.uniform(0, seconds, at_s.size), at_s) + rng.uniform(0, DELAY_S, at_s.size)
+    chosen = np.flatnonzero((is_unset | (at_s >= 0)) & (sent_s < seconds))
     chosen = chosen[np.argsort(sent_s[chosen], kind="stable")]
     return Replay(sent_s[chosen], at_s[chosen], day.drop_columns(["ts"]).take(chosen).to_pylist())
 

@@ -87,7 +87,7 @@ def _crossing(east_m: float, north_m: float) -> str:
     """Names a crossing by its avenue, north or south of the centre, or street."""
     is_avenue = abs(north_m) >= abs(east_m)
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
-    number = round(abs(metres) / BLOCK_M) + 1
+    number = round(abs(metres) / BLOCK_M) + 1  # the first lies at the centre
     ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending} {'Avenue' if is_avenue else 'Street'} {sides[metres < 0]}"
 

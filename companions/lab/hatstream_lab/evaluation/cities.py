@@ -30,6 +30,7 @@ _HOURLY = np.array(
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
 )
 """How likely a vehicle is on the road in each hour."""
+_RING_KM = 2.2  # between two rings of cells, about
 _PARTS_H = 4  # hours of a part of the day
 _PER_KMH = 120.0  # reports of a usual visit, times 30 km/h more than its speed
 _USUAL_KMH = 6.0, 58.0  # lowest and highest usual speed of a cell in an hour
@@ -103,23 +104,24 @@ def made_up(city: MadeUp) -> Days:
     # by cell, by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
     lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (lat_lon - lat_lon.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
-    popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * 2.2))
+    popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * _RING_KM))
     bumps = at_km[rng.integers(0, cells.size, 8)]
     near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
-    cell = near @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
-    cell = cell - city.slow_centre_kmh * np.log(popular)
-    hour = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
+    cell_kmh = near @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
+    cell_kmh = cell_kmh - city.slow_centre_kmh * np.log(popular)
+    hour_kmh = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
-    both = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
-    pattern: Float64s = city.mean_kmh + (cell - np.average(cell, weights=popular))[:, None] + hour + both
+    part_kmh = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
+    cell_kmh = cell_kmh - np.average(cell_kmh, weights=popular)
+    pattern: Float64s = city.mean_kmh + cell_kmh[:, None] + hour_kmh + part_kmh
     pattern = np.clip(pattern, *_USUAL_KMH)
     routes = []  # cells along bent lines across the city, in all directions
     for _ in range(city.lines):
-        angle, off, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
-        along = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)
-        way = np.stack([along, off + bend * along**2], axis=1)
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-        nearest = np.argmin(np.sum(((way @ turn)[:, None] - at_km) ** 2, axis=-1), axis=1)
+        angle, offset_km, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
+        along_km = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)  # most end within the last ring
+        way_km = np.stack([along_km, offset_km + bend * along_km**2], axis=1)
+        rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        nearest = np.argmin(np.sum(((way_km @ rotation)[:, None] - at_km) ** 2, axis=-1), axis=1)
         routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
     # What every day or every weekend shares has a random state of its own: other options keep their draws.
     weekly = np.random.default_rng([city.seed, 7])
@@ -157,9 +159,9 @@ def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
             reports=reports, total=np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
         )
     served_share, first_hour = city.first_day if index == 0 else (1.0, 0)
-    came = (rows.vehicle <= served_share * city.vehicles) & (hours[rows.slot] >= first_hour)
-    came &= (rng.random(hours.size) >= city.gaps)[rows.slot]
-    return VehicleVisits(*(column[came] for column in rows))
+    is_reported = (rows.vehicle <= served_share * city.vehicles) & (hours[rows.slot] >= first_hour)
+    is_reported &= (rng.random(hours.size) >= city.gaps)[rows.slot]
+    return VehicleVisits(*(column[is_reported] for column in rows))
 
 
 def _table(day: date, rows: VehicleVisits, cells: Int64s) -> pa.Table:
@@ -218,11 +220,12 @@ def _day(
     vehicle, slot = np.nonzero(driven)
     cell = _visited(city, rng, vehicle, slot, at_km, popular, routes)
     vehicle, slot = (np.repeat(column, city.visits) for column in (vehicle, slot))
-    key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)
+    key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)  # distinct triples, as one number each
     vehicle_cell, slot = np.divmod(key, hours.size)
     vehicle, cell = np.divmod(vehicle_cell, cells.size)
-    stay = rng.gamma(2, 0.5, key.size)
+    stay = rng.gamma(2, 0.5, key.size)  # relative to a usual one: of mean 1
     own_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
+    # Of variance 1: of a vehicle all day (.35^2), and of each visit (.94^2), by a t distribution of variance 1.5.
     noise = 0.35 * rng.normal(size=city.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
     faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
     mean = np.clip(faster * truth[cell, slot] + own_kmh * noise, 0, UPPER_KMH)

@@ -54,8 +54,8 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
     effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN_HATS), base.size), base)
     raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN_HATS), effects.size)
     shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
-    # clipped, and moved and stretched until mean and variance are the published ones
-    for _ in range(200):
+    # Clipping changes mean and variance, so shift and stretch are corrected until both are the published ones.
+    for _ in range(200):  # far beyond convergence
         speeds = np.clip(shift + stretch * raw, 0, UPPER_KMH)
         shift += MEAN_KMH - speeds.mean()
         stretch *= math.sqrt(VARIANCE_KMH2 / speeds.var())
@@ -77,9 +77,7 @@ def extreme() -> DataSet:
     """Makes 100 users of one sample and one of ten. Source: S4 (E22)."""
     counts = np.array([10] + [1] * 100, np.int64)
     mean, sd = UPPER_KMH / 2, math.sqrt(UPPER_KMH / 4)  # N(U / 2, U / 4), a variance by S4's notation
-    return redrawn(
-        "extreme", counts, lambda rng, size: np.clip(rng.normal(mean, sd, size), 0, UPPER_KMH), Prior(mean, sd)
-    )
+    return redrawn("extreme", counts, lambda rng, size: _clipped_normal(rng, size, mean, sd), Prior(mean, sd))
 
 
 def from_folder(folder: Path) -> list[DataSet]:
@@ -131,7 +129,7 @@ def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
 def redrawn(
     name: str, counts: Int64s, speeds: Callable[[np.random.Generator, tuple[int, int]], Float64s], prior: Prior
 ) -> DataSet:
-    """Creates a set that is redrawn in each run."""
+    """Makes a set that is redrawn in each run. speeds: draws km/h, (runs, samples)."""
     start = np.cumsum(counts) - counts
 
     def draw(rng: np.random.Generator, runs: int) -> tuple[Int64s, Float64s]:
@@ -143,26 +141,28 @@ def redrawn(
 
 def itms_counts() -> Int64s:
     """Makes USERS log-normal counts with the published statistics: bisects for the law's shape."""
-    law = NormalDist()
-    scores = np.array([law.inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
+    # Normal quantiles at the middles of USERS equal parts: counts are exp(shape * score) around the median.
+    scores = np.array([NormalDist().inv_cdf((rank + 0.5) / USERS) for rank in range(USERS)])
 
-    def curve(shape: float) -> Int64s:
+    def counts_of(shape: float) -> Int64s:
         counts: Int64s = np.clip(np.rint(MEDIAN * np.exp(shape * scores)), 1, MOST).astype(np.int64)
         counts[0], counts[-1] = 1, MOST
         return counts
 
     low, high = 0.1, 3.0
-    for _ in range(60):
+    for _ in range(60):  # until the two are neighbouring floating-point numbers
         middle = (low + high) / 2
-        low, high = (middle, high) if curve(middle).sum() < SAMPLES else (low, middle)
-    counts = curve(low)
+        low, high = (middle, high) if counts_of(middle).sum() < SAMPLES else (low, middle)
+    counts = counts_of(low)
     # The last few samples go one each to users above the median.
     counts[USERS // 2 + 1 :][: SAMPLES - int(counts.sum())] += 1
     return counts
 
 
-def _clipped_normal(rng: np.random.Generator, samples: int) -> Float64s:
-    return np.clip(rng.normal(MEAN_KMH, math.sqrt(VARIANCE_KMH2), samples), 0, UPPER_KMH)
+def _clipped_normal(
+    rng: np.random.Generator, size: int | tuple[int, int], mean: float = MEAN_KMH, sd: float = math.sqrt(VARIANCE_KMH2)
+) -> Float64s:
+    return np.clip(rng.normal(mean, sd, size), 0, UPPER_KMH)
 
 
 def _steps(speeds_kmh: Float64s) -> Int64s:

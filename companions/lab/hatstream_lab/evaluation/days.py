@@ -68,7 +68,7 @@ class Days:
         return truth_of(self, dict.fromkeys(HAT_KEYS))
 
     def spec(self, total: str, delta: Decimal | None, span_days: int = 1) -> Specification:
-        """Makes the specification of a total, of a vehicle or a HAT."""
+        """Makes a total's specification, of a vehicle or a HAT. delta: None: pure DP."""
         epsilon = Decimal(total)
         if self.is_by_hat:
             return load({**self.tables, "privacy": {**self.tables["privacy"], "epsilon": epsilon}})
@@ -115,7 +115,7 @@ def tables_of(path: Path) -> dict[str, Any]:
 
 
 def hat_tables(base: Mapping[str, Any], statistic: Mapping[str, Any] | None = None, **privacy: Any) -> dict[str, Any]:
-    """Makes tables of HAT-by-HAT releases without an effective limit."""
+    """Makes tables of HAT-by-HAT releases, with a limit that no release reaches."""
     account = {"unit": "vehicle-day", "adjacency": "counts-public", "limit": Decimal(10**9)}
     tables = {name: base[name] for name in ("name", "slot", "cells", "speed", "input")}
     return tables | {
@@ -140,7 +140,7 @@ def read_days(
     }
     account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
     levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}
-    is_made = base["cells"]["region"] == "occupied"
+    is_made = base["cells"]["region"] == "occupied"  # which `levels` does not take
     if is_made:
         first = count_days(load(hat_tables(base)), pattern, dates, report=report)
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
@@ -187,9 +187,10 @@ def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
 
 
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
-    """Sums reports by columns: `reports`, `vehicles`, `truth` in km/h, and `own`, of vehicles' means.
+    """Sums reports by group: their number, vehicles, and means in km/h.
 
-    columns: grouping columns by name; None for a column of the counted rows.
+    Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `own`, that of vehicles' means. columns: grouping
+    columns by name; None for a column of the counted rows.
     """
     table = days.counted.select(["vehicle", "reports", "sums"])
     table = table.append_column("own", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
@@ -208,7 +209,7 @@ def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
 
 
 def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Lists distinct rows, and the number of each row's among them, int64 (rows,)."""
+    """Lists a table's distinct rows, and each row's index in that list, int64 (rows,)."""
     numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     distinct = keys.group_by(keys.column_names).aggregate([])
     distinct = distinct.append_column("group", pa.array(np.arange(distinct.num_rows)))

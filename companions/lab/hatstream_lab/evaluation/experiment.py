@@ -19,7 +19,6 @@ Int64s = NDArray[np.int64]
 Report = Callable[[str, int, int | None], None]
 """Called with a phase, what is done of it, and its whole if that is known."""
 
-
 NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not publish them"
 Label = str | int | None
 Data = TypeVar("Data")
@@ -170,7 +169,7 @@ class Table:
         x_labels = list(dict.fromkeys(str(row[x]) for row in self.rows if row.get(figure) is not None))
         for number, (name, rows) in enumerate(self._series(series)):
             points = [(x_labels.index(str(row[x])), row[figure]) for row in rows if row.get(figure) is not None]
-            # The plot has ten colours; markers, and dashes from the eleventh series on, tell more apart.
+            # The plot has ten colours; 13 markers, and dashes for every other ten series, tell more apart.
             style: dict[str, Any] = {"marker": "os^Dv<>pXh*P8"[number % 13], "linestyle": ("-", "--")[number // 10 % 2]}
             if points:
                 panel.plot(*zip(*points, strict=True), markersize=4, linewidth=1.2, label=name, **style)

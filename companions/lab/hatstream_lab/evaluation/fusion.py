@@ -84,7 +84,8 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
     for column, results in columns.items():
         trials = np.array(results)
         if is_mean:
-            # Moments of one user's error: their mean's noise part is the variance over the number of users.
+            # Moments of one user's error. A mean over n users has its variance divided by n; the mean square varies by
+            # the fourth moment less the square of the second, divided by the number of users.
             bias, square, fourth = trials.mean(axis=0).tolist()
             error = math.sqrt((fourth - square**2) / (cell.trials * cell.users)) / SCALE
             value, secondary = (square - bias**2) / SCALE, bias

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Prior, Totals, registered, values_of
 from hatstream.api import count_days, load
 from hatstream_lab.evaluation.days import HAT_KEYS, Days, groups_of, hat_tables, tables_of
-from hatstream_lab.evaluation.experiment import Experiment, Float64s, Int64s, Mean, Report, Row, Table
+from hatstream_lab.evaluation.experiment import Float64s, Int64s, Mean, Report, Row, Table
 from hatstream_lab.evaluation.papers import build
 
 CLASSES = {"1": (1, 1), "2-3": (2, 3), "4-7": (4, 7), "8-15": (8, 15), "16-31": (16, 31), "32+": (32, np.inf)}
@@ -105,22 +105,17 @@ def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
     """
     truth = hats.means if setting.label == OF_VEHICLES else hats.truth
     if setting.mechanism is None:
-        values = silent = np.full(truth.size, hats.mean_kmh)
+        values = noiseless = np.full(truth.size, hats.mean_kmh)
     else:
         rng, totals = np.random.default_rng(run), [totals for totals, _ in hats.totals]
         values = values_of(setting.mechanism.release(totals, setting.plans, Noise(rng.bytes)), setting.plans)
-        silent = values_of(setting.mechanism.release(totals, setting.plans, Silent(rng.bytes)), setting.plans)
+        noiseless = values_of(setting.mechanism.release(totals, setting.plans, Silent(rng.bytes)), setting.plans)
     error = np.abs(values - truth)
     figures = {"hats": Mean.of(error), "reports": Mean.of(error, hats.reports)}
     for name, (minimum, maximum) in CLASSES.items():
         figures[name] = Mean.of(error[(hats.vehicles >= minimum) & (hats.vehicles <= maximum)])
-    bias = Mean.of(silent - truth, hats.reports)
+    bias = Mean.of(noiseless - truth, hats.reports)
     yield {"mechanism": setting.label, "epsilon": setting.epsilon, **figures, "bias": bias}
-
-
-def compare(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None, runs: int, report: Any) -> Table:
-    """Measures the errors of mechanisms and of a constant."""
-    return Experiment(hats, list(contenders(hats, epsilons, prior)), measure).table(runs, report)
 
 
 def tables(table: Table, hats: TrueHats) -> Iterator[RichTable | str]:
@@ -136,6 +131,6 @@ def tables(table: Table, hats: TrueHats) -> Iterator[RichTable | str]:
             ("mechanism",),
             {"hats": "all HATs", "reports": "by reports", "bias": "bias"} | {name: name for name in CLASSES},
         )
-        [bar] = rows.where(mechanism=CONSTANT).rows
-        worse = [row["mechanism"] for row in rows.rows if row["hats"] > bar["hats"]]
+        [constant] = rows.where(mechanism=CONSTANT).rows
+        worse = [row["mechanism"] for row in rows.rows if row["hats"] > constant["hats"]]
         yield f"Worse than a constant over all HATs at epsilon {epsilon}: {', '.join(worse) or 'none'}."

@@ -116,16 +116,16 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     noise = Noise(rng.bytes)
     chunk = max(1, _MOST_ENTRIES // counts.size)
-    errors_of_runs, clamped = [], []
+    error_chunks, clamped_chunks = [], []  # absolute errors in km/h, (runs,), of values as drawn and as published
     for start in range(0, cell.runs, chunk):
         number = min(chunk, cell.runs - start)
         sums, truths = data.draw(rng, number)
         totals = [Totals(counts, row) for row in np.broadcast_to(sums, (number, counts.size))]
         drawn = mechanism.release(totals, [plan] * number, noise)
         values = np.array([integers[-1] for integers in drawn]) * float(plan.step)  # after private choices, if any
-        errors_of_runs.append(np.abs(values - truths))
-        clamped.append(np.abs(np.clip(values, 0, UPPER_KMH) - truths))
-    errors = np.concatenate(errors_of_runs)
+        error_chunks.append(np.abs(values - truths))
+        clamped_chunks.append(np.abs(np.clip(values, 0, UPPER_KMH) - truths))
+    errors = np.concatenate(error_chunks)
     yield {
         "data": data.name,
         "mechanism": cell.mechanism,
@@ -134,7 +134,7 @@ def release_often(data: DataSet, mechanism: Mechanism, cell: Cell, seed: int) ->
         "runs": cell.runs,
         "error": Mean.of(errors),
         "standard_error": Mean(float(errors.std() / math.sqrt(cell.runs))),
-        "published": Mean.of(np.concatenate(clamped)),
+        "published": Mean.of(np.concatenate(clamped_chunks)),
         "forecast": Mean(forecast_of_one(mechanism, hat, GRID, epsilon, data.prior)),
         "worst_case": Mean(plan.error()),
     }
@@ -146,16 +146,14 @@ def reference_of(row: Mapping[str, Any]) -> float | None:
 
 
 def agrees(row: Mapping[str, Any]) -> bool | None:
-    """Checks that figures agree within 4 standard errors.
-
-    None where there is no reference.
-    """
+    """Checks that figures agree within 4 standard errors; None without a reference."""
     reference = reference_of(row)
     if reference is None:
         return None
-    # The reference's standard error follows from its 10,000 runs.
-    both = math.hypot(row["standard_error"], row["standard_error"] * math.sqrt(row["runs"] / 10_000))
-    return bool(abs(row["error"] - reference) <= 4 * both + last_digit(row["data"], row["mechanism"], reference) / 2)
+    # Of the difference: both figures have the same spread per run, and the reference has 10,000 runs.
+    standard_error = math.hypot(row["standard_error"], row["standard_error"] * math.sqrt(row["runs"] / 10_000))
+    rounding = last_digit(row["data"], row["mechanism"], reference) / 2
+    return bool(abs(row["error"] - reference) <= 4 * standard_error + rounding)
 
 
 def last_digit(data: str, label: str, figure: float) -> float:

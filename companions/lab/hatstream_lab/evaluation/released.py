@@ -66,7 +66,8 @@ def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), sp
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     """Measures absolute errors of HATs, km/h, over all days and each one.
 
-    labels: of every row. bar: the error of the city's true mean everywhere, to compare with.
+    Figures: "hats" and "rows", means by HATs and by reports; "bar", the same of the city's true mean everywhere;
+    "worst_run", the largest ratio of both; "held_back", share of days without a value. labels: of every row.
     """
     hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
@@ -139,14 +140,15 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
         both = joined_with_truth(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]
         has_value = ~np.isnan(both["value"])
-        by_cell = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
+        # As the map draws them: a place that is not ok has the value of its cell.
+        drawn = np.where(ok | np.isnan(both["parent_value"]), both["value"], both["parent_value"])
         city = float(true @ reports / reports.sum()) if reports.size else 0.0
         yield {
             "part": "places",
             **setting.labels,
             "day": number,
             "learned": Mean.of(np.abs(both["value"] - true)[has_value], reports[has_value]),
-            "shown": Mean.of(np.abs(by_cell - true)[has_value], reports[has_value]),
+            "shown": Mean.of(np.abs(drawn - true)[has_value], reports[has_value]),
             CONSTANT: Mean.of(np.abs(true - city), reports),
             "ok": Mean.of(ok, reports),
             "held": _intervals(both, True)["held"],
@@ -184,12 +186,12 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         both = joined_with_truth(rows, truth, list(keys))
         for number, day in enumerate(days.names, 1):
             for name in names:
-                there = (both["period"] == day) & ~np.isnan(both[name])
+                has_value = (both["period"] == day) & ~np.isnan(both[name])
                 value, true, low, high = (
-                    both[column][there] for column in (name, f"true_{name}", f"{name}_lower95", f"{name}_upper95")
+                    both[column][has_value] for column in (name, f"true_{name}", f"{name}_lower95", f"{name}_upper95")
                 )
                 # A true percentile is known up to its bin.
-                ok, covers = both[status][there] == "ok", (low <= true + bin_kmh) & (true - bin_kmh <= high)
+                ok, covers = both[status][has_value] == "ok", (low <= true + bin_kmh) & (true - bin_kmh <= high)
                 constant = percentiles_kmh[list(PERCENTILES).index(name), 0]
                 yield {
                     "part": "percentiles",

@@ -61,15 +61,14 @@ def _fetch(pom: Path, folder: Path, cache: Path, sums: str) -> None:
 
     sums: expected SHA-256 of each jar, a line each. Raises RuntimeError.
     """
-    unsafe = cache.with_suffix(".part")
+    unchecked = cache.with_suffix(".part")
     command = ["mvn", "--batch-mode", "--quiet", f"--file={pom}", f"-Dmaven.repo.local={folder / 'maven'}", _PLUGIN]
-    result = subprocess.run(
-        [*command, "-DincludeScope=runtime", f"-Dmdep.outputFile={unsafe}"], capture_output=True, text=True, check=False
-    )
+    command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={unchecked}"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise RuntimeError(f"Maven could not fetch what {pom.name} names:\n{(result.stdout + result.stderr)[-2_000:]}")
-    _check_jars([Path(jar) for jar in unsafe.read_text().strip().split(os.pathsep)], sums)
-    unsafe.replace(cache)
+    _check_jars([Path(jar) for jar in unchecked.read_text().strip().split(os.pathsep)], sums)
+    unchecked.replace(cache)
 
 
 def _check_jars(jars: Sequence[Path], sums: str) -> None:

@@ -59,18 +59,16 @@ class Postgres:
         until = time.monotonic() + START_S
         while True:
             if self._process is None or self._process.poll() is not None:
-                # what a killed server leaves behind must have ended first: then it is tried again
+                # tried again if a killed server's processes had not yet ended
                 chosen = ("unix_socket_directories=", "fsync=off", "track_commit_timestamp=on", "max_connections=50")
                 options = (f"listen_addresses={LOOPBACK}", *chosen)
                 self._process = self._call("postgres", f"-p{self.port}", *(f"-c{option}" for option in options))
             try:
-                psycopg.connect(self.url()).close()
+                return psycopg.connect(self.url()).close()
             except psycopg.OperationalError:
                 if time.monotonic() > until:
                     raise ServerError(f"PostgreSQL was not ready after {START_S} s:\n{self._said()}") from None
                 time.sleep(0.05)
-            else:
-                return
 
     def stop(self) -> None:
         """Stops without a checkpoint; the next start recovers."""
