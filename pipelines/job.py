@@ -163,14 +163,14 @@ def slot_facts(spec: Specification, calendar: Calendar) -> dict[int, SlotFacts]:
     for period, slots in groupby(calendar.slots, key=lambda slot: slot.period):
         starts = tuple(slot.start_s for slot in slots)
         with raise_as(UsageError, CalendarError):
-            every = spec.slots_of_period(starts[0])
-        if spec.privacy.allocation.whole_periods and starts != every:
+            all_starts = spec.slots_of_period(starts[0])  # also those outside of the range
+        allocation = spec.privacy.allocation
+        if allocation.whole_periods and starts != all_starts:
             raise UsageError(
-                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(every)} slots, "
+                f"privacy.scope = 'period' plans and seals a period as a whole: {period} has {len(all_starts)} slots, "
                 f"the range holds {len(starts)} of them"
             )
+        plan_count = allocation.plan_count(len(all_starts))
         for start_s in starts:
-            allocation = spec.privacy.allocation
-            joint_slots_s, plan_count = allocation.planned_with(start_s, starts), allocation.plan_count(len(every))
-            facts[start_s] = facts_of(spec, period, start_s, joint_slots_s, plan_count)
+            facts[start_s] = facts_of(spec, period, start_s, allocation.planned_with(start_s, starts), plan_count)
     return facts

@@ -70,7 +70,7 @@ class AccountReport:
             UsageError: The dates are no range.
             LedgerError: The ledger is missing or not intact.
         """
-        when = range_of(spec.timetable, *dates) if dates else None
+        calendar = range_of(spec.timetable, *dates) if dates else None
         place = location.find(place, None) if isinstance(place, str) else place
         book = place.read()
         record = guarantees.verify_record(book, spec)
@@ -88,8 +88,8 @@ class AccountReport:
             record=record,
             costs=guarantees.costs(spec.account.unit, limit, by_period, days) if by_period else [],
             standing=guarantees.costs_at_places(spec, bounds),
-            slots=len(when.slots) if when else 0,
-            gaps=guarantees.gaps(spec, when, book, now_s) if when else [],
+            slots=len(calendar.slots) if calendar else 0,
+            gaps=guarantees.gaps(spec, calendar, book, now_s) if calendar else [],
         )
 
 

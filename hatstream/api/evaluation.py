@@ -70,16 +70,16 @@ def release_days(
         facts = list(day.facts.values())
         if forecasts and number:
             run.show("forecast", slots_of(forecast_of(run.recorded, facts), facts, run.recorded.policy))
-        groups = list(map(run.release.group, day.facts))  # for each slot, the first one of those drawn together
+        groups = list(map(run.release.group, day.facts))  # by slot: start of the first of the slots drawn together
         group_of_row = np.array(groups, np.int64)[np.searchsorted(np.array(list(day.facts)), day.table.slot_s)]
         for first_s in dict.fromkeys(groups):
             run.draw(first_s, day.table.take(group_of_row == first_s))
     if whole:
         recorded = run.recorded
-        everything = learned_from(recorded.entries, recorded.policy, None)
+        model = learned_from(recorded.entries, recorded.policy, None)
         for period, day in days.items():
             facts = list(day.facts.values())
-            run.show("whole", slots_of(estimate_by_all(recorded, everything, period, facts), facts, recorded.policy))
+            run.show("whole", slots_of(estimate_by_all(recorded, model, period, facts), facts, recorded.policy))
     # Learned rows have estimated vehicles and reports, which are no public counts.
     shape = Shape(counts=spec.counts_are_public and not spec.is_learned, unknown=True)
     return {name: _rows(days, estimates, shape) for name, estimates in run.shown.items()}
@@ -180,13 +180,14 @@ class _EvaluatedDays:
             self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
 
     def draw(self, first_s: int, table: wire.Tally) -> None:
-        """Draws a group, stores its units and estimates it."""
+        """Draws a group, stores its units and estimates it. first_s: its start."""
         release, recorded = self.release, list[RecordedSlot]()
+        # In order a stage rests on those recorded before: one after another, until none is left.
         while drawn := release.draw({(first_s, 0): lambda: [table]}, History(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
             if not release.draws_in_order:
                 break
-        for slot in recorded[-1:] if release.draws_in_order else recorded:
+        for slot in recorded[-1:] if release.draws_in_order else recorded:  # the last stage stands for all
             for estimates in release.estimates(slot, History(self.account)):
                 self.show(estimates.product or "hats", [estimates._replace(product="")])
 
@@ -203,12 +204,12 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
         schema = schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
         ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
         spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
-        # None for spans over several periods.
-        within = [(a[0], a[1], b[1]) if a[0] == b[0] else (None, None, None) for a, b in spans]
+        # Period and numbers of both slots; None for rows over several periods.
+        numbers = [(period, start, end) if period == other else (None,) * 3 for (period, start), (other, end) in spans]
         table = pa.table({name: columns[name] for name in schema.names}, schema)
-        for number, kind in enumerate((pa.string(), pa.int64(), pa.int64())):
-            values = pa.array([span[number] for span in within], kind)
-            table = table.append_column(("period", "slot", "last_slot")[number], values)
+        added = (("period", pa.string()), ("slot", pa.int64()), ("last_slot", pa.int64()))
+        for index, (name, kind) in enumerate(added):
+            table = table.append_column(name, pa.array([row[index] for row in numbers], kind))
         tables.append(table)
     return pa.concat_tables(tables, promote_options="default")
 

@@ -125,7 +125,7 @@ def read_positions(
 
 
 class _AnyTime:
-    """Endless calendar of a single period and slot."""
+    """Endless calendar of a single slot, in a period without a name."""
 
     def locate(self, event_us: Int64s) -> Where:
         zeros, always = np.zeros(event_us.size, np.int64), np.ones(event_us.size, np.bool_)

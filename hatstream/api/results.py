@@ -42,32 +42,31 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
     if "parent" in table.column_names:  # older files repeat a place's day, as its parent, in each slot
         table = table.filter(pc.fill_null(pc.not_equal(table["parent"], "day"), True))
     live, day = pc.ends_with(table["mechanism"], LIVE_MECHANISM), pc.utf8_slice_codeunits(table["slot_start"], 0, 10)
-    whole = day.filter(pc.invert(pc.or_(live, pc.equal(table["status"], "forecast"))))
-    table = table.filter(pc.invert(pc.and_(live, pc.is_in(day, whole))))
+    full_days = day.filter(pc.invert(pc.or_(live, pc.equal(table["status"], "forecast"))))
+    table = table.filter(pc.invert(pc.and_(live, pc.is_in(day, full_days))))
     if "product" not in table.column_names:
         return {HATS: _each_once(table)}
-    of = pc.fill_null(table["product"], HATS)
-    there = set(of.unique().to_pylist())
-    names = [name for name in (HATS, *PRODUCTS) if name in there]
-    return {name: _each_once(without_empty(table.filter(pc.equal(of, name)))) for name in names}
+    product = pc.fill_null(table["product"], HATS)
+    names = [name for name in (HATS, *PRODUCTS) if name in product.unique().to_pylist()]
+    return {name: _each_once(without_empty(table.filter(pc.equal(product, name)))) for name in names}
 
 
 def _each_once(table: pa.Table) -> pa.Table:
     """Deduplicates rows by HAT and statistic, final rows before live ones. Raises InputError."""
     first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
     # The first row of each key, by its number in `first`.
-    keys = first.select(list(_KEY_COLUMNS)).append_column("at", pa.array(range(first.num_rows)))
-    grouped = keys.group_by(list(_KEY_COLUMNS)).aggregate([("at", "min")])
+    keys = first.select(list(_KEY_COLUMNS)).append_column("row", pa.array(range(first.num_rows)))
+    grouped = keys.group_by(list(_KEY_COLUMNS)).aggregate([("row", "min")])
     if grouped.num_rows == first.num_rows:
         return table
-    settled = first.filter(pc.invert(first["live"])).select([*_KEY_COLUMNS, "value"])
-    values = settled.group_by([*_KEY_COLUMNS, "value"]).aggregate([])
+    final = first.filter(pc.invert(first["live"])).select([*_KEY_COLUMNS, "value"])
+    values = final.group_by([*_KEY_COLUMNS, "value"]).aggregate([])
     if values.num_rows > values.group_by(list(_KEY_COLUMNS)).aggregate([]).num_rows:
         raise InputError(
             "two result files give different values of the same place and slot: they are of different specifications, "
             "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"
         )
-    return first.drop(["live"]).take(grouped["at_min"].sort())
+    return first.drop(["live"]).take(grouped["row_min"].sort())
 
 
 def _read(path: Path) -> pa.Table:

@@ -117,27 +117,28 @@ def restore(
             )
         signature = signature_of(secret_of(backup.header.key, "the backup"))
         book = Ledger(location.url, location.head, signature)
-        # Hash of an existing ledger's first entry; number and hash of the backup's last one.
-        first, (sequence, newest) = book.hash_of(1) if book.exists() else "", backup.last
-        if first and first != backup.genesis:
+        genesis = book.hash_of(1) if book.exists() else ""  # hash of an existing ledger's first entry
+        sequence, newest_hash = backup.last
+        if genesis and genesis != backup.genesis:
             raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
-        if first and book.hash_of(sequence) != newest:
+        if genesis and book.hash_of(sequence) != newest_hash:
             raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
-        now = backup.with_entries(list(book.entries())) if first else backup  # an existing ledger may have more entries
-        if not (has_head and _is_newest(location.head, signature, now)):
-            _check_nothing_since(now, results, nothing_since=nothing_since)
-        if not first:
+        # An existing ledger may have more entries than the backup: then these are what was released.
+        current = backup.with_entries(list(book.entries())) if genesis else backup
+        if not (has_head and _is_newest(location.head, signature, current)):
+            _check_nothing_since(current, results, nothing_since=nothing_since)
+        if not genesis:
             book.create()
             try:
                 book.fill(iter(backup.entries))
             finally:
                 book.discard()  # removes the ledger if filling failed, so that it has no entry
         if not has_head:
-            Head(location.head, signature).create(now.header.head)
+            Head(location.head, signature).create(current.header.head)
         if key is None:
             write_key(location.key, backup.header.key)
         book.verify()
-    existed = {"ledger": bool(first), "head": has_head, "key": key is not None}
+    existed = {"ledger": bool(genesis), "head": has_head, "key": key is not None}
     return backup, [name for name, is_there in existed.items() if not is_there]
 
 
@@ -180,14 +181,14 @@ def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_sin
     # Slots of 60 minutes, as any would do: only days and periods are asked of these timetables.
     clocks = {account.name: Timetable(account.timezone, account.unit, 60) for account in opened}  # type: ignore[arg-type]
     releases = [entry for entry in backup.entries if entry["kind"] == "release"]
-    any_entry = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}
-    by_periods = {spec_id for spec_id, entry in any_entry.items() if isinstance(decode(entry["body"]), StageUnit)}
+    entry_of = {entry["spec_id"]: entry for entry in releases if entry["shard"] != LIVE_COLUMN}  # any of each
+    by_periods = {spec_id for spec_id, entry in entry_of.items() if isinstance(decode(entry["body"]), StageUnit)}
 
     def unit(spec_id: str, is_live: bool, slot_s: int) -> tuple[str, bool, int | str]:
         """Identifies the unit of a slot: the slot itself, or its whole period."""
         if is_live or spec_id not in by_periods:
             return spec_id, is_live, slot_s
-        timetable = clocks[any_entry[spec_id]["account"]]
+        timetable = clocks[entry_of[spec_id]["account"]]
         return spec_id, is_live, timetable.period_of(timetable.day_of(slot_s))
 
     recorded = {unit(entry["spec_id"], entry["shard"] == LIVE_COLUMN, entry["slot_s"]) for entry in releases}

@@ -104,8 +104,8 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}  # once each, as many windows are alike
         for first, spent in sums.items():
             if not fits[spent]:
-                terms = span.limit if span.limit.adds_up(spent) else limit  # a limit set later may not add it up
-                over[first] = loss_of(spent, terms, steered=span.days > 1).rounded_up()
+                accountable = span.limit if span.limit.adds_up(spent) else limit  # a newer limit may know no such claim
+                over[first] = loss_of(spent, accountable, steered=span.days > 1).rounded_up()
         # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
         is_dated = over and max(over) != "ever"  # "ever" is the one period of an account by vehicle-ever
@@ -125,7 +125,7 @@ def sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, sp
 
 
 def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fraction, spent: Loss) -> str:
-    """Returns the promise of a release with an epsilon per HAT."""
+    """Returns the promise of a release with an epsilon per HAT, at most `hat`."""
     total = spec.privacy.allocation.total  # of a period, which may not be spent yet
     period = spent if total is None or spent.epsilon >= total else Loss(total)
     changes, values = "raises those of a true one by" if period.delta else "changes them by", spec.value.plural
@@ -238,7 +238,7 @@ def periods_in(privacy_unit: str, days: int) -> int:
     """Computes the maximum number of periods that consecutive days touch."""
     if privacy_unit == "vehicle-ever":
         return 1
-    return days if privacy_unit == "vehicle-day" else (days + 5) // 7 + 1  # from a Sunday on it touches most weeks
+    return days if privacy_unit == "vehicle-day" else (days + 5) // 7 + 1  # weeks, most if the first day is a Sunday
 
 
 def note_spending(ledger: Ledger, spec: Specification, outcome: Outcome) -> None:

@@ -275,14 +275,14 @@ def show_levels(plan: PlannedLevels, console: Console) -> None:
         "unreliable. * if its days are alike. Neighbours and earlier days mostly teach more; that is not promised."
     )
     console.print(_spans(plan.spans, plan.unit))
-    first, now = plan.spans[0], next(span for span in plan.spans if span.as_specified)
+    a_day, specified = plan.spans[0], next(span for span in plan.spans if span.as_specified)
     console.print(
-        f"On its day 7 the error is expected to be {now.range_of(7)} {plan.unit}: the ends are of vehicles that "
+        f"On its day 7 the error is expected to be {specified.range_of(7)} {plan.unit}: the ends are of vehicles that "
         "drive alike, as few lines' buses do, and of taxis."
     )
     console.print(
         f"(x): such a day is expected to be held back. The city's true mean, which is secret, has an error of "
-        f"{first.constant:.1f} where cities differ as usual; without noise {first.noiseless:.1f} would be left. "
+        f"{a_day.constant:.1f} where cities differ as usual; without noise {a_day.noiseless:.1f} would be left. "
         "Compare rows and days: the level itself depends on how often vehicles report (docs/release.md)."
     )
     _print_all(plan.answers, console)

@@ -11,7 +11,7 @@ import click
 
 from pipelines.commands import options
 from pipelines.commands.engine_options import runner_options
-from pipelines.commands.terminal import detail
+from pipelines.commands.terminal import note
 from pipelines.errors import DIFFERS, DONE, FAILED, UsageError
 from pipelines.option_types import InputFiles
 
@@ -109,8 +109,9 @@ def release(
         raise UsageError("give either --from and --to, or --yesterday")
     table, now = spec.timetable, datetime.now(UTC)
     calendar = inputs.closed_range(table, start, end, now) if start and end else inputs.yesterday(table, now)
-    detail(f"{spec.name} ({spec.spec_id}): {len(calendar.slots):,} slots of {len(calendar.periods):,} periods")
-    detail(f"ledger {location.shown}\nkey {location.key}\nhead {location.head}")
+    slots = f"{len(calendar.slots):,} slots of {len(calendar.periods):,} periods"
+    files_used = f"ledger {location.shown}\nkey {location.key}\nhead {location.head}"
+    note(f"{spec.name} ({spec.spec_id}): {slots}\n{files_used}", verbosity=1)
     if outputs is None:
         import transforms.lean_beam  # noqa: F401  # isort: skip
         from pipelines.job import ledger_account_of

@@ -41,11 +41,12 @@ def print_summary(spec: Specification, run: FinishedRun, location: AccountLocati
 def summarise_hats(spec: Specification, run: FinishedRun, location: AccountLocation) -> Summary:
     """Summarises a run with public counts: periods from the ledger, rows from counters."""
     outcome = run.outcome.opened()
-    wanted, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
-    periods, hat, bound, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[HatUnit]()
+    slots, statistics = {slot.start_s for slot in run.calendar.slots}, len(spec.statistics)
+    # Largest epsilon of a HAT, and loss of a period, for the guarantee.
+    periods, hat_epsilon, most_loss, recorded = list[dict[str, Fact]](), Fraction(0), Loss(), list[HatUnit]()
     for period in run.calendar.periods:
         released = all_of(HatUnit, location.ledger.released(spec.spec_id, period))
-        units = [unit for unit in released if unit.slot_s in wanted]
+        units = [unit for unit in released if unit.slot_s in slots]
         recorded += units
         plans = [hat.plan for unit in units for hat in unit.released]  # one for each statistic; None without data
         debits, spend = spending(location.ledger, spec, period)
@@ -64,8 +65,8 @@ def summarise_hats(spec: Specification, run: FinishedRun, location: AccountLocat
                 "spent_by_nine_in_ten_at_most": None if spend is None else float(spend.p90),
             }
         )
-        hat = max([hat, *(unit.per_hat.epsilon for unit in units)])
-        bound = max(bound, debits if spend is None else Loss(spend.most))  # the largest epsilon
+        hat_epsilon = max([hat_epsilon, *(unit.per_hat.epsilon for unit in units)])
+        most_loss = max(most_loss, debits if spend is None else Loss(spend.most))  # by epsilon, its first field
     return Summary(
         {
             "name": spec.name,
@@ -75,7 +76,7 @@ def summarise_hats(spec: Specification, run: FinishedRun, location: AccountLocat
             "periods": periods,
             "slots_new": run.new,
             "slots_that_differ_now": outcome.units_changed,
-            "guarantee": sentence(spec, bounds_of_account(location.ledger, spec.account.name), hat, bound),
+            "guarantee": sentence(spec, bounds_of_account(location.ledger, spec.account.name), hat_epsilon, most_loss),
             **_where(spec, run, [(unit.slot_s, [hat.cell for hat in unit.released]) for unit in recorded]),
         }
     )
@@ -175,7 +176,8 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
     from transforms.releases.periods.stages import read_unit
 
     levels, entries = spec.by_levels, location.ledger.stages(spec.account.name, spec.spec_id)
-    first = {entry.unit.period: entry.unit for entry in entries if not entry.unit.stage}
+    first_stages = {entry.unit.period: entry.unit for entry in entries if not entry.unit.stage}
+    region = spec.cells.region or ()
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
@@ -206,7 +208,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
                 "slots": slots[period],
                 "stages": stages_of(period, counted(entries).__getitem__),  # not the ledger's own: audit events count
                 "epsilon": float(levels.epsilon_of(period)),
-                "cells": len(spec.cells.region or ()),
+                "cells": len(region),
                 "delta": float(levels.delta or 0),
             }
             for period in run.calendar.periods
@@ -214,14 +216,14 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
         "stages_new": run.new,
         "guarantee": levels_sentence(spec, bounds_of_account(location.ledger, spec.account.name)),
         "usable": usable,
-        **_where(spec, run, [(slot.start_s, texts_of(spec.cells.region or ())) for slot in run.calendar.slots]),
+        **_where(spec, run, [(slot.start_s, texts_of(region)) for slot in run.calendar.slots]),
     }
     secret: dict[str, Fact] = {
         **_rows_of(outcome),
         "beyond_the_fleet": [
             period
             for period in run.calendar.periods
-            if period in first and levels.shows_too_many(read_unit(first[period], spec.cells.region or ()))
+            if period in first_stages and levels.shows_too_many(read_unit(first_stages[period], region))
         ],
         "stages_that_differ_now": outcome.units_changed,
         # with the ledger's own sequence numbers, which audit events shift

@@ -51,18 +51,12 @@ def _verbosity() -> int:
     return 0 if context is None else int(context.meta.get(_VERBOSITY_KEY, 0))
 
 
-def note(text: str) -> None:
-    """Writes a line to standard error, unless --quiet.
+def note(text: str, verbosity: int = 0) -> None:
+    """Writes a line to standard error, unless --quiet. verbosity: 1 for -v only.
 
     >>> note("wrote town.toml")
     """
-    if _verbosity() >= 0:
-        click.echo(text, err=True)
-
-
-def detail(text: str) -> None:
-    """Writes a line to standard error under -v."""
-    if _verbosity() > 0:
+    if _verbosity() >= verbosity:
         click.echo(text, err=True)
 
 

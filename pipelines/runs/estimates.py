@@ -111,19 +111,19 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
 
     hats, days: rows of HATs, and of places' whole days, with cell, slot_start and status. Without a row: not usable.
     """
-    of_hats, of_days = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
-    released = of_days.total() - of_days["forecast"]
-    if not released:
+    hats_by_status, days_by_status = Counter(hats["status"].to_pylist()), Counter(days["status"].to_pylist())
+    released_days = days_by_status.total() - days_by_status["forecast"]
+    if not released_days:
         return ""
-    usable, day_share = hats.filter(pc.equal(hats["status"], "ok")), of_days["ok"] / released
-    total = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
+    usable = hats.filter(pc.equal(hats["status"], "ok"))
+    hat_count = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
     keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
     reports = newest_sentence(recorded(spec, account), list(keys))
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
-        f"{hundredths(of_hats['ok'] / total)} are usable by themselves{reports} and "
-        f"{hundredths(of_hats['parent'] / total)} by the area around; of 100 places' whole days "
-        f"{hundredths(day_share)} are."
+        f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{reports} and "
+        f"{hundredths(hats_by_status['parent'] / hat_count)} by the area around; of 100 places' whole days "
+        f"{hundredths(days_by_status['ok'] / released_days)} are."
     )
 
 
@@ -142,9 +142,9 @@ def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -
     cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
     starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
     column_of_start = {start: column for column, start in enumerate(starts)}
-    held = float(sum(share[cells[cell], column_of_start[start]] for cell, start in hats if start in column_of_start))
+    part = float(sum(share[cells[cell], column_of_start[start]] for cell, start in hats if start in column_of_start))
     return (
-        f" (those of {period} hold {hundredths(held)} of 100 reports, by released weights; an error of {error:.1f} "
+        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of {error:.1f} "
         f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
     )
 
@@ -155,13 +155,13 @@ def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[
     Also each HAT's share of all reports, (cells, slots). The errors are of the field's values, and of one constant.
     """
     models = learned_from(entries, recorded.policy)
-    field, spread = models.estimate(), models.fit.speeds.spread  # not the cautious one of intervals
-    share, numbers = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
-    deviations = spread.of_reports(numbers, field.values[..., None], field.precisions[..., None])
-    variances = field.variances + deviations.mean(axis=-1)  # over equally likely numbers of vehicles
-    around = (field.values - np.sum(share * field.values)) ** 2
-    squares = (float(np.sum(share * squared)) for squared in (variances, variances + around))
-    error, constant = (recorded.spec.value.width(MEAN_ABSOLUTE_NORMAL * square**0.5) for square in squares)
+    field, spread = models.estimate(), models.fit.speeds.spread  # of vehicles in a HAT; intervals take a wider one
+    share, vehicles = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
+    sampling_variances = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])
+    variances = field.variances + sampling_variances.mean(axis=-1)  # over equally likely numbers of vehicles
+    from_mean = (field.values - np.sum(share * field.values)) ** 2
+    mean_squares = (float(np.sum(share * squares)) for squares in (variances, variances + from_mean))
+    error, constant = (recorded.spec.value.width(MEAN_ABSOLUTE_NORMAL * square**0.5) for square in mean_squares)
     return field, share, error, constant
 
 

@@ -90,8 +90,9 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         spec = load(self.spec)
         shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
         released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
-        distribution = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
-        notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in distribution]
+        # Columns of learned rows beside the statistics; those of distributions only where these are released.
+        unused = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
+        notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in unused]
         schema = schema_of([stat.name for stat in spec.statistics], shape, notes) if self.typed else None
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
@@ -142,22 +143,23 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         if self.end is not None:
             to_s = end_of(spec, start_s, self.end)
         job = endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)
-        life = spec.timetable, start_s, to_s, spec.privacy.release_shards
-        heartbeat = Heartbeat(*life) if script is None else ScriptedHeartbeat(script, *life, int(time.time()))
+        beats_at = spec.timetable, start_s, to_s, spec.privacy.release_shards
+        # A TestStream brings its own clock, by which slots end.
+        heartbeat = Heartbeat(*beats_at) if script is None else ScriptedHeartbeat(script, *beats_at, int(time.time()))
         beats = elements.pipeline | f"heartbeat of {identity_of(spec, secret, job.vehicle_shards)}" >> heartbeat
-        strict, source = spec.counts_are_public, spec.input
-        reading = ReadElements(source.layout.units, source.names, start_s, raises=strict, fields=source.fields)
+        raises, source = spec.counts_are_public, spec.input  # an error for a bad time would show secret counts
+        reading = ReadElements(source.layout.units, source.names, start_s, raises=raises, fields=source.fields)
         read = elements | "read" >> reading
         pane_s = job.slot_s if job.release.keeps_late else PANE_S  # late reports need their slot as one pane
         periods_later = later_of(spec, job, secret)
         observed = observed_in(read, job, periods_later, pane_s)
         # Slots, then periods where they are released whole later.
         branches = released(observed.events, beats, start_s, job, periods_later, pane_s)
-        first, *periods = [estimates for _, estimates in branches]
+        slots, *periods = [estimates for _, estimates in branches]
         if periods:
-            by_slot = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
-            first = (first, by_slot) | "live and whole" >> beam.Flatten()
-        return ReleasedEstimates(first, observed.refused)
+            whole = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
+            slots = (slots, whole) | "live and whole" >> beam.Flatten()
+        return ReleasedEstimates(slots, observed.refused)
 
 
 class ReleasedEstimates(NamedTuple):

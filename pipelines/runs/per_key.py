@@ -131,7 +131,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         from pipelines.runs.library import Release  # who opens an account needs no stream
 
         windows = elements.windowing.windowfn
-        size_s = _DAY_S if isinstance(windows, GlobalWindows) else 0  # 0: impossible
+        size_s = _DAY_S if isinstance(windows, GlobalWindows) else 0  # 0: no such windows can be released
         if isinstance(windows, FixedWindows) and windows.size.micros % 60_000_000 == 0:  # whole minutes
             size_s = windows.size.micros // 1_000_000
         if not size_s or _DAY_S % size_s:
@@ -320,25 +320,26 @@ class _Reports(beam.DoFn):
 
     def process(self, element: Any, taken_at: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Yields user, key, time and value of an element as one report."""
-        transform = self._transform
+        transform, names = self._transform, self._names
         key, value = part_of(transform.key, element), getattr(transform, "value", None)
-        values = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
-        names = self._names
-        columns = (names["key"], f"{names['key']}_within")[: 1 if transform.axes is None else 2]
         report = {
             names["vehicle"]: part_of(transform.user, element),
             names["time"]: self._time(element, taken_at),
             names["reading"]: 0 if value is None else part_of(value, element),
         }
-        for name, content in zip_longest(columns, values):  # an incomplete pair lacks its second, and is refused later
-            report[name] = None if content is None else part_of(_text, content)
+        # By axes a key is a pair, in two columns; an incomplete one lacks its second part, and is refused later.
+        columns = (names["key"],) if transform.axes is None else (names["key"], f"{names['key']}_within")
+        parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
+        for name, part in zip_longest(columns, parts):
+            report[name] = None if part is None else part_of(_text, part)
         yield {name: plain(content) for name, content in report.items()}
 
     def _time(self, element: Any, taken_at: Timestamp) -> Any:
         """Returns a time by extractor, else the timestamp, else one on the first day."""
         if (extractor := self._transform.time) is not None:
             time = part_of(extractor, element)
-            return part_of(_seconds, time) if isinstance(time, Real) else time
+            # A number is seconds since 1970; one that is no instant, such as NaN, is refused later.
+            return part_of(lambda s: Timestamp(micros=round(1e6 * s)), time) if isinstance(time, Real) else time
         if taken_at > MIN_TIMESTAMP:
             return taken_at
         if self._first_s is None:
@@ -356,17 +357,12 @@ def part_of(extractor: Extractor, element: Any) -> Any:
 
 
 def schema_by_key(name: str, shape: Shape) -> pa.Schema:
-    """Returns the Arrow schema of rows by key."""
+    """Returns the Arrow schema of rows by key: some columns of result rows."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
     schema = schema_of([name], Shape(counts=shape.counts), ABOUT_COLUMNS if shape.about and name != COUNT.name else ())
-    extras = [field for field in schema if field.name not in SCHEMA.names]
+    extras = [field for field in schema if field.name not in SCHEMA.names]  # optional columns, and of distributions
     fields = [schema.field(column) for column in ("value", "lower95", "upper95", "status")]
     return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *fields, *extras])
-
-
-def _seconds(time: Any) -> Timestamp:
-    """Reads seconds since 1970 UTC."""
-    return Timestamp(micros=round(1e6 * time))
 
 
 def _text(key: Hashable) -> str:

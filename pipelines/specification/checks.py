@@ -231,22 +231,23 @@ def trips_of(document: Document, cells: Cells, folder: Path) -> Trips | None:
 def input_of(document: Document, *, headed: bool) -> Input:
     """Checks and builds the input's layout. headed: whether places need headings. Raises SpecificationError."""
     table, places = document.input, document.places
-    speed, turn = table.derived_speed, table.derived_heading
+    speed, heading = table.derived_speed, table.derived_heading
     columns = dict(table.columns or {})
-    keyed = [] if places is None else [places.column, places.within]
+    key_columns = [] if places is None else [places.column, places.within]
     speed_unit, unit, value = table.speed_unit, None, document.value
     if value is not None:
         if value.name in columns or table.layout in FIXED:  # layouts read any value as the field NAME
             columns[NAME] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
     _, _, *key_fields = with_keys(2)  # after vehicle and time: our fields of a key's two parts
-    by_key = {field: name for field, name in zip(key_fields, keyed, strict=False) if name is not None}
-    fields, named = with_keys(len(by_key)) if by_key else None, columns | by_key
-    columns_read = named if table.columns is not None or named else None  # None: the layout's own
-    if turn is not None:
+    by_key = {field: name for field, name in zip(key_fields, key_columns, strict=False) if name is not None}
+    fields, all_columns = with_keys(len(by_key)) if by_key else None, columns | by_key
+    columns_read = all_columns if table.columns is not None or all_columns else None  # None: the layout's own
+    if heading is not None:
+        gap_s, least_m = heading.max_gap_s, heading.min_m
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")
-        need(1 <= turn.max_gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", turn.max_gap_s)
-        need(1 <= turn.min_m <= 1_000, "input.derived_heading.min_m", "must be 1 to 1000", turn.min_m)
+        need(1 <= gap_s <= 3_600, "input.derived_heading.max_gap_s", "must be 1 to 3600", gap_s)
+        need(1 <= least_m <= 1_000, "input.derived_heading.min_m", "must be 1 to 1000", least_m)
         headed = False  # rows themselves have none
     if speed is not None:
         gap_s, kmh = speed.max_gap_s, speed.max_kmh
@@ -266,7 +267,7 @@ def input_of(document: Document, *, headed: bool) -> Input:
         derived=None if speed is None else SpeedLimits(speed.max_gap_s, speed.max_kmh),
         allowed_lateness_s=document.slot.allowed_lateness_s,
         headed=headed,
-        turning=None if turn is None else HeadingLimits(turn.max_gap_s, turn.min_m),
+        turning=None if heading is None else HeadingLimits(heading.max_gap_s, heading.min_m),
         vehicle_form=table.vehicle_form,
         keyed=fields,
         no_value=tuple(sorted({float(number) for number in table.no_value})),

@@ -56,13 +56,16 @@ class SpanTotal:
         first: FirstDays | None = None,
         accounting: Accounting = "zcdp",
     ) -> "SpanTotal":
-        """Divides a span's total, epsilon and delta. weights: of weekdays, 1 if absent."""
-        every = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
-        ordinary = largest = max(every[weekday] for weekday in timetable.weekdays)
+        """Divides a span's total, epsilon and delta. weights: of weekdays, 1 if absent.
+
+        first: the account's first days, whose weights are multiplied by `first.times`.
+        """
+        weights = {weekday: weights.get(weekday, ONE) for weekday in WEEKDAYS}
+        ordinary = largest = max(weights[weekday] for weekday in timetable.weekdays)
         if first is not None:
-            early = first.weekdays.intersection(timetable.weekdays)
-            largest = max(ordinary, *(first.times * every[weekday] for weekday in early))
-        shares = {weekday: weight / largest for weekday, weight in every.items()}
+            first_weekdays = first.weekdays.intersection(timetable.weekdays)
+            largest = max(ordinary, *(first.times * weights[weekday] for weekday in first_weekdays))
+        shares = {weekday: weight / largest for weekday, weight in weights.items()}  # of the largest day
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
         share_sum, by_weekday = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
         return cls(days, share_sum, *total, by_weekday, first, ordinary / largest, accounting)
@@ -262,18 +265,18 @@ def levels_release(
     bounds = BoundsOnly(hats=hats_of(region, hours), fleet=public)
     names_levels = (written.levels or written.first_levels) is not None  # a strategy chooses where counts are secret
     free = Free(bounds=written.bound_kmh is None and not counts_public, levels=not names_levels and not counts_public)
-    asked_for = _with(written, recipe(kind, epsilon, rho, bounds))
+    written_recipe = _with(written, recipe(kind, epsilon, rho, bounds))
     return LevelsRelease(
         epsilon=epsilon,
         delta=total.delta,
-        recipe=asked_for,
-        strategy=chosen(asked_for, bounds, free),
+        recipe=written_recipe,
+        strategy=chosen(written_recipe, bounds, free),
         free=free,
         exponent=written.power,
         bounds=bounds,
         fleet_is_declared=declared is not None,
         counts_public=counts_public,
-        live=None if live is None else live_stage(kind, asked_for.spread, epsilon, live.share),
+        live=None if live is None else live_stage(kind, written_recipe.spread, epsilon, live.share),
         day_lateness_s=None if live is None else live.day_lateness_s,
         span=total if is_of_span else None,
         accounting=total.accounting,
@@ -283,14 +286,14 @@ def levels_release(
 
 def _with(written: tables.Options, default: Recipe) -> Recipe:
     """Overrides the default recipe with the specification's options. Raises ValueError for impossible ones."""
-    early, late = default.first  # two stages of the first day
-    (then,) = default.later  # and one of any later day
-    named = _shares("levels", written.levels)
-    shares = named or then.shares
-    first_shares = _shares("first_levels", written.first_levels) or named or early.shares
-    bound = written.bound_kmh or (early.bound_kmh, then.bound_kmh)
-    alpha = written.alpha or (early.alpha, late.alpha, then.alpha)
-    first_share = early.share if written.first_share is None else written.first_share
+    first, second = default.first  # two stages of the first day
+    (later,) = default.later  # and one of any later day
+    written_shares = _shares("levels", written.levels)
+    shares = written_shares or later.shares
+    first_shares = _shares("first_levels", written.first_levels) or written_shares or first.shares
+    bound = written.bound_kmh or (first.bound_kmh, later.bound_kmh)
+    alpha = written.alpha or (first.alpha, second.alpha, later.alpha)
+    first_share = first.share if written.first_share is None else written.first_share
     for holds, rule in (
         (all(value > 0 for value in bound), "bound_kmh must be two numbers above 0"),
         (all(0 < value < 1 for value in alpha), "alpha must be three numbers between 0 and 1"),
@@ -300,9 +303,9 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
     ):
         if not holds:
             raise ValueError(rule)
-    first = replace(early, parts=alike(first_shares), share=first_share, bound_kmh=bound[0], alpha=alpha[0])
-    second = replace(late, parts=alike(shares), share=1 - first_share, bound_kmh=bound[0], alpha=alpha[1])
-    later = replace(then, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])
+    first = replace(first, parts=alike(first_shares), share=first_share, bound_kmh=bound[0], alpha=alpha[0])
+    second = replace(second, parts=alike(shares), share=1 - first_share, bound_kmh=bound[0], alpha=alpha[1])
+    later = replace(later, parts=alike(shares), share=Fraction(1), bound_kmh=bound[1], alpha=alpha[2])
     return Recipe(first=(first, second), later=(later,))
 
 

@@ -80,7 +80,7 @@ def _mechanism(cls: type[Mechanism], options: dict[str, Any], filled_in: Mapping
                 rule = str(error)
                 has_rule = rule.startswith(f"{name} must")
                 raise ValueError(rule if has_rule else f"{name} = {value!r} is not available") from None
-    if caps and defaults.get("m_ub") == "none":
+    if caps and defaults.get("m_ub") == "none":  # m_ub: bound of a vehicle's samples in a HAT, "opt": by its error
         options = {"m_ub": "opt"} | options  # the specification's own m_ub wins
     fixed = {name: value for name, value in filled_in.items() if name in defaults}
     return replace(msgspec.convert(options, cls), **fixed)  # type: ignore[type-var]
@@ -149,8 +149,8 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     weights, field = privacy.day_weights or {}, "privacy.day_weights"  # a weekday without one weighs 1
     unserved = [day for day in weights if day not in timetable.weekdays]
     need(not unserved, field, "must name days of slot.weekdays", ", ".join(unserved))
-    every = [weights.get(day, Fraction(1)) for day in timetable.weekdays]
-    lightest, heaviest = min(every), max(every)
+    served_weights = [weights.get(day, Fraction(1)) for day in timetable.weekdays]
+    lightest, heaviest = min(served_weights), max(served_weights)
     need(lightest > 0, field, "must be above 0: a day without a share is left out of slot.weekdays", lightest)
     need(heaviest <= MOST_TIMES * lightest, field, f"must give no day more than {MOST_TIMES} times another", heaviest)
     first = None

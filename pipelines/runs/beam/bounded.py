@@ -89,7 +89,7 @@ class Bounded:
         return listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
 
     def keyed(self, events: wire.WirePart) -> KeyedPart:
-        """Keys packed events by what is tallied together: a pane, slot or whole period."""
+        """Keys packed events by what is tallied together, see `Group`."""
         data = events.data if self.spool is None else records.EventBytes(self.spool.put(events.data))
         if self.job.rules.need_whole_periods:
             return ((self.job.release.group(events.slot_s), events.shard), 0), (events.slot_s, data)
@@ -121,8 +121,8 @@ class _Tally(beam.DoFn):
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
         """Tallies a group's events. Under NO_SLOT passes facts on, and makes heartbeats once."""
-        ((slot_shard, _), facts_or_events), job = group, self._bounded.job
-        if slot_shard[0] == NO_SLOT:
+        (((start_s, shard), _), facts_or_events), job = group, self._bounded.job
+        if start_s == NO_SLOT:
             for fact in facts_or_events:
                 counted: CountedFact = TaggedOutput(COUNTED, fact)
                 yield counted
@@ -133,23 +133,23 @@ class _Tally(beam.DoFn):
             slots = self._bounded.by_slot(facts_or_events)
             for first_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
                 passed("counted", first_s)
-                yield (first_s, slot_shard[1]), wire.pack_tally(table)
+                yield (first_s, shard), wire.pack_tally(table)
         elif self._bounded.in_panes:
-            yield self._in_panes.tally(((slot_shard, 0), [data for _, data in facts_or_events]))
+            yield self._in_panes.tally((((start_s, shard), 0), [data for _, data in facts_or_events]))
         else:
-            yield from self._by_vehicle.tally((slot_shard, (data for _, data in facts_or_events)))
+            yield from self._by_vehicle.tally(((start_s, shard), (data for _, data in facts_or_events)))
 
 
 @dataclass(frozen=True)
 class _Judged:
-    """Runner of a bounded job that records units only with consent. counted: input facts."""
+    """Runner that records units once the judge consents. counted: facts of the input."""
 
     bounded: Bounded
     counted: PCollection[KeyedFact]
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[records.RecordedSlot]:
         demand = beam.Map(judge.demand_fact, job.release.shares).with_output_types(KeyedFact)
-        requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand
+        requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand  # debits by period
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()
         return both | "record" >> Record(job.account, needs_consent=True, shelf=self.bounded.spool)
@@ -169,10 +169,10 @@ def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
     """Finds a pane's length, s, that divides a slot and holds about PANE_ROWS."""
     if rows is None:
         return PANE_S
-    parts = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # panes that a slot of average size needs, rounded up
-    minutes = slot_s // PANE_S
-    lengths = (length for length in range(1, minutes + 1) if minutes % length == 0)
-    return PANE_S * max(length for length in lengths if length == 1 or length * parts <= minutes)
+    panes = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # that a slot of average size needs, rounded up
+    shortest = slot_s // PANE_S  # number of panes of PANE_S
+    lengths = (length for length in range(1, shortest + 1) if shortest % length == 0)  # in PANE_S
+    return PANE_S * max(length for length in lengths if length == 1 or length * panes <= shortest)
 
 
 def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Outcome:
@@ -180,12 +180,12 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
     requested = debits_of_job(job)
     if requested.periods_refused:
         return requested
-    former = _recorded_slots(job)
+    slots_before = _recorded_slots(job)
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
     outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
     if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new
-        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - former))
+        outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - slots_before))
     if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused
     elif outcome.units_lost_to_the_limit:
@@ -197,38 +197,36 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
 
 def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Finished:
     """Runs the job to its end on the engine."""
-    name, about = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
+    name, rows = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
-        with Spool() as spool, report_steps(job, about, progress):
+        with Spool() as spool, report_steps(job, rows, progress):
             return engine.run(bounded_here(job, paths, needed, spool).build, name, lambda _: None)
     shards = 2 * engine.parallelism  # so that a worker that is done early takes another
-    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
+    pane_s = pane_length(rows, shards * len(job.slots), job.slot_s)
     bounded = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)
-    return engine.run(bounded.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), about))
+    return engine.run(bounded.build, name, lambda counts: progress(READ, counts.get(counters.ROWS, 0), rows))
 
 
 def bounded_here(job: Job, paths: Sequence[str], needed: Needed, spool: Spool) -> Bounded:
     """Builds the job for this process; vehicle shards bound the memory of periods."""
-    about = estimate_rows(paths)
-    shards = 1
+    rows, shards = estimate_rows(paths), 1
     if job.release.draws_in_order:
-        shards = UNSIZED_SHARDS if about is None else max(1, about // (PART_ROWS * max(1, len(job.periods))))
-    pane_s = pane_length(about, shards * len(job.slots), job.slot_s)
+        shards = UNSIZED_SHARDS if rows is None else max(1, rows // (PART_ROWS * max(1, len(job.periods))))
+    pane_s = pane_length(rows, shards * len(job.slots), job.slot_s)
     # "range": all periods are recorded in one transaction, or none.
     return Bounded(replace(job, vehicle_shards=shards, transaction="range"), paths, needed, pane_s, spool)
 
 
 @contextmanager
 def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator[None]:
-    """Reports progress of the local steps within the block. input_rows: input rows, if known."""
-    needs_periods = job.rules.need_whole_periods
+    """Reports progress of the local steps within the block. input_rows: if known."""
     slots, periods = len(job.slots), len(job.periods)
-    phases: Mapping[Phase, tuple[str, int]] = {
-        "counted": ("days counted", periods) if needs_periods else ("slots counted", slots),
+    phases: Mapping[Phase, tuple[str, int]] = {  # title, and number of items
+        "counted": ("days counted", periods) if job.rules.need_whole_periods else ("slots counted", slots),
         "drawn": ("slots released", slots),
         "recorded": ("periods recorded and published", periods),
     }
-    rows, finished = 0, dict[str, set[int | str]]()
+    rows, finished = 0, dict[str, set[int | str]]()  # finished items by title
 
     def listen(phase: Phase, item: int | str) -> None:
         nonlocal rows
@@ -240,8 +238,8 @@ def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator
         if not finished:
             progress(READ, rows, rows)
         if title not in finished and finished:  # completes the phase before, in which slots without events have no step
-            previous = next(titled for titled in phases.values() if titled[0] == next(reversed(finished)))
-            progress(previous[0], previous[1], previous[1])
+            former = next(reversed(finished))
+            progress(former, dict(phases.values())[former], dict(phases.values())[former])
         finished.setdefault(title, set()).add(item)
         progress(title, len(finished[title]), total)
 

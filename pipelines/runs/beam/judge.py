@@ -108,28 +108,29 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
+    period, elements = group
     # By slot: epsilon of a HAT; packed numbers of HATs by vehicle.
-    rates, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
-    for (slot_s, kind), data in group[1]:
+    epsilons, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
+    for (slot_s, kind), data in elements:
         if kind == SPENDING:
-            rate, unit, debit = msgspec.json.decode(data, type=UnitSpending)
-            rates[slot_s] = Fraction(rate)
+            epsilon, unit, debit = msgspec.json.decode(data, type=UnitSpending)
+            epsilons[slot_s] = Fraction(epsilon)
             wanted.append((*unit, debit))
         else:
             exposures.setdefault(slot_s, []).append(data)
-    spent = _spend_of(rates, exposures, shares)
-    return 0, msgspec.json.encode(DemandFact(group[0], wanted, tuple(map(str, spent))))
+    spent = _spend_of(epsilons, exposures, shares)
+    return 0, msgspec.json.encode(DemandFact(period, wanted, tuple(map(str, spent))))
 
 
-def _spend_of(rates: dict[int, Fraction], exposures: dict[int, list[bytes]], shares: Sequence[Fraction]) -> Spend:
-    """Sums each vehicle's spending over its drawn HATs. rates: epsilon per HAT by slot."""
-    rated = [(rate, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, rate in rates.items()]
-    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in rated]))
-    denominator = math.lcm(*((rate * share).denominator for rate in rates.values() for share in shares))
-    spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / parts
-    for rate, exposure in rated:
-        prices = np.array([int(rate * share * denominator) for share in shares], object)  # of a HAT, by statistic
+def _spend_of(epsilons: dict[int, Fraction], exposures: dict[int, list[bytes]], shares: Sequence[Fraction]) -> Spend:
+    """Sums each vehicle's spending over its drawn HATs. epsilons: of a HAT by slot."""
+    slots = [(epsilon, unpack_exposure(exposures.get(slot_s, ()), len(shares))) for slot_s, epsilon in epsilons.items()]
+    vehicles = np.unique(np.concatenate([exposure.vehicle for _, exposure in slots]))
+    denominator = math.lcm(*((epsilon * share).denominator for epsilon in epsilons.values() for share in shares))
+    spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / denominator
+    for epsilon, exposure in slots:
+        prices = np.array([int(epsilon * share * denominator) for share in shares], object)  # of a HAT, by statistic
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
-    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # as in Spend
+    ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # maximum, median, 90 %
     return Spend(*(Fraction(int(ordered[rank]), denominator) for rank in ranks))

@@ -73,8 +73,8 @@ class Observe(beam.DoFn):
                     yield bounded.keyed(events)
             elif job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)
-                letter = counters.refused("read", counters.UNREADABLE_FILE)
-                self._counts.update({counters.ROWS: 1, letter: 1, f"{counters.LEFT_OUT}{batch}": 1})
+                refusal = counters.refused("read", counters.UNREADABLE_FILE)
+                self._counts.update({counters.ROWS: 1, refusal: 1, f"{counters.LEFT_OUT}{batch}": 1})
             else:
                 self._counts[f"{judge.UNREADABLE}{batch}"] += 1
 

@@ -95,11 +95,11 @@ class _Watch:
         slots_s: starts, ascending, in seconds since 1970. The counters go to the newest slot's line alone: they count
         since the last look, and cannot be divided over slots.
         """
-        filled, timetable = set(slots_s), self._spec.timetable
+        with_data, timetable = set(slots_s), self._spec.timetable
         if self._spec.counts_are_public:
             units = self._ledger.released_of(self._spec.spec_id, slots_s)
             # A HAT without a report is recorded without a plan.
-            filled = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
+            with_data = {unit.slot_s for unit in units for hat in unit.released if hat.plan is not None}
         self._reported.update(slots_s)
         if len(self._reported) > _MOST_KEPT_SLOTS:
             self._from_s = max(self._reported) - _MOST_KEPT_SLOTS * timetable.slot_s
@@ -115,7 +115,7 @@ class _Watch:
             reason = "quiet: rows of other slots came in"
         for slot_s in slots_s:
             facts: dict[str, Fact] = {"lag_s": round(time.time() - slot_s - timetable.slot_s, 1)}
-            facts |= ({} if slot_s in filled else {"no_data": reason}) | (since if slot_s == slots_s[-1] else {})
+            facts |= ({} if slot_s in with_data else {"no_data": reason}) | (since if slot_s == slots_s[-1] else {})
             lines.append(Summary({"slot": timetable.text(slot_s)}, Operator(facts)))
         return lines
 
