@@ -82,8 +82,8 @@ class Allocation:
         """Divides a vehicle's budget over HATs, after suppression.
 
         One row per vehicle and HAT, int64 (rows,): codes from 0 in any order, samples after a cap (0: not kept) and
-        without it. plan_count: of plans in a period. Suppression happens once, at the epsilon of all HATs that its
-        busiest vehicle has before it. Source: S2; algorithms 9.2.
+        without it. plan_count: of plans in a period. CLIP-USER suppresses at the epsilon that a HAT has before it,
+        and is not repeated at the larger one after it. Source: S2; algorithms 9.2.
         """
         is_kept = counts > 0
         if self.most_hats is not None:

@@ -210,7 +210,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
     max_delta = math.nextafter(float(_checked_delta(delta)), 0.0)  # the float nearest to a delta near 1 is 1
     if max_delta < _LEAST_DELTA:
         return rho_within(epsilon, delta)
-    high = math.sqrt(2 * float(epsilon)) + 80  # where delta is 1: the largest mu
+    high = math.sqrt(2 * float(epsilon)) + 80  # a mu of delta 1: its a, see `delta_of_gaussian`, is below -30
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
     return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _DECIMAL_MARGIN), ROUND_FLOOR, _FLOAT_DIGITS)
 
@@ -223,7 +223,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
     if max_delta < _LEAST_DELTA or mu == 0:
         return _epsilon_of(rho, delta)
-    # The zero-concentrated epsilon is too large; as much is taken off it as delta allows.
+    # The zero-concentrated epsilon, `worst`, is too large: bisection takes off as much as delta allows.
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= max_delta, worst)
     return _rounded(_decimal(Fraction(worst) - Fraction(saved)) * (1 + _DECIMAL_MARGIN), ROUND_CEILING)
 

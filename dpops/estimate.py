@@ -72,12 +72,10 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     if not plans:
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
-    texts = list(map(_NOISE_FIELDS, plans))
-    number = {text: index for index, text in enumerate(dict.fromkeys(texts))}
-    laws, law_of_hat = [_law(*text, miss) for text in number], np.array([number[text] for text in texts])
-    noise, noise_std, upper, epsilon = np.array([floats for _, floats in laws]).T[:, law_of_hat]
-    steps = (laws[index][0] for index in law_of_hat.tolist())  # as (numerator, denominator): queries may exceed 2**53
-    exact = np.array([query * above / below for query, (above, below) in zip(queries, steps, strict=True)], np.float64)
+    steps, floats = zip(*(_noise_numbers(*_NOISE_FIELDS(plan), miss) for plan in plans), strict=True)
+    noise, noise_std, upper, epsilon = np.array(floats).T
+    # Python's integers: queries may exceed 2**53.
+    exact = np.array([query * top / bottom for query, (top, bottom) in zip(queries, steps, strict=True)], np.float64)
     bias = np.array([plan["bias_bound"] for plan in plans], np.float64)
     rounding = np.array([plan.get("rounding", -1.0) for plan in plans], np.float64)
     for row in np.flatnonzero(rounding < 0).tolist():  # plans of means that store no rounding
@@ -97,8 +95,10 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
 
 
 @lru_cache(maxsize=1 << 14)
-def _law(step: str, scale: str, upper: str, epsilon: str, miss: float) -> tuple[tuple[int, int], tuple[float, ...]]:
-    """Reads the step, as a ratio, then noise's bound and sd, U and epsilon."""
+def _noise_numbers(
+    step: str, scale: str, upper: str, epsilon: str, miss: float
+) -> tuple[tuple[int, int], tuple[float, float, float, float]]:
+    """Converts a plan's texts: the step's ratio; noise's bound and sd, U and epsilon."""
     unit, noise = Fraction(step), Fraction(scale)
     floats = laplace_bound(noise, miss) * float(unit), laplace_std(noise) * float(unit)
     return unit.as_integer_ratio(), (*floats, float(Fraction(upper)), float(Fraction(epsilon)))

@@ -257,7 +257,7 @@ class Mechanism(Protocol):
         """Releases HATs' noisy integers, drawing noise in vectors."""
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: "Noise") -> Drawn:
-        """Plans and releases many HATs; overridden to skip plans."""
+        """Plans and releases many HATs; a mechanism may override it to be faster."""
         totals = list(hats)
         # Equal counts have equal plans, so each distinct HAT is planned and written once.
         keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
@@ -275,7 +275,7 @@ class Mechanism(Protocol):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads values with intervals off integers and stored plans."""
+        """Reads values with intervals off integers, the noisy query last, and stored plans."""
         if cls.chooses:
             read_plans = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, read_plans, strict=True)]
@@ -363,7 +363,7 @@ def facts_of(hat: CountsKnown, grid: Grid) -> dict[str, int]:
 
 
 def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fraction) -> None:
-    """Raises PlanError for inputs that no plan fits."""
+    """Raises PlanError for inputs that no plan fits; upper: U in steps."""
     if epsilon <= 0:
         raise PlanError(f"epsilon must be > 0, got {epsilon}")
     if counts.size == 0 or counts.min() < 1:

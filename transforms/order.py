@@ -1,6 +1,6 @@
 """Codes of distinct values, packed keys, and order-free choices."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +10,7 @@ from dpops.types import Float64s, Int64s
 
 NARROW = 1 << 38  # a column of a smaller range, such as microseconds within a day, is packed as it is
 _MOST_ROOM_PER_ROW = 16
-"""Pairs that could be there, for each entry, up to which a table with room for all of them is cheaper than a sort."""
-_DIGIT_BITS = 16  # of unsigned integers that numpy sorts by counting when the sort must be stable
+"""Possible pairs for each entry, up to which a table with room for all of them is cheaper than a sort."""
 
 
 class DistinctValues(NamedTuple):
@@ -34,13 +33,9 @@ def factorize(column: Int64s) -> DistinctValues:
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     """Numbers distinct pairs, whose values are first code * second.values.size + second code."""
     pair_key = first.code * second.values.size + second.code
-    room = first.values.size * second.values.size
+    room = first.values.size * second.values.size  # a table by pair: where it is dense, cheaper than a sort
     if room > _MOST_ROOM_PER_ROW * pair_key.size:
-        order = np.lexsort((*_digits(second), *_digits(first)))
-        ordered = pair_key[order]
-        is_first, code = changes(ordered), np.empty(pair_key.size, np.int64)
-        code[order] = np.cumsum(is_first) - 1
-        return DistinctValues(ordered[is_first], code)
+        return DistinctValues(*np.unique(pair_key, return_inverse=True))
     seen = np.zeros(room, np.bool_)
     seen[pair_key] = True
     values = np.flatnonzero(seen)
@@ -49,19 +44,11 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     return DistinctValues(values, code_of_key[pair_key].astype(np.int64))
 
 
-def _digits(column: DistinctValues) -> list[NDArray[Any]]:
-    """Cuts codes into 16-bit digits, the lowest first, which numpy sorts by counting."""
-    first_bits = range(0, max(1, column.values.size.bit_length()), _DIGIT_BITS)
-    return [(column.code >> bit).astype(np.uint16) for bit in first_bits]
-
-
-def by_both(first: DistinctValues, second: Int64s) -> Int64s:
-    """Returns the order of entries by first, then by second."""
-    return np.lexsort((second, *_digits(first)))
-
-
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
-    """Packs two columns into ordered keys; at most 2^31 entries, 2^25 first values."""
+    """Packs two columns into one that sorts by first, then second.
+
+    63 bits hold at most 2^31 entries and 2^25 first values: where the second's range is wide, codes take its place.
+    """
     if not second.size:
         return np.zeros(0, np.int64)
     major = first if isinstance(first, DistinctValues) else factorize(first)
@@ -70,13 +57,6 @@ def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
         return major.code * (highest - lowest + 1) + second - lowest
     ranked = factorize(second)
     return major.code * ranked.values.size + ranked.code
-
-
-def ascending(row_key: Int64s, first: DistinctValues) -> Int64s:
-    """Sorts keys packed by `first`, roughly first, so the stable sort finds runs."""
-    low_bits = max(0, first.values.size.bit_length() - _DIGIT_BITS)
-    by_first = np.argsort((first.code >> low_bits).astype(np.uint16), kind="stable")
-    return np.sort(row_key[by_first], kind="stable")
 
 
 def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:

@@ -12,14 +12,14 @@ from dpops.means.grouping import Grouping, argmax, best_fit_arrays, convex, medi
 from dpops.mechanism import Plan, Totals, check_plan_input, facts_of, full_plan, stack
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
-FINE = 1000
-"""Fine steps per grid step inside an array mean: rounding then costs below 0.1 % of sensitivity."""
+FINE_PER_STEP = 1000
+"""Array means are integers in fine steps, so many per grid step: rounding then costs below 0.1 % of sensitivity."""
 
-AT_LEAST_BETWEEN = 0.2
+MIN_SHARE_BETWEEN_USERS = 0.2
 """Least share of the variance between users in forecasts of array means: a user's samples resemble one another, and a
 forecast of independent ones promises intervals that are too short."""
 
-FEW = 8
+FEW_ARRAYS = 8
 """Most arrays for which a forecast varies the HAT's mean."""
 
 Rule = Literal["median", "argmax", "opt", "convex"] | int
@@ -50,28 +50,30 @@ class Arrays(NamedTuple):
 
 
 def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule) -> Arrays:
-    """Groups a HAT's users by WrapAround, with its sensitivity."""
+    """Fills a HAT's arrays user by user (WrapAround), splitting users where one is full."""
     counts, reported = hat
-    check_plan_input(counts, reported, grid.upper_steps * FINE, epsilon)
+    check_plan_input(counts, reported, grid.upper_steps * FINE_PER_STEP, epsilon)
     length = length_of(m_ub, counts, epsilon)
     group = wrap_around(counts, length)
     arrays = group.fills.size
-    width = group.fills[group.array]
-    user_sensitivity = np.zeros(counts.size, np.int64)  # of each user, in every array rounded up
-    np.add.at(user_sensitivity, group.user, -(-grid.upper_steps * FINE * group.samples // width))
+    width = group.fills[group.array]  # samples in each piece's array
+    user_sensitivity = np.zeros(counts.size, np.int64)  # ceil(U share) in fine steps, over the user's arrays
+    np.add.at(user_sensitivity, group.user, -(-grid.upper_steps * FINE_PER_STEP * group.samples // width))
     weight: Float64s = np.bincount(group.user, weights=group.samples / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
-    rounding = float(2 * grid.step / FINE)  # a user's mean and an array's are rounded down, each by less than a step
+    rounding = float(
+        2 * grid.step / FINE_PER_STEP
+    )  # a user's mean and an array's are rounded down, each by less than a step
     return Arrays(length, group, weight, int(user_sensitivity.max()), clipping + rounding, facts)
 
 
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, noise_epsilon: Fraction
 ) -> list[ArrayPlan]:
-    """Plans sums of array means; `noise_epsilon`: the noise's epsilon."""
-    # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow.
-    steps = {n: grid.step / (FINE * n) for n in {laid.facts["arrays"] for laid in arrays}}
+    """Plans noisy sums of array means; `noise_epsilon`: what the noise costs."""
+    # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow: each is divided once.
+    steps = {n: grid.step / (FINE_PER_STEP * n) for n in {laid.facts["arrays"] for laid in arrays}}
     scales = {sensitivity: sensitivity / noise_epsilon for sensitivity in {laid.sensitivity for laid in arrays}}
     return [
         ArrayPlan(
@@ -91,7 +93,7 @@ def array_plans(
 
 
 def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
-    """Chooses m_UB, samples per array, of each HAT from counts, (HATs, users)."""
+    """Chooses m_UB, samples per array, of each HAT from counts, (HATs, users), largest first."""
     match m_ub:
         case "median":
             return median(counts)
@@ -101,7 +103,7 @@ def lengths_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> Int64s:
             return minimax(counts, epsilon)
         case "convex":
             return convex(counts)
-    return np.minimum(counts[:, 0], min(m_ub, int(counts.max())))
+    return np.minimum(counts[:, 0], min(m_ub, int(counts.max())))  # a number of any size, which int64 may not hold
 
 
 def length_of(m_ub: Rule, counts: Int64s, epsilon: Fraction) -> int:
@@ -122,12 +124,15 @@ class ArrayMeans(NamedTuple):
 
 
 def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
-    """Averages user means by array, weighted by samples, rounded down. Raises TypeError."""
+    """Averages users' means by array, weighted by their samples, in fine steps rounded down.
+
+    A piece is what one user has in one array. Raises TypeError for plans that were read back, without their grouping.
+    """
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
         return ArrayMeans(users.sums, users.start)
-    user_mean = users.sums * FINE // users.counts
+    user_mean = users.sums * FINE_PER_STEP // users.counts
     pieces = np.array([group.user.size for group in groups])
     arrays = np.array([group.fills.size for group in groups])
     first_array = np.cumsum(arrays) - arrays
@@ -135,13 +140,13 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     array = np.concatenate([group.array for group in groups]) + np.repeat(first_array, pieces)
     samples = np.concatenate([group.samples for group in groups])
     fills = np.concatenate([group.fills for group in groups])
-    first_piece = np.flatnonzero(np.diff(array, prepend=-1))
+    first_piece = np.flatnonzero(np.diff(array, prepend=-1))  # of each array: a grouping is sorted by array
     array_sum = np.add.reduceat(user_mean[user] * samples, first_piece)
     return ArrayMeans(array_sum // fills, first_array)
 
 
-USUAL = 1 << 30
-"""Samples times grid steps far below the bounds of `check_plan_input`."""
+SAFE_PRODUCT = 1 << 30
+"""Samples times grid steps below which `check_plan_input`, slow for many HATs, refuses nothing."""
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
 """Facts of a plan about its HAT and arrays, in this order."""
@@ -169,7 +174,10 @@ class ArrayLayout(NamedTuple):
 
 
 def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> ArrayLayout:
-    """Groups HATs' users by BestFit. counts: (all users,), non-increasing by HAT; users: (HATs,)."""
+    """Groups HATs' users by BestFit: each lies in one array.
+
+    counts: int64 (all users,), HAT after HAT, non-increasing in each. users: int64 (HATs,), their numbers.
+    """
     first, hat = np.cumsum(users) - users, np.repeat(np.arange(users.size), users)
     if ((counts[1:] > counts[:-1]) & (hat[1:] == hat[:-1])).any():
         raise ValueError("counts must be non-increasing vectors")
@@ -182,7 +190,8 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
     np.add.at(fills, array, samples)
     arrays = np.diff(np.maximum.reduceat(array, first) + 1, prepend=0)  # a HAT's last number, less the HAT's before
     width = fills[array]
-    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE * samples // width), first)
+    # A user of r of an array's w samples moves its mean by ceil(U r / w) fine steps; the sensitivity is the largest.
+    moved = np.maximum.reduceat(-(-grid.upper_steps * FINE_PER_STEP * samples // width), first)
     return ArrayLayout(length, arrays, moved, samples, array, fills, samples / width / arrays[hat])
 
 
@@ -199,27 +208,28 @@ class PlannedHats(NamedTuple):
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
-    """Plans at least one HAT; `lay_out` names the arguments. Raises PlanError."""
+    """Lays out and checks at least one HAT; arguments as for `lay_out`. Raises PlanError."""
     if not users.all():
         check_plan_input(counts[:0], 0, 0, epsilon)  # which refuses HATs without users; below each has a first one
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
-    # One HAT's check is slow: it is made of those alone that are not far within all bounds.
-    is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= USUAL // grid.upper_steps)
+    # One HAT's check is slow: only those that are not far within its bounds are checked.
+    is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= SAFE_PRODUCT // grid.upper_steps)
     for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~is_safe).tolist():
         count = counts[first[hat] : first[hat] + users[hat]]
-        check_plan_input(count, int(reported[hat]), grid.upper_steps * FINE, epsilon)
+        check_plan_input(count, int(reported[hat]), grid.upper_steps * FINE_PER_STEP, epsilon)
     laid = lay_out(counts, users, grid, epsilon, m_ub)
     excess, bias = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0), np.empty(users.size)
     for size, hats in groups_of(users):  # HATs of equally many users are the rows of one matrix
         bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)
     steps = np.full(users.size, grid.upper_steps)
+    # In the order of FACTS, (facts, HATs).
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
-    return PlannedHats(laid, facts, float(grid.upper) * bias + float(2 * grid.step / FINE))
+    return PlannedHats(laid, facts, float(grid.upper) * bias + float(2 * grid.step / FINE_PER_STEP))
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
-    """Lays out each HAT's BestFit arrays. Raises PlanError."""
+    """Lays out each HAT's BestFit arrays, all HATs in vectors. Raises PlanError."""
     if not hats:
         return []
     users = np.array([hat.counts.size for hat in hats], np.int64)
@@ -230,7 +240,7 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     first = np.cumsum(users) - users
     user, piece = order - np.repeat(first, users), laid.array[order] - np.repeat(laid.first_array, users)
     samples = laid.samples[order]
-    for shared in (user, piece, samples, laid.fills, laid.weight):  # groupings are views of these
+    for shared in (user, piece, samples, laid.fills, laid.weight):  # plans hold views of these, and must not change
         shared.flags.writeable = False
     arrays = []
     by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)

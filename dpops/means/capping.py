@@ -56,13 +56,14 @@ def chosen(m_ub: CapRule, counts: Int64s, reported: int, cost: Callable[[CountCa
 
 
 def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
-    """Makes a cap per ascending limit, without overflow (check_plan_input)."""
+    """Makes a cap per ascending limit m; sums fit into int64 (check_plan_input)."""
     values, repeats = np.unique(counts, return_counts=True)
     users = np.concatenate([[0], np.cumsum(repeats)])
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
-    below = np.searchsorted(values, limits, side="right")
+    below = np.searchsorted(values, limits, side="right")  # number of distinct counts that a cap leaves alone
     samples_kept = samples[below] + limits * (counts.size - users[below])
-    # Of the capped users those with c K < m R gain weight; of the others, all if samples were dropped.
+    # K R times the weight that moves, see CountCap: the sum over users who gain weight of k R - c K. Of capped users
+    # these are those with c K < m R; of the others, all if samples were dropped.
     gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // samples_kept, side="right"), below)
     moved = limits * reported * (users[gaining] - users[below]) - samples_kept * (samples[gaining] - samples[below])
     moved += (reported - samples_kept) * samples[below]
@@ -94,8 +95,8 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
     """
     if not plans:
         return []
-    number = np.diff(users.start, append=users.counts.size)
-    limits = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)
+    number = np.diff(users.start, append=users.counts.size)  # of users, (HATs,)
+    limits = np.array([plan.facts.get("m_ub", plan.facts["heaviest"]) for plan in plans], np.int64)  # else no cap
     planned = np.array([plan.facts.get("kept", plan.facts["samples"]) for plan in plans], np.int64)
     limit = np.repeat(limits, number)
     if not np.array_equal(np.add.reduceat(np.minimum(users.counts, limit), users.start), planned):

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.forecast import HatCounts
 from dpops.means import forecasts
-from dpops.means.arrays import FINE, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, lay_out_together
+from dpops.means.arrays import FINE_PER_STEP, ArrayMeans, ArrayPlan, Rule, array_means, array_plans, lay_out_together
 from dpops.means.forecasts import Ends, LaidMany
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, with_noise
 from dpops.noise import Noise
@@ -72,11 +72,11 @@ class ClippedArrays(Mechanism):
         """
         layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]
-        choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE, epsilon) for shape in set(shapes)}
+        choice_of = {shape: self.choice(*shape, grid.upper_steps * FINE_PER_STEP, epsilon) for shape in set(shapes)}
         upper, step = float(grid.upper), float(grid.step)
         clipped = []
         for laid, (widest, choice_facts) in zip(layouts, map(choice_of.__getitem__, shapes), strict=True):
-            facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE / step), **choice_facts}
+            facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE_PER_STEP / step), **choice_facts}
             clipped.append(laid._replace(sensitivity=min(widest, laid.sensitivity), bias=upper, facts=facts))
         return array_plans(self.name, clipped, grid, epsilon, epsilon / 2)
 
@@ -84,7 +84,10 @@ class ClippedArrays(Mechanism):
 def clipped_release(
     arrays: ArrayMeans, low: Int64s, high: Int64s, choices: Sequence[list[int]], plans: Sequence[Plan], noise: Noise
 ) -> list[Integers]:
-    """Releases choices and noisy sums of means, clipped to [low, high], (HATs,)."""
+    """Sums array means, clipped to each HAT's [low, high], with noise.
+
+    low, high: int64 (HATs,), in fine steps. choices: integers of the private choice, released before each noisy sum.
+    """
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
@@ -93,15 +96,18 @@ def clipped_release(
 
 
 def with_interval(low: int, high: int, plan: Plan) -> Plan:
-    """Completes a plan's noise and bias by the drawn interval, in fine steps."""
-    fine_step = float(plan.step * plan.facts["arrays"])
-    clipping = max(low, plan.facts["upper_steps"] * FINE - high)
+    """Narrows a plan's noise and bias to the drawn interval, in fine steps.
+
+    A mean at 0 or U moves by as much as the interval leaves out there; grouping users adds to that.
+    """
+    fine_step = float(plan.step * plan.facts["arrays"])  # in units; the plan's step is of the sum over arrays
+    clipping = max(low, plan.facts["upper_steps"] * FINE_PER_STEP - high)
     bias = min((clipping + plan.facts["grouping_bias"]) * fine_step, float(plan.upper))
     return replace(plan, scale=_scale(low, high, plan), bias_bound=bias)
 
 
 def _scale(low: int, high: int, plan: Plan) -> Fraction:
-    """Scales the noise to the drawn interval."""
+    """Scales a plan's noise, which is for the longest interval, to the drawn one."""
     widest = plan.sensitivity  # an array moves the sum by no more than this, nor than the interval's length
     return plan.scale * Fraction(min(high - low, widest), widest)
 
@@ -129,7 +135,7 @@ class QuantileInterval(ClippedArrays):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors from a normal approximation of the interval."""
-        quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE
+        quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
             """Averages errors over pairs of equally likely ends; means: (HATs, arrays)."""
@@ -159,7 +165,7 @@ class QuantileInterval(ClippedArrays):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the interval's ends, then the clipped sum."""
         arrays = array_means(totals, plans)
-        upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
+        upper = np.array([plan.facts["upper_steps"] * FINE_PER_STEP for plan in plans], np.int64)
         quarter = [plan.epsilon / 4 for plan in plans]
         lower_ranks = [Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"]) for plan in plans]
         upper_ranks = [plan.facts["arrays"] - rank for plan, rank in zip(plans, lower_ranks, strict=True)]

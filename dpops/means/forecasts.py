@@ -10,14 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.forecast import HatCounts, clamped_errors, normal_scores
-from dpops.means.arrays import AT_LEAST_BETWEEN, FEW, FINE, USUAL, Rule, groups_of, lay_out
+from dpops.means.arrays import (
+    FEW_ARRAYS,
+    FINE_PER_STEP,
+    MIN_SHARE_BETWEEN_USERS,
+    SAFE_PRODUCT,
+    Rule,
+    groups_of,
+    lay_out,
+)
 from dpops.mechanism import Plan
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
 _ELEMENTS_AT_ONCE = 1 << 13
 """Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
 _MOST_NOISE_STEPS = 1 << 48
-"""Far below the scale that a plan refuses."""
+"""Scale of noise, in steps, far below the 2**50 that a plan refuses."""
 
 
 class LaidMany(NamedTuple):
@@ -38,7 +46,10 @@ class LaidMany(NamedTuple):
 
 
 def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
-    """Lays HATs out by BestFit, cached by rule."""
+    """Lays HATs out by BestFit, cached by rule, with spreads by the prior.
+
+    Where users' weights differ from their shares of the samples, the noiseless mean is off: `grouping_sd`.
+    """
     if m_ub not in hats.remembered:
         users = hats.of_each(lambda counts: np.full(len(counts), counts.shape[1]))
         laid = lay_out(hats.of_each(np.ravel), users, hats.grid, hats.epsilon, m_ub)
@@ -48,7 +59,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
             for weight, counts in zip(weights, hats.counts, strict=True)
         )
         sds = np.concatenate([*map(hats.prior.spread, excess, hats.counts)])
-        between = max(hats.prior.between, AT_LEAST_BETWEEN)
+        between = max(hats.prior.between, MIN_SHARE_BETWEEN_USERS)
         variances = between / np.bincount(laid.array) + (1 - between) / laid.fills  # of array means, over the prior's
         means = np.zeros(users.size)
         for length, rows in groups_of(laid.arrays):
@@ -59,8 +70,11 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 
 
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
-    """Marks HATs far within every mechanism's bounds, bool (HATs,): their plans need no check."""
-    limit = min(USUAL, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE)) // grid.upper_steps
+    """Marks HATs far within every mechanism's bounds, bool (HATs,), whose plans cannot fail.
+
+    Noise of the largest sensitivity, 4 U n fine steps over epsilon, must be below _MOST_NOISE_STEPS.
+    """
+    limit = min(SAFE_PRODUCT, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)
     return np.fromiter(fits, np.bool_, len(hats))
 
@@ -75,9 +89,10 @@ def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Flo
 def errors_around(
     hats: HatCounts, sd: Float64s, scale: Float64s, points: int = 32, offset: Float64s | float = 0.0
 ) -> Float64s:
-    """Averages errors over a HAT's possible means, float64 (HATs,).
+    """Averages errors over a HAT's equally likely means and biases, float64 (HATs,).
 
-    sd: of the bias, (HATs,), around an offset of each possible mean, (means, 1). scale: of the noise, (HATs,).
+    The bias is normal, taken at `points` equally likely values: sd, (HATs,), around an offset for each mean,
+    (means, 1). scale: of the noise, (HATs,).
     """
     means, scores, mean_errors = hats.prior.hat_means(hats.upper)[:, None], normal_scores(points), np.zeros(sd.size)
     for rows in chunks(sd.size, means.size * points):
@@ -102,14 +117,15 @@ def chunks(hats: int, of_each: int) -> Iterator[slice]:
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
     """Forecasts errors of privately clipped array means, float64 (HATs,).
 
-    errors: from ascending array means (HATs, arrays) by the prior, float64 (HATs,). Equal HATs are forecast once.
+    errors: forecasts HATs, (HATs,), whose array means, (HATs, arrays), ascend as the prior expects them. Equal HATs
+    are forecast once.
     """
     laid = laid_out(hats, m_ub)
     first, back = alike(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
     distinct, forecasts = laid.take(first), np.zeros(first.size)
     for arrays, hats_of_size in groups_of(distinct.arrays):
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
-        centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW else [hats.prior.mean]
+        centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW_ARRAYS else [hats.prior.mean]
         for rows in (hats_of_size[rows_at_once] for rows_at_once in chunks(hats_of_size.size, arrays)):
             around = distinct.sd[rows, None] * normal_scores(arrays)
             cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
@@ -120,7 +136,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
 
 
 def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
-    """Indexes a first row of each distinct one; returns also the inverse."""
+    """Finds distinct rows of columns, as `np.unique` with index and inverse, but faster."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)
     back = np.empty(order.size, np.int64)
@@ -192,6 +208,6 @@ def interval_errors_of(
     means: (HATs, arrays). clipped: sums of clipped means, and width: lengths, of each interval, in units.
     """
     arrays, total = means.shape[1], _running(means)[:, -1:]
-    widest = sensitivity[:, None] * float(hats.grid.step / FINE)
+    widest = sensitivity[:, None] * float(hats.grid.step / FINE_PER_STEP)
     scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays
     return clamped_errors(total / arrays, hats.upper, (clipped - total) / arrays, scale)

@@ -30,7 +30,7 @@ class Grouping:
 
 
 def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
-    """Cuts samples into full arrays, without tail. Raises ValueError."""
+    """Cuts the row of users' samples into full arrays. Raises ValueError."""
     if m_ub < 1:
         raise ValueError(f"m_ub must be at least 1, got {m_ub}")
     if counts.size == 0 or counts[-1] < 1 or (counts[1:] > counts[:-1]).any():
@@ -42,7 +42,7 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
         raise ValueError(f"wrap-around: {int(end[-1])} samples cannot fill one array of m_ub={m_ub}")
     start = end - samples
     first, last = start // m_ub, (end - 1) // m_ub  # as samples <= m_ub, a user touches one array or two
-    split = last > first
+    split = last > first  # users whose samples continue in the next array
     user = np.concatenate([np.arange(counts.size), np.flatnonzero(split)])
     array = np.concatenate([first, last[split]])
     head = np.where(split, last * m_ub - start, samples)
@@ -91,9 +91,9 @@ def argmax(counts: Int64s) -> Int64s:
     sums = _kept_at(lengths)
     best, best_kept = lengths[:, -1], sums[:, -1]
     for user in _larger(counts):
-        m, now = lengths[:, user], sums[:, user]
-        better = now * now * best > best_kept * best_kept * m
-        best, best_kept = np.where(better, m, best), np.where(better, now, best_kept)
+        m, m_kept = lengths[:, user], sums[:, user]
+        better = m_kept * m_kept * best > best_kept * best_kept * m
+        best, best_kept = np.where(better, m, best), np.where(better, m_kept, best_kept)
     return np.asarray(best, np.int64)
 
 
@@ -103,11 +103,11 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, which are compared exactly. From
     epsilon 1 on it is the largest count. Source: S1, OPT-Array-Averaging, idealised objective.
     """
-    over, under = epsilon.numerator, epsilon.denominator  # S: `sums`, n: all samples, m: `lengths`
-    lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * over * under)
+    numerator, denominator = epsilon.as_integer_ratio()  # S: `sums`, n: all samples, m: `lengths`
+    lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * numerator * denominator)
     sums = _kept_at(lengths)
-    # -S / n + m under / (S over) over n, as a fraction (cost, kept) with a positive kept
-    cost = lengths * under * lengths.sum(axis=1)[:, None] - sums * sums * over
+    # The objective less 1, times n epsilon's numerator, is a fraction: cost / S; compared by products.
+    cost = lengths * denominator * lengths.sum(axis=1)[:, None] - sums * sums * numerator
     best, top, bottom = lengths[:, -1], cost[:, -1], sums[:, -1]
     for user in _larger(counts):
         better = cost[:, user] * bottom < top * sums[:, user]

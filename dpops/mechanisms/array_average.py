@@ -9,7 +9,7 @@ import numpy as np
 
 from dpops.forecast import HatCounts
 from dpops.means import arrays as layouts
-from dpops.means.arrays import FINE, Rule
+from dpops.means.arrays import FINE_PER_STEP, Rule
 from dpops.means.forecasts import errors_around, errors_of_weights, laid_out, quotients
 from dpops.mechanism import Drawn, Hats, Integers, Mechanism, Plan, Totals, noisy_integers, with_noise
 from dpops.noise import Noise
@@ -54,11 +54,11 @@ class ArrayAverage(Mechanism):
         if np.any(sums < 0) or np.any(sums > counts * grid.upper_steps):
             raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
         laid, held = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
-        np.add.at(held, laid.array, sums * FINE // counts * laid.samples)
+        np.add.at(held, laid.array, sums * FINE_PER_STEP // counts * laid.samples)
         exact = np.add.reduceat(held // laid.fills, laid.first_array)
         sensitivities, of_hats = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
-        steps = {arrays: grid.step / (FINE * arrays) for arrays in set(laid.arrays.tolist())}
+        steps = {arrays: grid.step / (FINE_PER_STEP * arrays) for arrays in set(laid.arrays.tolist())}
         # The plan of the most noise is checked against bounds, and holds what all have in common.
         like = Plan(
             mechanism=self.name,
@@ -91,7 +91,7 @@ class ArrayAverage(Mechanism):
             weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)
             return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))
         laid = laid_out(hats, self.m_ub)
-        scale = quotients(laid.sensitivity, laid.arrays, hats.grid.step / (FINE * hats.epsilon))
+        scale = quotients(laid.sensitivity, laid.arrays, hats.grid.step / (FINE_PER_STEP * hats.epsilon))
         return errors_around(hats, laid.grouping_sd, scale)
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:

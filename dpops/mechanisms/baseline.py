@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from dpops.forecast import HatCounts
-from dpops.means.arrays import FINE
+from dpops.means.arrays import FINE_PER_STEP
 from dpops.means.capping import CapRule, chosen, retained, weights
 from dpops.means.forecasts import errors_around, errors_of_weights, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
@@ -27,8 +27,8 @@ class Baseline(Mechanism):
     cap: algorithms 9.4; its bias is U times the weight moved, S0 section on clipping bias.
 
     statistic: "mean-of-vehicles" releases the sum of the L users' means, as a cap at one sample leaves: the integer
-    floor(FINE sum_v s_v / c_v) of the exact rational, s_v the user's sum in grid steps. One user's s_v / c_v lies in
-    [0, U], so moves the rational by at most FINE U, a whole number, and the floor by no more: attained from 0 to U.
+    floor(F sum_v s_v / c_v) of the exact rational, s_v the user's sum in grid steps; F is FINE_PER_STEP. One s_v / c_v
+    lies in [0, U], so moves the rational by at most F U, a whole number, and the floor no more: attained from 0 to U.
     Bias, if D samples were dropped: a_v of each user who is left, and all of e others, sum a_v + e <= D. The true mean
     gives s_v / c_v the weight c_v / (c_v + a_v) / (L + e) <= 1 / L; these weights agree with the released ones for a
     share of sum 1 / (1 + a_v) / (L + e) or more, so of L^2 / ((L + sum a_v) (L + e)) by Cauchy and Schwarz, so of
@@ -57,13 +57,13 @@ class Baseline(Mechanism):
         """Plans a noisy sum within a cap on samples."""
         counts, reported = hat
         m_ub = 1 if self.counts_once else self.m_ub
-        check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE), epsilon)
+        check_plan_input(counts, reported, grid.upper_steps * (1 if m_ub == "none" else FINE_PER_STEP), epsilon)
         rate = float(epsilon)
         cap = chosen(m_ub, counts, reported, lambda cap: cap.share_moved + cap.max_count / (cap.samples * rate))
         moved = Fraction(*cap.moved_weight)
         if self.counts_once:  # the weight that dropped samples had
             moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
-        fine = 1 if cap.is_uncapped else FINE
+        fine = 1 if cap.is_uncapped else FINE_PER_STEP
         step = grid.step / (fine * cap.samples)
         sensitivity = fine * grid.upper_steps * cap.max_count
         return Plan(
@@ -92,6 +92,8 @@ class Baseline(Mechanism):
         """Draws the noisy sums of planned HATs."""
         users = stack(totals, plans)
         sums = retained(users, [users.sums], plans)
-        fine = [FINE if "m_ub" in plan.facts else 1 for plan in plans]  # exact if nobody is capped, else floored
+        fine = [
+            FINE_PER_STEP if "m_ub" in plan.facts else 1 for plan in plans
+        ]  # exact if nobody is capped, else floored
         exact = [steps * total // denominator for steps, (denominator, (total,)) in zip(fine, sums, strict=True)]
         return noisy_integers(np.array(exact, np.int64), plans, noise)

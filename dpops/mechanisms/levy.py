@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpops.forecast import HatCounts
-from dpops.means.arrays import FINE, array_means, groups_of
+from dpops.means.arrays import FINE_PER_STEP, array_means, groups_of
 from dpops.means.clipping import ClippedArrays, clipped_release, with_interval
 from dpops.means.forecasts import LaidMany, ends_of, interval_errors_of, interval_forecasts
 from dpops.mechanism import Integers, Plan, Totals
@@ -41,7 +41,7 @@ class Levy(ClippedArrays):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT under the prior."""
-        upper = hats.grid.upper_steps * FINE
+        upper = hats.grid.upper_steps * FINE_PER_STEP
 
         def interval_errors(means: Float64s, laid: LaidMany) -> Float64s:
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
@@ -60,7 +60,7 @@ class Levy(ClippedArrays):
         if not plans:
             return []
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
-        upper = np.array([plan.facts["upper_steps"] * FINE for plan in plans], np.int64)
+        upper = np.array([plan.facts["upper_steps"] * FINE_PER_STEP for plan in plans], np.int64)
         numbers, first = arrays.numbers, np.cumsum(bins) - bins
         bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
         # Numbers of array means in each bin, and in it and lower ones of its HAT.
@@ -76,7 +76,7 @@ class Levy(ClippedArrays):
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
         """Returns the plan with the drawn histogram's interval."""
-        upper = plan.facts["upper_steps"] * FINE
+        upper = plan.facts["upper_steps"] * FINE_PER_STEP
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], upper)
         return with_interval(int(low), int(high), plan)
 
@@ -90,7 +90,11 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
     """Forecasts errors of HATs with equally many bins, averaged over the drawn bin."""
-    fine_step, upper, every = float(hats.grid.step / FINE), hats.grid.upper_steps * FINE, np.arange(bins)
+    fine_step, upper, every = (
+        float(hats.grid.step / FINE_PER_STEP),
+        hats.grid.upper_steps * FINE_PER_STEP,
+        np.arange(bins),
+    )
     # Each bin's cost and probability, (HATs, bins), then the error if it is drawn.
     drawn = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))

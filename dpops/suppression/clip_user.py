@@ -36,7 +36,7 @@ class Weights:
             raise ValueError(f"shares must be >= 0 and add up to (0, 1], got {self.mean} and {self.variance}")
 
     def factors(self, epsilon: Fraction) -> Factors:
-        """Computes weights of the worst cases at this epsilon."""
+        """Weighs worst biases and sensitivities, so that their sum is an error."""
         if epsilon <= 0:
             raise ValueError(f"epsilon must be > 0, got {epsilon}")
         mean = self.upper if self.mean else Fraction(0)

@@ -132,7 +132,7 @@ class Search:
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:
-        # By HAT: sums and the two largest rows. By vehicle: how many HATs it is in, and its range of `entry_*`.
+        # Pairs of an array and its memoryview share memory: the array for vectors, the view for single elements.
         self.tally = tally
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
@@ -152,7 +152,7 @@ class Search:
         self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
         self.first_row, self.second_row = begin.copy().data, (begin + 1).data
-        self.occupancy = np.bincount(tally.vehicle)
+        self.occupancy = np.bincount(tally.vehicle)  # number of HATs of each vehicle
         last = np.cumsum(self.occupancy)
         self.first, self.last = (last - self.occupancy).data, last.data
         self.entry_row = np.lexsort((tally.hat, tally.vehicle))
@@ -172,7 +172,10 @@ class Search:
         self.threshold_score = float(self.threshold / self.scale)
 
     def run(self) -> int:
-        """Runs rounds until stuck; returns most HATs per vehicle."""
+        """Runs rounds, each of which takes the busiest vehicles' HATs down by one.
+
+        Returns the most HATs of a vehicle. A round in which a vehicle cannot leave any HAT is undone, and is the last.
+        """
         for most_hats in range(int(self.occupancy.max()), 1, -1):
             gone: list[int] = []
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
@@ -192,7 +195,7 @@ class Search:
         if first == last:
             return -1
         entries = slice(first, last)
-        # The state of each HAT without the vehicle.
+        # The state (see `__init__`) of each HAT without the vehicle, and a row for `_scores` to work in.
         hats, counts = self.entry_hat[entries], self.entry_count[entries]
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
@@ -207,21 +210,15 @@ class Search:
         near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
         if score > self.threshold_score * (1 + TOLERANCE):
             return -1
-        entry = near.item(0) if near.size == 1 else self._least(self._distinct(near))
+        entry = near.item(0) if near.size == 1 else self._least(near)
         close = score >= self.threshold_score * (1 - TOLERANCE)
         return -1 if close and self.exact(*self._without(entry)) > self.threshold else entry
 
-    def _least(self, entries: list[int]) -> int:
-        """Minimises the exact error; ties: the lowest HAT."""
-        lowest: dict[tuple[int, int, int], int] = {}
-        for entry in sorted(entries, key=self.entry_hat.__getitem__):
-            lowest.setdefault(self._without(entry), entry)
-        if len(lowest) == 1:
-            return next(iter(lowest.values()))
-        return min(lowest.items(), key=lambda item: (self.exact(*item[0]), self.entry_hat[item[1]]))[1]
+    def _least(self, entries: Int64s) -> int:
+        """Chooses the entry of least exact error; ties: the lowest HAT.
 
-    def _distinct(self, entries: Int64s) -> list[int]:
-        """Drops entries of equal outcome, except the lowest HAT's."""
+        HATs that would be left in equal states have equal errors, and exact ones are slow: of those the lowest stands.
+        """
         entries = entries[self.entry_hat[entries].argsort()]
         hats, counts = self.entry_hat[entries], self.entry_count[entries]
         _, first_count, retained = self.state[:, hats]
@@ -232,7 +229,7 @@ class Search:
             distinct.append(int(entries[0]))
             others = (states != states[:, :1]).any(axis=0)
             entries, states = entries[others], states[:, others]
-        return distinct
+        return distinct[0] if len(distinct) == 1 else min(distinct, key=lambda entry: self.exact(*self._without(entry)))
 
     def _without(self, entry: int) -> tuple[int, int, int]:
         """Counts a HAT's samples, retained ones and largest count without the vehicle."""
@@ -242,20 +239,20 @@ class Search:
         return int(self.samples_of[hat]), int(self.retained[hat] - count), int(heaviest)
 
     def _scores(self, work: Floats, half_samples: Floats) -> Floats:
-        """Computes errors over `scale`, float64 (HATs,).
+        """Computes errors over `scale`, float64 (HATs,): `weights` times the four worst cases.
 
-        work: float64 (4, HATs), the rows of `state` and one more, all overwritten; half_samples: their `_half`. They
-        become biases and sensitivities of the mean, then of the variance, in the order of `weights`.
+        work: float64 (4, HATs), the rows of `state` and one more, overwritten in place, as this is the inner loop:
+        by the mean's bias and sensitivity, then by p (1 - p) of the variance's two, see `_half`. half_samples: `_half`.
         """
         dropped, largest_share, retained, half = work
-        largest_share /= retained  # a vehicle's largest share
+        largest_share /= retained  # the sensitivity k* / K; `dropped` is the bias 1 - K / n
         np.multiply(retained, 0.5, out=half)
         np.floor(half, out=half)
-        half /= retained
+        half /= retained  # `_half` of the retained samples
         np.minimum(largest_share, half, out=half)
         np.minimum(dropped, half_samples, out=retained)
         variances = work[2:]
-        variances *= 1 - variances
+        variances *= 1 - variances  # p (1 - p); `weights` has the factor 4
         scores: Floats = self.weights.dot(work)
         return scores
 
@@ -282,13 +279,13 @@ class Search:
         return row
 
     def _stays(self, row: int) -> None:
-        """Bars a HAT's last row, as HATs need vehicles."""
+        """Bars a HAT's last vehicle, in the tally's `row`, from leaving it."""
         vehicle = int(self.tally.vehicle[row])
         first = self.first[vehicle]
         self._forget(vehicle, first + int((self.entry_row[first : self.last[vehicle]] == row).argmax()))
 
     def _forget(self, vehicle: int, entry: int) -> None:
-        """Removes the entry from the vehicle's range."""
+        """Removes an entry from its vehicle's range: the last one takes its place."""
         last = self.last[vehicle] = self.last[vehicle] - 1
         for column in self.entry_columns:
             column[entry] = column[last]

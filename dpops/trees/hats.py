@@ -21,18 +21,18 @@ from dpops.trees.readings import consistent, cumulative, law
 from dpops.trees.shape import Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
-FINE = 1 << 10
+UNITS_PER_SAMPLE = 1 << 10
 """Units of mass per sample. A capped user's distribution is rounded to units."""
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
-    """Computes users' masses, which bound sensitivity, in arrays (pseudo-users) of mass FINE m_UB.
+    """Computes users' masses, which bound sensitivity, in arrays (pseudo-users) of mass UNITS_PER_SAMPLE m_UB.
 
     An array has m_UB places for samples. A user of r of its w filled ones owns r / w of it, rounded down to units; with
     pieces in two arrays the sum.
     """
     masses = np.zeros(users, np.int64)
-    np.add.at(masses, grouping.user, FINE * m_ub * grouping.samples // grouping.fills[grouping.array])
+    np.add.at(masses, grouping.user, UNITS_PER_SAMPLE * m_ub * grouping.samples // grouping.fills[grouping.array])
     return masses
 
 
@@ -101,7 +101,7 @@ def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
     """Raises PlanError unless a tree fits into 64 bits."""
     check_plan_input(*hat, grid.upper_steps, epsilon)
     heaviest = int(hat.counts.max())
-    if heaviest**2 * FINE >= 1 << 62:
+    if heaviest**2 * UNITS_PER_SAMPLE >= 1 << 62:
         raise PlanError(f"a user of {heaviest} samples is beyond the checked integer bounds (2**62)")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transforms import order
-from transforms.order import NARROW, ascending, factorize, packed_keys, pairs
+from transforms.order import NARROW, factorize, packed_keys, pairs
 
 INT64 = st.integers(-(2**62), 2**62)
 NEAR = st.integers(-5, 5)
@@ -31,17 +31,3 @@ def test_pairs_are_placed_among_the_distinct_ones_in_order_with_a_table_and_with
     distinct = list(zip(first.values[row].tolist(), second.values[column].tolist(), strict=True))
     assert distinct == sorted(set(entries))
     assert [distinct[place] for place in placed.code.tolist()] == entries
-
-
-@pytest.mark.parametrize("vehicles", [1, 255, 2**16 - 1, 2**16, 2**16 + 1, 3 * 2**16])
-def test_as_many_vehicles_as_need_another_digit_are_put_in_order(vehicles):
-    rng = np.random.default_rng(vehicles)
-    vehicle, offset_us = rng.permutation(vehicles).repeat(2), rng.integers(0, 3, 2 * vehicles)
-    key = packed_keys(vehicle, offset_us)
-    assert (ascending(key, factorize(vehicle)) == np.sort(key)).all()
-    values, of = np.unique(key, return_inverse=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_MOST_ROOM_PER_ROW", 0)
-        placed = pairs(factorize(vehicle), factorize(offset_us))
-    assert placed.values.size == values.size
-    assert (placed.code == of).all()

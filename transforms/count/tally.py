@@ -14,7 +14,7 @@ from dpops.types import Int64s
 from transforms.observe.derived_speed import Positions, derived_headings, derived_speeds
 from transforms.observe.hexagons import cells_at
 from transforms.observe.parse import Rules
-from transforms.order import DistinctValues, ascending, changes, factorize, packed_keys, pairs, rank_in_group, scatter
+from transforms.order import DistinctValues, changes, factorize, packed_keys, pairs, rank_in_group, scatter
 from transforms.places.ground import MOST_KEYS, Ground
 from transforms.records import BY_KEY
 from transforms.wire import NO_EVENTS, NO_SAMPLES, S_US, Events, EventSpans, Partial, Samples, Tally
@@ -64,14 +64,14 @@ def merge_panes(
     if cap is not None:
         # The samples of lowest rank stay, in a vehicle's cells of lowest rank. Ranks are keyed hashes, random for each
         # slot: no value and no order of arrival decides.
-        single = rows.samples
-        row = np.cumsum(changes(single.vehicle, single.cell), dtype=np.int64) - 1  # of each sample: both are sorted
-        vehicle_group = np.cumsum(changes(rows.vehicle, rows.vehicle), dtype=np.int64)
+        candidates = rows.samples
+        row = np.cumsum(changes(candidates.vehicle, candidates.cell), dtype=np.int64) - 1  # each one's; both are sorted
+        vehicle_group = np.cumsum(changes(rows.vehicle), dtype=np.int64)
         slot_salt = scatter(np.full(rows.vehicle.size, slot_start_s, np.int64))
         cell_rank = rank_in_group(vehicle_group, scatter(rows.vehicle ^ scatter(rows.cell ^ slot_salt)))
-        stays = (rank_in_group(row, single.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
+        stays = (rank_in_group(row, candidates.rank) < cap.max_samples) & (cell_rank < cap.max_cells)[row]
         row = row[stays]
-        sums = {column.name: column.add_up(single.value[stays], row, rows.vehicle.size) for column in columns}
+        sums = {column.name: column.add_up(candidates.value[stays], row, rows.vehicle.size) for column in columns}
         samples = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
     return Tally(slot_s, rows.vehicle, rows.cell, samples, rows.reported - samples, sums=sums)
@@ -81,7 +81,7 @@ def event_spans(events: Events) -> EventSpans:
     """Computes vehicles' first and last event times."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
-    first = np.flatnonzero(changes(vehicle, vehicle))
+    first = np.flatnonzero(changes(vehicle))
     return EventSpans(np.minimum.reduceat(offset_us, first), np.maximum.reduceat(offset_us, first))
 
 
@@ -90,7 +90,7 @@ def admit_late(
 ) -> tuple[list[Partial], int, int]:
     """Adds late events that repeat no counted event; counts the refused, and duplicates.
 
-    Panes remember only each vehicle's first and last event time: a late event between the two may be a copy, and is
+    Panes remember a vehicle's first and last event time, its span: a late event inside one may be a copy, and is
     refused.
     """
     late = Events(*map(np.concatenate, zip(*(partial.late for partial in partials), strict=True)))
@@ -99,9 +99,9 @@ def admit_late(
     # A vehicle's spans do not overlap: an event can lie only in the last span that begins before it.
     span_vehicle = np.concatenate([np.unique(partial.vehicle) for partial in partials])
     first_us, last_us = (np.concatenate(ends) for ends in zip(*(partial.spans for partial in partials), strict=True))
-    pair = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
-    order = np.argsort(pair[: span_vehicle.size])
-    latest = np.searchsorted(pair[order], pair[span_vehicle.size :], side="right") - 1
+    starts = packed_keys(np.concatenate([span_vehicle, late.vehicle]), np.concatenate([first_us, late.offset_us]))
+    order = np.argsort(starts[: span_vehicle.size])
+    latest = np.searchsorted(starts[order], starts[span_vehicle.size :], side="right") - 1
     may_be_copy = np.zeros(late.vehicle.size, np.bool_)
     rows = np.flatnonzero(latest >= 0)  # others are before all spans
     span = order[latest[rows]]
@@ -114,7 +114,8 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
     """Adds up panes' entries by (vehicle, cell), and sorts all samples by these."""
     if len(partials) == 1:
         return partials[0]
-    vehicle, cell, reported = (np.concatenate(parts) for parts in zip(*(p[:3] for p in partials), strict=True))
+    entries = ((partial.vehicle, partial.cell, partial.reported) for partial in partials)
+    vehicle, cell, reported = map(np.concatenate, zip(*entries, strict=True))
     order = np.argsort(packed_keys(vehicle, cell))
     vehicle, cell = vehicle[order], cell[order]
     first = np.flatnonzero(changes(vehicle, cell))
@@ -124,9 +125,9 @@ def _added_up(partials: Sequence[Partial]) -> Partial:
         return np.add.reduceat(column, first) if first.size else column
 
     sums = {name: added(partial.sums[name] for partial in partials) for name in partials[0].sums}
-    samples = Samples(*(np.concatenate(parts) for parts in zip(*(p.samples for p in partials), strict=True)))
-    in_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
-    samples = Samples(*(column[in_order] for column in samples))
+    samples = Samples(*map(np.concatenate, zip(*(partial.samples for partial in partials), strict=True)))
+    sample_order = np.argsort(packed_keys(samples.vehicle, samples.cell))
+    samples = Samples(*(column[sample_order] for column in samples))
     return Partial(vehicle[first], cell[first], added([reported]), sums, samples)
 
 
@@ -138,27 +139,27 @@ def distinct(events: Events) -> tuple[Events, int]:
 
 def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_], int]:
     """Marks one event of each identity (see `tally`), and counts the others."""
-    moment = events.offset_us
+    time = events.offset_us
     if (events.lat_e7[:1] == BY_KEY).any():  # all events have a public key in place of a position, or none has
-        moment = moment * MOST_KEYS + events.lon_e7
-    pair = packed_keys(vehicle, moment)
-    in_order = ascending(pair, vehicle)
-    again = in_order[1:][in_order[1:] == in_order[:-1]]
-    if not again.size:
-        return np.ones(pair.size, np.bool_), 0
-    shared = pc.is_in(pa.array(pair), pa.array(np.unique(again))).to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(shared)  # only events that share their identity need the full order
-    columns = (events.value, events.cell, events.lon_e7, events.lat_e7, pair)
+        time = time * MOST_KEYS + events.lon_e7  # the key's number, which tells events of one time apart
+    identity = packed_keys(vehicle, time)
+    ordered = np.sort(identity)
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not repeated.size:
+        return np.ones(identity.size, np.bool_), 0
+    is_shared = pc.is_in(pa.array(identity), pa.array(np.unique(repeated))).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(is_shared)  # only events that share their identity need the full order
+    columns = (events.value, events.cell, events.lon_e7, events.lat_e7, identity)  # the last decides first
     rows = rows[np.lexsort([column[rows] for column in columns])]
-    stays = ~shared
-    stays[rows[changes(pair[rows], pair[rows])]] = True
-    return stays, again.size
+    stays = ~is_shared
+    stays[rows[changes(identity[rows])]] = True
+    return stays, repeated.size
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
     """Picks each (vehicle, cell)'s lowest-ranked samples, candidates for the cap; row: of each event."""
     order = np.argsort(row, kind="stable")
-    vehicle, offset_us, _, _, cell, value = (column[order] for column in events)
+    vehicle, offset_us, _lat, _lon, cell, value = (column[order] for column in events)
     # The vehicle is a keyed hash, so nobody without the key can compute the rank.
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
     lowest = rank_in_group(row[order], rank) < cap.max_samples

@@ -23,7 +23,7 @@ from dpops.types import Int64s
 OUTSIDE_REGION = "outside-region"
 
 
-FEW = 256  # below, H3 is asked at once
+FEW_POSITIONS = 256  # below, H3 is asked at once
 OFTEN = 3
 """A square is learnt, which asks H3 for four corners, when so many positions have been in its bucket."""
 BUCKET_BITS = 19  # a hash table has 2**19 buckets
@@ -51,7 +51,7 @@ class _SquareSize(NamedTuple):
 
 def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
     """Finds H3 cells of positions in 1e-7 degrees, asking H3 near their edges."""
-    if lat_e7.size < FEW:
+    if lat_e7.size < FEW_POSITIONS:
         return cells_by_h3(lat_e7, lon_e7, resolution)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
     rows: slice | Int64s = slice(None)  # all

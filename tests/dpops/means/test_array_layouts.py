@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.means.arrays import FINE, lay_out_together, length_of
+from dpops.means.arrays import FINE_PER_STEP, lay_out_together, length_of
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.types import CountsKnown, Grid
 from tests.dpops.reference import best_fit_grouping
@@ -37,11 +37,11 @@ def check(laid, hat, rule):
     }
     shares = [Fraction(int(held[user][0]), held[user][1] * group.fills.size) for user in range(counts.size)]
     assert laid.sensitivity == max(
-        math.ceil(Fraction(6_500 * FINE * int(slots), width)) for slots, width in held.values()
+        math.ceil(Fraction(6_500 * FINE_PER_STEP * int(slots), width)) for slots, width in held.values()
     )
     np.testing.assert_allclose(laid.weight, [float(share) for share in shares], rtol=1e-12)
     excess = sum(max(share - Fraction(int(c), hat.reported), 0) for share, c in zip(shares, counts, strict=True))
-    assert laid.bias == pytest.approx(float(65 * excess + 2 * GRID.step / FINE))
+    assert laid.bias == pytest.approx(float(65 * excess + 2 * GRID.step / FINE_PER_STEP))
     assert (laid.facts["samples"], laid.facts["arrays"]) == (counts.sum(), group.fills.size)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpops.means.arrays import FINE, length_of
+from dpops.means.arrays import FINE_PER_STEP, length_of
 from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.array_average import ArrayAverage
 from dpops.noise import Noise
@@ -62,7 +62,9 @@ def test_the_integer_is_the_mean_of_array_means_rounded_down(counts, m_ub, group
     m_ub = min(m_ub, counts[0])
     sums = [random.randint(0, count * GRID.upper_steps) for count in counts]
     made = getattr(reference, grouping.replace("-", "_"))(counts, m_ub)
-    exact = reference.mean_of_arrays(made, [Fraction(s, c) * FINE for s, c in zip(sums, counts, strict=True)], 1)
+    exact = reference.mean_of_arrays(
+        made, [Fraction(s, c) * FINE_PER_STEP for s, c in zip(sums, counts, strict=True)], 1
+    )
     plan = plan_of(counts, m_ub, grouping)
     mechanism = ArrayAverage(m_ub=m_ub, grouping=grouping)
     released = noiseless(mechanism, plan, np.array(counts, np.int64), np.array(sums, np.int64))

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dpops.means.arrays import FINE, array_means
+from dpops.means.arrays import FINE_PER_STEP, array_means
 from dpops.mechanism import Plan, Totals
 from dpops.mechanisms.levy import Levy
 from dpops.types import CountsKnown, Grid, Int64s
@@ -73,11 +73,11 @@ def test_the_drawn_bin_follows_that_law(speeds: tuple[int, ...], tau_steps: int)
     """
     counts = np.full(4, 2, np.int64)
     plan = LEVY.plan(CountsKnown.all_of(counts), GRID, Fraction(2))
-    upper, tau = GRID.upper_steps * FINE, tau_steps * FINE
+    upper, tau = GRID.upper_steps * FINE_PER_STEP, tau_steps * FINE_PER_STEP
     plan = replace(plan, facts={**plan.facts, "tau": tau, "bins": -(-upper // tau)})
     totals = Totals(counts, counts * np.array(speeds))
     drawn = drawn_bins(plan, totals, 10_000, 45)
-    masses = levy_law(tuple(speed * FINE for speed in speeds), tau, upper, plan.epsilon)
+    masses = levy_law(tuple(speed * FINE_PER_STEP for speed in speeds), tau, upper, plan.epsilon)
     assert len(masses) == plan.facts["bins"]
     if len(masses) > 1:
         assert chi_square_fit(np.bincount(drawn, minlength=len(masses)), masses) > 1e-6
@@ -87,7 +87,7 @@ def test_nearest_means_nearest_midpoint_and_not_least_distance() -> None:
     """Erratum E5: the paper prints min where it means argmin; a least distance is never above half a bin."""
     counts = np.full(20, 1, np.int64)
     plan = LEVY.plan(CountsKnown.all_of(counts), GRID, Fraction(1_000))
-    plan = replace(plan, facts={**plan.facts, "tau": 1_000 * FINE, "bins": 7})
+    plan = replace(plan, facts={**plan.facts, "tau": 1_000 * FINE_PER_STEP, "bins": 7})
     for speed, expected in ((100, 0), (1_000, 0), (1_001, 1), (5_700, 5), (6_400, 6)):
         bins = drawn_bins(plan, Totals(counts, counts * speed), 50, 46)
         assert set(bins.tolist()) == {expected}
@@ -102,7 +102,7 @@ def test_levys_noise_is_for_the_interval_that_was_drawn(counts: Int64s) -> None:
     for index in range(plan.facts["bins"]):
         of_bin = [integers for integers in drawn if integers[0] == index]
         if len(of_bin) > 1_000:
-            tau, upper = plan.facts["tau"], GRID.upper_steps * FINE
+            tau, upper = plan.facts["tau"], GRID.upper_steps * FINE_PER_STEP
             middle = (index * tau + min((index + 1) * tau, upper)) // 2
             low, high = (0, upper) if plan.facts["bins"] == 1 else (middle - 3 * tau // 2, middle + 3 * tau // 2)
             exact = int(np.clip(array_means([totals], [plan]).means, max(low, 0), min(high, upper)).sum())

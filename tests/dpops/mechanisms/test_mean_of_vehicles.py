@@ -34,7 +34,7 @@ from tests.statistical.audit import epsilon_lower_bound
 from tests.statistical.checks import seeded
 
 MECHANISM = Baseline(statistic="mean-of-vehicles")
-FINE = 1000
+FINE_PER_STEP = 1000
 
 
 def test_the_conformance_tests_run_on_it():
@@ -58,7 +58,7 @@ def test_a_bus_that_stands_and_reports_often_counts_once():
 def test_the_integer_is_the_exact_sum_of_means_rounded_down_once(counts, data):
     sums = np.array([data.draw(st.integers(0, count * GRID.upper_steps)) for count in counts.tolist()], np.int64)
     plan = plan_for(MECHANISM, counts)
-    fine = FINE if counts[0] > 1 else 1
+    fine = FINE_PER_STEP if counts[0] > 1 else 1
     exact = sum(Fraction(s, c) for s, c in zip(sums.tolist(), counts.tolist(), strict=True))
     assert noiseless_of(MECHANISM, plan, [Totals(counts, sums)]) == [fine * exact // 1]
     assert plan.step == GRID.step / (fine * counts.size)
@@ -72,7 +72,7 @@ def test_one_vehicle_moves_it_by_exactly_the_sensitivity_at_most(counts, upper_s
     grid = Grid(step=Fraction(1), upper_steps=upper_steps)
     plan = MECHANISM.plan(CountsKnown.all_of(counts), grid, EPSILON)
     moved = enumerated_sensitivity(MECHANISM, plan, counts, grid)
-    assert moved == plan.sensitivity == upper_steps * (FINE if counts[0] > 1 else 1)
+    assert moved == plan.sensitivity == upper_steps * (FINE_PER_STEP if counts[0] > 1 else 1)
 
 
 @pytest.mark.few(1)

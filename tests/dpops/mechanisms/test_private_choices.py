@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpops.forecast import Prior
-from dpops.means.arrays import FINE
+from dpops.means.arrays import FINE_PER_STEP
 from dpops.mechanism import Mechanism, Plan, PlanError, Totals, claim_of_terms
 from dpops.mechanisms import registered
 from dpops.mechanisms.akmv import Akmv
@@ -107,7 +107,7 @@ def test_a_choice_at_twice_its_rate_is_caught() -> None:
     counts = COUNTS[2]
     mechanism = Levy()
     plan = plan_of(mechanism, counts, Fraction(2))
-    plan = replace(plan, facts={**plan.facts, "tau": 2 * (GRID.upper_steps * FINE // 4), "bins": 2})
+    plan = replace(plan, facts={**plan.facts, "tau": 2 * (GRID.upper_steps * FINE_PER_STEP // 4), "bins": 2})
     top = counts * GRID.upper_steps
     half = np.arange(6) % 2
     one, other = (Totals(counts, top * np.where(np.arange(6) == 0, first, half)) for first in (0, 1))
@@ -137,13 +137,13 @@ def wide_choice(mechanism: Mechanism, plan: Plan) -> list[int]:
         return [0]
     if isinstance(mechanism, Akmv):
         return [plan.sensitivity]
-    return [0, GRID.upper_steps * FINE]
+    return [0, GRID.upper_steps * FINE_PER_STEP]
 
 
 def given(mechanism: Mechanism, plan: Plan, totals: Totals, choice: list[int]) -> Int64s:
     """DRAWS noisy queries of a release whose private choice came out as `choice`."""
     settled = mechanism.resolve([*choice, 0], plan)
-    exact = int(totals.sums[0]) * (1 if isinstance(mechanism, Akmv) else FINE)
+    exact = int(totals.sums[0]) * (1 if isinstance(mechanism, Akmv) else FINE_PER_STEP)
     return exact + seeded(43 + (exact > 0)).laplace([settled.scale] * DRAWS)
 
 
@@ -205,7 +205,7 @@ def test_one_array_gives_all_of_the_range() -> None:
     assert plan.facts["bins"] == 1
     [[index, _]] = Levy().release([Totals(COUNTS[0], COUNTS[0])], [plan], Noise())
     assert index == 0
-    assert Levy.resolve([0, 0], plan).scale == plan.scale == 2 * GRID.upper_steps * FINE / EPSILON
+    assert Levy.resolve([0, 0], plan).scale == plan.scale == 2 * GRID.upper_steps * FINE_PER_STEP / EPSILON
 
 
 def test_users_with_large_sums_draw_from_coarse_steps() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpops.statistics import Histogram
-from dpops.trees.hats import FINE, array_masses, weighted_leaves
+from dpops.trees.hats import UNITS_PER_SAMPLE, array_masses, weighted_leaves
 from dpops.trees.shape import Tree, node_counts
 from dpops.types import Int64s
 from tests.dpops.reference import best_fit_grouping
@@ -27,7 +27,7 @@ def _nodes(user: tuple[int, ...], mass: int, tree: Tree) -> Int64s:
     return node_counts(weighted_leaves(one, one.sum(axis=1), np.array([mass]), START), tree)[0]
 
 
-@pytest.mark.parametrize(("samples", "mass"), [(1, 3), (3, 2 * FINE), (4, 5), (3, 7), (5, 2)])
+@pytest.mark.parametrize(("samples", "mass"), [(1, 3), (3, 2 * UNITS_PER_SAMPLE), (4, 5), (3, 7), (5, 2)])
 def test_no_level_moves_by_more_than_twice_the_mass(samples: int, mass: int) -> None:
     """Every pair of distributions of one user is enumerated. Moving all from the first bin to the last attains it."""
     tree = Tree(5, (3, 2))
@@ -51,7 +51,7 @@ def test_the_weighted_sum_has_the_users_masses_and_is_off_by_less_than_a_unit_a_
     rows = st.lists(st.integers(0, 30), min_size=bins, max_size=bins).filter(sum)
     histograms = np.array([data.draw(rows) for _ in range(users)], np.int64)
     counts = histograms.sum(axis=1)
-    masses = np.array([data.draw(st.integers(0, 5 * FINE)) for _ in range(users)], np.int64)
+    masses = np.array([data.draw(st.integers(0, 5 * UNITS_PER_SAMPLE)) for _ in range(users)], np.int64)
     leaves = weighted_leaves(histograms, counts, masses, START)
     assert leaves.shape == (1, bins)
     assert leaves.min() >= 0
@@ -67,9 +67,13 @@ def test_arrays_have_mass_one_each_and_no_user_more_than_one_array(counts: list[
     length = min(m_ub, int(ordered[0]))
     group = best_fit_grouping(ordered, length)
     masses = array_masses(group, ordered.size, length)
-    assert masses.min() >= FINE
-    assert masses.max() == FINE * length
-    assert group.fills.size * FINE * length - ordered.size < masses.sum() <= group.fills.size * FINE * length
+    assert masses.min() >= UNITS_PER_SAMPLE
+    assert masses.max() == UNITS_PER_SAMPLE * length
+    assert (
+        group.fills.size * UNITS_PER_SAMPLE * length - ordered.size
+        < masses.sum()
+        <= group.fills.size * UNITS_PER_SAMPLE * length
+    )
 
 
 def test_values_at_public_edges_lie_in_the_bin_above_and_the_largest_in_the_last() -> None:

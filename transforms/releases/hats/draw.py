@@ -19,7 +19,7 @@ from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
-from transforms.order import by_both, factorize, packed_keys, scatter
+from transforms.order import factorize, packed_keys, scatter
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
@@ -98,7 +98,7 @@ def draw_releases(
         facts, by_slot = slots[plan_s], []
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.
         hat = tally.cell if len(facts.joint_slots_s) == 1 else packed_keys(tally.slot_s, tally.cell)
-        reported = tally.take(by_both(factorize(hat), tally.vehicle))
+        reported = tally.take(np.argsort(packed_keys(hat, tally.vehicle)))
         rows, share = divide(reported, facts.plan_count, policy.allocation)
         ends = np.searchsorted(rows.slot_s, facts.joint_slots_s, side="right").tolist()
         for slot_s, stretch in zip(facts.joint_slots_s, starmap(slice, pairwise([0, *ends])), strict=True):
