@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 
-import numpy as np
-
 from dpops.noise import Noise
 from dpops.types import Int64s
 from transforms import counters, wire
@@ -92,11 +90,6 @@ def derived(
     tallies = [tally(events, slot_s, None, release.columns)[0] for slot_s, events in ordered.by_slot().items()]
     failpoint("tally")
     return ((release.group(int(table.slot_s[0])), table) for table in tallies)
-
-
-def parted(table: wire.Tally, shard: Int64s) -> Iterator[tuple[int, wire.Tally]]:
-    """Yields the rows of each shard that has some."""
-    return ((number, table.take(shard == number)) for number in np.unique(shard).tolist())
 
 
 def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:

@@ -15,13 +15,6 @@ from dpops.types import CountsKnown, Float64s, Grid, Int64s
 FINE_PER_STEP = 1000
 """Array means are integers in fine steps, so many per grid step: rounding then costs below 0.1 % of sensitivity."""
 
-MIN_SHARE_BETWEEN_USERS = 0.2
-"""Least share of the variance between users in forecasts of array means: a user's samples resemble one another, and a
-forecast of independent ones promises intervals that are too short."""
-
-FEW_ARRAYS = 8
-"""Most arrays for which a forecast varies the HAT's mean."""
-
 Rule = Literal["median", "argmax", "opt", "convex"] | int
 """Choice of the array length m_UB from public counts, or the length itself."""
 

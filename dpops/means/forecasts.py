@@ -10,18 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.forecast import HatCounts, clamped_errors, normal_scores
-from dpops.means.arrays import (
-    FEW_ARRAYS,
-    FINE_PER_STEP,
-    MIN_SHARE_BETWEEN_USERS,
-    SAFE_PRODUCT,
-    Rule,
-    groups_of,
-    lay_out,
-)
+from dpops.means.arrays import FINE_PER_STEP, SAFE_PRODUCT, Rule, groups_of, lay_out
 from dpops.mechanism import Plan
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
+MIN_SHARE_BETWEEN_USERS = 0.2
+"""Least share of the variance between users in forecasts of array means: a user's samples resemble one another, and a
+forecast of independent ones promises intervals that are too short."""
+FEW_ARRAYS = 8
+"""Most arrays for which a forecast varies the HAT's mean."""
 _ELEMENTS_AT_ONCE = 1 << 13
 """Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
 _MOST_NOISE_STEPS = 1 << 48
@@ -161,8 +158,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     width = ends[:, 1:] - ends[:, :-1]
     # Each gap's probability, in logarithms less the largest: no exp overflows.
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
-    reach = np.zeros(ends.shape)
-    np.cumsum(np.exp(log_weight - log_weight.max(axis=1)[:, None]), axis=1, out=reach[:, 1:])
+    reach = _running(np.exp(log_weight - log_weight.max(axis=1)[:, None]))
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]
     gap = rank_below(reach, target, inclusive=True) - 1  # as numpy.interp finds it; never the last
     # Within its gap the quantile is uniform: from `low` to `high` while probabilities go from `start` to `stop`.
@@ -195,9 +191,7 @@ def _picked(rows: Float64s, columns: Int64s) -> Float64s:
 
 def _running(means: Float64s) -> Float64s:
     """Computes running sums from 0, (HATs, arrays + 1)."""
-    sums = np.zeros((means.shape[0], means.shape[1] + 1))
-    np.cumsum(means, axis=1, out=sums[:, 1:])
-    return sums
+    return np.pad(np.cumsum(means, axis=1), ((0, 0), (1, 0)))
 
 
 def interval_errors_of(

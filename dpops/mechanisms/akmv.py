@@ -31,7 +31,10 @@ class Akmv(Mechanism):
     chooses = True
 
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
-        """Plans the clipping bound's rank and the noisy sum."""
+        """Plans the clipping bound's rank and the noisy sum.
+
+        coarse: bits that sums drop so that candidates stay below 2**30. count_i, users_i: how many users have a count.
+        """
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
         facts = facts_of(hat, grid)
@@ -83,7 +86,7 @@ class Akmv(Mechanism):
         max_sums = np.array([plan.sensitivity for plan in plans], np.int64)
         ranks = [Fraction(plan.facts["rank"]) for plan in plans]
         half = [plan.epsilon / 2 for plan in plans]
-        candidates = -(-max_sums >> coarse)
+        candidates = -(-max_sums >> coarse)  # rounded up
         drawn = private_quantiles(users.sums >> np.repeat(coarse, number), users.start, candidates, ranks, half, noise)
         bound = np.minimum(drawn << coarse, max_sums)  # candidates are multiples of 2**coarse
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
@@ -121,7 +124,7 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     below, above = Fraction((reported - samples) * upper, reported), Fraction(0)
     for index in range(1, facts["counts"] + 1):
         users, max_sum = facts[f"users_{index}"], facts[f"count_{index}"] * upper
-        held = Fraction(min(max_sum, bound), samples)
-        below += users * max(Fraction(max_sum, reported) - held, Fraction(0))
-        above += users * held * (1 - Fraction(samples, reported))
+        clipped = Fraction(min(max_sum, bound), samples)
+        below += users * max(Fraction(max_sum, reported) - clipped, Fraction(0))
+        above += users * clipped * (1 - Fraction(samples, reported))
     return max(below, above)

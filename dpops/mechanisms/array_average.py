@@ -44,23 +44,23 @@ class ArrayAverage(Mechanism):
         return layouts.array_plans(self.name, laid, grid, epsilon, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        """Draws HATs; best-fit plans are computed together."""
+        """Draws as `Mechanism.draw` does, but all best-fit HATs in vectors."""
         if self.grouping != "best-fit" or not len(hats):
             return Mechanism.draw(self, hats, grid, epsilon, noise)
-        # Rows of the HATs' users, as they may be some of all.
+        # Rows of the HATs' users in the totals, which may be of more HATs.
         row = np.repeat(hats.first - (np.cumsum(hats.users) - hats.users), hats.users) + np.arange(hats.users.sum())
         counts, sums = hats.totals.counts[row], hats.totals.sums[row]
         plans = layouts.planned(counts, hats.users, hats.reported, grid, epsilon, self.m_ub)
         if np.any(sums < 0) or np.any(sums > counts * grid.upper_steps):
             raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
-        laid, held = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
-        np.add.at(held, laid.array, sums * FINE_PER_STEP // counts * laid.samples)
-        exact = np.add.reduceat(held // laid.fills, laid.first_array)
+        laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
+        np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)
+        exact = np.add.reduceat(array_sums // laid.fills, laid.first_array)
         sensitivities, of_hats = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}
         steps = {arrays: grid.step / (FINE_PER_STEP * arrays) for arrays in set(laid.arrays.tolist())}
-        # The plan of the most noise is checked against bounds, and holds what all have in common.
-        like = Plan(
+        # The plan of the most noise is checked against bounds; all documents are copies of its, but for four fields.
+        common = Plan(
             mechanism=self.name,
             epsilon=epsilon,
             step=max(steps.values()),
@@ -70,12 +70,12 @@ class ArrayAverage(Mechanism):
             sensitivity=max(scales),
             facts=of_hats[0],
         ).document()
-        texts, step_texts = ({key: str(value) for key, value in numbers.items()} for numbers in (scales, steps))
+        scale_texts, step_texts = ({key: str(value) for key, value in table.items()} for table in (scales, steps))
         documents = [
             {
-                **like,
+                **common,
                 "step": step_texts[of_hat["arrays"]],
-                "scale": texts[of_hat["sensitivity"]],
+                "scale": scale_texts[of_hat["sensitivity"]],
                 "bias_bound": bias_bound,
                 "facts": of_hat,
             }

@@ -88,13 +88,12 @@ class Auto(Mechanism):
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
-        costs = []  # 0 where a candidate's plan is a constant, else 1; the number of users decides
+        costs = []  # 0 where a candidate's plan draws nothing, else 1; as the number of users decides, of one HAT each
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]
             costs.append(np.repeat(is_drawn or [True] * len(hats.counts), [len(counts) for counts in hats.counts]))
-        cost = np.where(errors == best, np.array(costs, np.int64), 2)  # 2: not the best
-        choice = cost.argmin(axis=0)
+        choice = np.where(errors == best, np.array(costs, np.int64), 2).argmin(axis=0)  # 2: not the best
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 
     def forecasts(self, hats: HatCounts) -> Float64s:

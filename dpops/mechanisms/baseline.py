@@ -63,7 +63,7 @@ class Baseline(Mechanism):
         moved = Fraction(*cap.moved_weight)
         if self.counts_once:  # the weight that dropped samples had
             moved = 1 - Fraction(2 * counts.size, 2 * counts.size + reported - int(counts.sum())) ** 2
-        fine = 1 if cap.is_uncapped else FINE_PER_STEP
+        fine = 1 if cap.is_uncapped else FINE_PER_STEP  # a capped user's share of a sum is no whole number of steps
         step = grid.step / (fine * cap.samples)
         sensitivity = fine * grid.upper_steps * cap.max_count
         return Plan(

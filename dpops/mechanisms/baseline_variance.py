@@ -48,8 +48,8 @@ class BaselineVariance(Mechanism):
         mechanism.check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
         cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)
-        moved, steps = _sensitivity(cap)
-        sensitivity = max(1, -(-RANGE * moved // steps))
+        numerator, denominator = _sensitivity(cap)
+        sensitivity = max(1, -(-RANGE * numerator // denominator))
         upper = grid.upper**2 / 4
         # |Var(x + e) - Var(x)| for |e| <= step / 2: twice the covariance is at most 2 (U / 2) (step / 2).
         rounding = grid.upper * grid.step / 2 + grid.step**2 / 4
@@ -85,10 +85,10 @@ class BaselineVariance(Mechanism):
         squares = np.concatenate([total.squares for total in totals]) if totals else users.sums
         if [total.squares.size for total in totals] != [total.counts.size for total in totals]:
             raise ValueError("totals do not fit their plans: a variance needs the sum of squares of every user")
-        number = np.diff(users.start, append=users.counts.size)
-        upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), number)
-        mean, over = np.divmod(users.sums, users.counts)
-        full, remainder = np.divmod(users.sums, upper)
+        users_of_hat = np.diff(users.start, append=users.counts.size)
+        upper = np.repeat(np.array([plan.facts["upper_steps"] for plan in plans], np.int64), users_of_hat)
+        mean, over = np.divmod(users.sums, users.counts)  # so many samples are one step above the rounded mean
+        full, remainder = np.divmod(users.sums, upper)  # so many samples at U, and one at the remainder
         # Least if all samples are the mean rounded down or up, most if all but one are 0 or U; none reaches 2**63.
         min_squares = mean * (users.sums + over) + over
         max_squares = full * upper * upper + remainder * remainder
@@ -104,6 +104,7 @@ class BaselineVariance(Mechanism):
 
 
 def _sensitivity(cap: CountCap) -> Ratio:
+    """Computes Delta_var / (U^2 / 4)."""
     return variance_sensitivity(cap.max_count, cap.samples, cap.is_uncapped)
 
 

@@ -34,9 +34,9 @@ class Levy(ClippedArrays):
     name = "levy"
 
     def choice(self, arrays: int, m_ub: int, upper: int, epsilon: Fraction) -> tuple[int, dict[str, int]]:  # noqa: ARG002
-        """Plans a histogram's bin width tau and longest interval."""
+        """Plans a histogram's bins of width tau, and the longest interval."""
         tau = _tau(arrays, m_ub, upper)
-        bins = -(-upper // tau)
+        bins = -(-upper // tau)  # rounded up
         return upper if bins == 1 else min(3 * tau, upper), {"tau": tau, "bins": bins}
 
     def forecasts(self, hats: HatCounts) -> Float64s:
@@ -44,10 +44,10 @@ class Levy(ClippedArrays):
         upper = hats.grid.upper_steps * FINE_PER_STEP
 
         def interval_errors(means: Float64s, laid: LaidMany) -> Float64s:
+            """Forecasts HATs with equally many arrays, by their number of bins; means: (HATs, arrays)."""
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
             errors = np.zeros(tau.size)
             for bins, rows in groups_of(-(-upper // tau)):
-                # values are clipped to the median's bin, of width tau, and one to either side
                 widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.sensitivity[rows])
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
             return errors
@@ -63,11 +63,11 @@ class Levy(ClippedArrays):
         upper = np.array([plan.facts["upper_steps"] * FINE_PER_STEP for plan in plans], np.int64)
         numbers, first = arrays.numbers, np.cumsum(bins) - bins
         bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
-        # Numbers of array means in each bin, and in it and lower ones of its HAT.
-        held = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))
-        through = np.cumsum(held)
-        through -= np.repeat(through[first] - held[first], bins)
-        cost = np.maximum(through - held, np.repeat(numbers, bins) - through)
+        # Numbers of array means in each bin, and in it and lower ones of its HAT: the cost is the larger side's.
+        in_bin = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))
+        through = np.cumsum(in_bin)
+        through -= np.repeat(through[first] - in_bin[first], bins)
+        cost = np.maximum(through - in_bin, np.repeat(numbers, bins) - through)
         rates = [plan.epsilon / 4 for plan in plans]
         drawn = choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first
         low, high = _interval(drawn, tau, bins, upper)
@@ -95,22 +95,26 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
         hats.grid.upper_steps * FINE_PER_STEP,
         np.arange(bins),
     )
-    # Each bin's cost and probability, (HATs, bins), then the error if it is drawn.
-    drawn = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
-    below, through = (np.count_nonzero(drawn[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
+    # Each bin's cost and relative probability, (HATs, bins), then the error if it is drawn.
+    bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
+    below, through = (np.count_nonzero(bin_of[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
     chance = np.exp(-float(hats.epsilon) / 4 * (cost - cost.min(axis=1)[:, None]))
     low, high = (np.float64(fine_step) * end for end in _interval(every, tau, bins, upper))
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
-    clipped = start.moved_up + stop.below - start.below + stop.moved_down  # sums of the means clipped to it
+    # Sums of the means clipped to the interval: those outside at its ends, the others as they are.
+    clipped = start.moved_up + stop.below - start.below + stop.moved_down
     errors = interval_errors_of(hats, means, clipped, stop.places - start.places, sensitivity)
     return np.asarray((chance * errors).sum(axis=1) / chance.sum(axis=1))
 
 
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
-    """Finds bins of nearest midpoint, lower on ties; the last may be narrower."""
+    """Finds bins of nearest midpoint, lower on ties.
+
+    The last bin may be narrower, so its midpoint decides whether a mean in it or in the one before is nearer.
+    """
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
-    regular = np.clip((means - 1) // tau, 0, last)
+    regular = np.clip((means - 1) // tau, 0, last)  # where all bins are of width tau
     edge = (2 * last - 1) * tau // 2 + _midpoint(last, tau, upper)  # sum of the last two midpoints
     ends = np.where((last > 0) & (2 * means > edge), last, np.minimum(regular, np.maximum(last - 1, 0)))
     return np.where(regular >= last - 1, ends, regular)
@@ -122,7 +126,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Computes the interval of 1.5 tau around a midpoint."""
+    """Computes the interval of 1.5 tau to either side of a bin's midpoint."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))

@@ -31,7 +31,7 @@ class CappedTree(TreeMechanism):
     m_ub: CapRule = "opt"
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[trees.TreePlan]:
-        """Plans trees over samples within a cap."""
+        """Plans trees over capped samples; "opt" weighs a share's bias and noise."""
 
         def cost(cap: CountCap) -> float:
             return cap.share_moved + error * cap.max_count / cap.samples

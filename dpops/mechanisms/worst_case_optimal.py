@@ -65,6 +65,7 @@ class WorstCaseOptimal(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT under the prior."""
+        # The bias is nearly normal: its mean and sd follow from moments of what clipping moves each user's mean by.
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
@@ -113,7 +114,10 @@ class WorstCaseOptimal(Mechanism):
 def _clipped(
     hats: HatCounts, bound: Int64s, means: Float64s
 ) -> tuple[Int64s, Float64s, Int64s, tuple[Float64s, Float64s]]:
-    """Computes how clipping at T moves users' means.
+    """Computes how far clipping at T, `bound` by HAT, moves users' means.
+
+    means: equally likely ones of a HAT, (means, 1).
+
 
     Returns:
         The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the
@@ -142,7 +146,7 @@ def _clipped(
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
-    """Computes the first and second moment of sd * max(0, edge - N(0, 1))."""
+    """Computes two moments of sd * max(0, edge - Z), Z standard normal."""
     density = np.exp(-edge * edge / 2) / math.sqrt(2 * math.pi)
     below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in edge.ravel().tolist()]).reshape(edge.shape)
     return sd * (edge * below + density), sd * sd * ((edge * edge + 1) * below + edge * density)

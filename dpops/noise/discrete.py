@@ -87,7 +87,10 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
 
 
 def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Proposes integers k >= 0, of which accepted ones follow exp(-k / t)."""
+    """Proposes integers k >= 0, of which accepted ones follow exp(-k / t).
+
+    k = offset + t runs: offset < t is uniform and accepted with exp(-offset / t), runs follow exp(-runs).
+    """
     offset = source.below(t)
 
     def exact(row: int) -> Fraction:
@@ -185,10 +188,11 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
 
 
 def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Makes the function that bounds a proposal's rate (see `_rounded`) from u's first bits."""
+    """Makes the function that bounds a proposal's rate by bits of u."""
     steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:
+        # Of the rate in `_rounded`, at any u whose first bits are these.
         start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)  # u is in [start, start + 2^-bits]
         rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
         return max(rate - unknown, Fraction(0)), rate + unknown

@@ -70,10 +70,10 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         entry = entries[entry]
         coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]
-        for entry_number in np.flatnonzero(~accepted & (coin < high[entry])).tolist():
-            here = int(entry[entry_number])
-            tie = rates[open_[entry_number]], int(above[here]), int(weight[here])
-            accepted[entry_number] = _accepts(*tie, int(coin[entry_number]), _COIN_BITS, noise)
+        for proposal in np.flatnonzero(~accepted & (coin < high[entry])).tolist():  # the coin does not decide yet
+            proposed = int(entry[proposal])
+            odds = rates[open_[proposal]], int(above[proposed]), int(weight[proposed])
+            accepted[proposal] = _accepts(*odds, int(coin[proposal]), _COIN_BITS, noise)
         choices = open_[accepted]
         chosen.entry[choices] = entry[accepted]
         chosen.offset[choices] = weight_offset[accepted] // weight[entry[accepted]]
@@ -113,7 +113,7 @@ def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, 
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32
-        bits = 2 * (coin_bits + 64)
+        bits = 2 * (coin_bits + 64)  # of exp, far more than the coin's
         low, high = _acceptance(*exp_minus(rate * cost, bits), weight, bits, coin_bits)
         if coin < low:
             return True

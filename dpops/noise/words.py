@@ -67,10 +67,10 @@ class Words:
 
     def runs(self, size: int) -> Int64s:
         """Counts Bernoulli(exp(-1)) successes in a row, per draw."""
-        words, edges = self.words(size), _run_edges()
-        run = np.searchsorted(edges, words)
-        runs = edges.size - run
-        tied = (edges[np.minimum(run, edges.size - 1)] == words) | (words == 0)
+        words, edges = self.words(size), _run_edges()  # a word below k of the edges, exp(-k) each, is a run of k
+        index = np.searchsorted(edges, words)
+        runs = edges.size - index
+        tied = (edges[np.minimum(index, edges.size - 1)] == words) | (words == 0)  # 64 bits do not decide
         for entry in np.flatnonzero(tied).tolist():
             runs[entry] = self.uniform(int(words[entry])).run()
         return runs
@@ -128,7 +128,7 @@ def _run_edges() -> NDArray[np.uint64]:
 
 
 def distinct(values: Sequence[Fraction]) -> tuple[list[Fraction], Int64s]:
-    """Lists distinct objects and indices, as noise often repeats."""
+    """Lists distinct objects, and each value's index: by identity, as comparing fractions is slow."""
     identity = np.fromiter(map(id, values), np.uint64, len(values))
     _, first, code = np.unique(identity, return_index=True, return_inverse=True)
     return [values[row] for row in first.tolist()], code

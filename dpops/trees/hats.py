@@ -110,7 +110,8 @@ def tree_plan(
 ) -> TreePlan:
     """Plans a tree; level sensitivity is 2 max(masses).
 
-    bias_bound: misplaced mass, which bounds the bias of every share. rounding: less than a unit of each user's prefix.
+    masses: int64 (users,), in units. bias_bound: misplaced mass, which bounds the bias of every share. rounding: a
+    user's histogram, scaled and cut to units, loses less than one from each prefix.
     """
     max_mass, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
@@ -163,7 +164,8 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
     if tree.bins == 1:
         return 0.0
     upper = upper_of(plan)
-    # Simulated errors, interpolated; then the bias of misplaced weight, of a share F with variance F (1 - F).
+    # Simulated errors, interpolated between SIZES; then the bias of misplaced weight, of a share F with variance
+    # F (1 - F), whose mean absolute value is sqrt(2 / pi) of its standard deviation.
     log_size = np.log(np.clip(size_of(plan), SIZES[0], SIZES[-1]))
     log_errors = np.log(np.maximum(_share_errors(tree, shares, prior.mean, prior.sd, upper), 1e-12))
     noise = float(np.exp(np.interp(log_size, np.log(SIZES), log_errors)))
@@ -197,8 +199,9 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 def _share_errors(
     tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
 ) -> Float64s:
-    """Simulates errors of consistent shares, with a fixed seed."""
+    """Simulates shares' mean errors by size of noise, (SIZES,)."""
     cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
+    # A fixed seed, so that equal plans have equal forecasts.
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
     # By the inverse of Laplace's distribution function.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))

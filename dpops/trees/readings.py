@@ -33,22 +33,18 @@ def cumulative(
     # By level: its columns of `noisy`.
     levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
     variances = level_variances(shares)
-    ups = [(noisy[..., levels[-1]], np.full(tree.sizes[-1], variances[-1]))]  # values (.., size), variances (size,)
+    averages = [(noisy[..., levels[-1]], np.full(tree.sizes[-1], variances[-1]))]  # (.., size) and variances (size,)
     for level in range(len(levels) - 2, -1, -1):
-        summed, variance = (_sums(column, tree.branching[level + 1]) for column in ups[-1])
-        node = variances[level]
-        ups.append(
-            (
-                (noisy[..., levels[level]] * variance + summed * node) / (node + variance),
-                node * variance / (node + variance),
-            )
-        )
-    above = np.broadcast_to(np.asarray(total, np.float64), noisy.shape[:-1])[..., None]
-    for (value, variance), factor in zip(reversed(ups), tree.branching, strict=True):
+        summed, variance = (_sums(column, tree.branching[level + 1]) for column in averages[-1])
+        own = variances[level]
+        value = (noisy[..., levels[level]] * variance + summed * own) / (own + variance)
+        averages.append((value, own * variance / (own + variance)))
+    parents = np.broadcast_to(np.asarray(total, np.float64), noisy.shape[:-1])[..., None]
+    for (value, variance), factor in zip(reversed(averages), tree.branching, strict=True):
         parent = np.arange(variance.size) // factor
-        missing = above - _sums(value, factor)
-        above = value + missing[..., parent] * (variance / _sums(variance, factor)[parent])
-    return np.cumsum(above, axis=-1)[..., :-1]
+        missing = parents - _sums(value, factor)
+        parents = value + missing[..., parent] * (variance / _sums(variance, factor)[parent])
+    return np.cumsum(parents, axis=-1)[..., :-1]
 
 
 class Law(NamedTuple):
@@ -72,8 +68,8 @@ class Law(NamedTuple):
 
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
-    """Computes the noise law, at epsilon 1, from how nodes move the distribution."""
-    weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)  # (nodes, K - 1); without the known total: the slopes
+    """Computes the noise law of prefixes, linear in the nodes, at epsilon 1."""
+    weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)  # slopes: of each node's 1, with a total of 0
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
         shared.flags.writeable = False

@@ -76,7 +76,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
-    """Sums a level's digits over all bins: places among `factor` siblings."""
+    """Sums a level's digit (place among `factor` siblings of `width` bins) over bins."""
     cycles, remainder = divmod(bins, width * factor)
     full_digits, partial = divmod(remainder, width)
     return width * (cycles * factor * (factor - 1) // 2 + full_digits * (full_digits - 1) // 2) + full_digits * partial
@@ -114,7 +114,7 @@ def best_tree(bins: int) -> Tree:
 
 @cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
-    """Shares epsilon over levels by digit sums' cube roots."""
+    """Divides epsilon over levels by digit sums' cube roots, rounded to rationals."""
     weights = [max(1, digits) for digits in tree.digit_sums()]
     if len(set(weights)) == 1:
         return (Fraction(1, len(weights)),) * len(weights)

@@ -110,19 +110,16 @@ def layout(
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
-    units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
+    units, mark = _units(time_unit, speed_unit, time_zone, time_format, unit), decimal or "."
+    if mark not in (marks := get_args(DecimalMark)):
+        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {mark[:20]!r}")
+    units = replace(units, decimal=cast(DecimalMark, mark))
     of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
     names_of, row_fields = _flat_columns(name, columns, of_reports if fields is None else fields)
     is_by_file = fields is None and names_of[0] == FILE  # then no column holds the vehicle, which comes first
     mapped_layout = kind(units, names_of[is_by_file:], row_fields[is_by_file:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if is_by_file else mapped_layout
-
-
-def _mark(decimal: str) -> DecimalMark:
-    if decimal not in (marks := get_args(DecimalMark)):
-        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
-    return cast(DecimalMark, decimal)
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:

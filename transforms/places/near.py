@@ -140,7 +140,7 @@ def _codes(cell: Int64s, value: Int64s) -> Int64s:
     return code
 
 
-FINE_RESOLUTION = 12  # resolution of the cells that a file's places are made of: edges of 9 m
+FINE_RES = 12  # H3 resolution of the cells that a file's places are made of: edges of 9 m
 AT_ONCE = 4_000  # shapes: of more, what H3 finds for them would take much memory
 _CORNERS, _WIDER = 3, 1.15
 """Segments of a quarter of an outline's circles, and its factor of width: so wide, even so few hold all that lies near
@@ -163,8 +163,7 @@ class Shapes(NamedTuple):
 
     def some(self, rows: Int64s) -> "Shapes":
         """Selects shapes by index."""
-        line, area, scale, reach_m, is_directed = self
-        return Shapes(line[rows], area[rows], scale[rows], reach_m[rows], is_directed[rows])
+        return Shapes(*(column[rows] for column in self))
 
 
 def ignore(_done: int, _whole: int) -> None:
@@ -246,7 +245,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
     polygons, line_of_polygon = shapely.get_parts(outline, return_index=True)
     cells_of_parts = [
-        np.array(h3_int.h3shape_to_cells(polygon, FINE_RESOLUTION), np.int64)
+        np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64)
         for polygon in _polygons(polygons, shapes.scale[first][line_of_polygon])
     ]
     size = np.array([cells.size for cells in cells_of_parts])

@@ -10,17 +10,7 @@ import numpy as np
 from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors, number_in
 from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_looks, room_of
-from transforms.places.near import (
-    FINE_RESOLUTION,
-    Report,
-    Shapes,
-    Shared,
-    cells_by_place,
-    ignore,
-    near,
-    pairs_of,
-    shared,
-)
+from transforms.places.near import FINE_RES, Report, Shapes, Shared, cells_by_place, ignore, near, pairs_of, shared
 
 if TYPE_CHECKING:
     import shapely
@@ -47,7 +37,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
     return Pieces.cut(
-        region, FINE_RESOLUTION, fine_cells.cell, fine_cells.place, Places(names, main, geometries), fine_cells.turns
+        region, FINE_RES, fine_cells.cell, fine_cells.place, Places(names, main, geometries), fine_cells.turns
     )
 
 
@@ -95,12 +85,12 @@ def _parts(
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
-    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE_RESOLUTION)
+    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE_RES)
     for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
         raise ValueError(f"feature {feature_of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
-    fine_m2 = h3.average_hexagon_area(FINE_RESOLUTION, "m^2")
+    fine_m2 = h3.average_hexagon_area(FINE_RES, "m^2")
     check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     names, fine_cells = _names(features), shared(near(shapes, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dpops.claims import Claim, PureDP, claim_of
+from dpops.claims import PureDP, claim_of
 from transforms.recorded.units import VECTOR, HatUnit, LiveUnit, Released, StageUnit, Unit, UnitKey, UnitScope
 
 LIVE_COLUMN = -1  # stands in the ledger's column of shards where a slot is released live
@@ -44,7 +44,7 @@ def encode(unit: Unit) -> bytes:
         epsilon_slot=str(unit.spent),
         released=unit.released,
         scope=unit.scope,
-        debit=_debit_text(unit),
+        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),
         epsilon_total=None if unit.total is None else str(unit.total),
     )
     return msgspec.json.encode(stored)
@@ -54,7 +54,9 @@ def decode(data: bytes | str) -> Unit:
     """Decodes a unit. Raises msgspec.MsgspecError or ValueError."""
     stored = msgspec.json.decode(data, type=Stored)
     try:
-        facts = _alike(stored) | {"debit": _debit_of(stored), "total": _claim(stored.epsilon_total)}
+        total = None if stored.epsilon_total is None else claim_of(stored.epsilon_total)
+        debit = stored.epsilon_slot if stored.debit is None else stored.debit
+        facts = _alike(stored) | {"debit": claim_of(debit), "total": total}
         if stored.scope not in ("slot", "period"):
             return _vector(stored, facts)
         epsilons = {"per_hat": PureDP(Fraction(stored.epsilon_hat)), "spent": PureDP(Fraction(stored.epsilon_slot))}
@@ -75,7 +77,7 @@ def column_of(key: UnitKey) -> int:
 
 
 def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
-    """Decodes a stage or live slot; facts: the fields of all units."""
+    """Decodes a stage or live slot, stored as one HAT; facts: common fields."""
     (released,) = stored.released
     if released.mechanism != VECTOR or released.plan is None or released.integers is None:
         raise ValueError("a stage or live slot has a plan and integers of levels")
@@ -86,15 +88,3 @@ def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
 def _alike(either: Unit | Stored) -> dict[str, Any]:
     """Copies the fields that both forms of units share."""
     return {name: getattr(either, name) for name in _SHARED_FIELDS}
-
-
-def _debit_text(unit: Unit) -> str | None:  # None where `spent` tells it
-    return None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit)
-
-
-def _debit_of(stored: Stored) -> Claim:
-    return claim_of(stored.epsilon_slot if stored.debit is None else stored.debit)
-
-
-def _claim(text: str | None) -> Claim | None:
-    return None if text is None else claim_of(text)

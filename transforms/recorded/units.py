@@ -50,11 +50,6 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
     total: Claim | None = None  # a vehicle's total in the period
     is_live: ClassVar[bool] = False
 
-    @property
-    def debited_slot_s(self) -> int | None:
-        """Slot of the debit, or None where the whole period is debited."""
-        return self.slot_s
-
 
 class HatUnit(_Unit, frozen=True, kw_only=True):
     """HATs of a slot and shard."""
@@ -74,11 +69,6 @@ class HatUnit(_Unit, frozen=True, kw_only=True):
     def scope(self) -> UnitScope:
         """Scope of the debit: a slot or period."""
         return "period" if self.is_of_whole_period else "slot"
-
-    @property
-    def debited_slot_s(self) -> int | None:
-        """Slot of the debit, or None for the period's."""
-        return None if self.is_of_whole_period else self.slot_s
 
 
 class _VectorUnit(_Unit, frozen=True, kw_only=True):
@@ -146,7 +136,8 @@ class DebitGroup(NamedTuple):
     @classmethod
     def of(cls, unit: Unit) -> "DebitGroup":
         """Makes the key of a unit's debit."""
-        return cls(unit.spec_id, unit.period, unit.debited_slot_s, unit.is_live)
+        is_of_whole_period = isinstance(unit, HatUnit) and unit.is_of_whole_period
+        return cls(unit.spec_id, unit.period, None if is_of_whole_period else unit.slot_s, unit.is_live)
 
 
 _OfKind = TypeVar("_OfKind", bound=Unit)

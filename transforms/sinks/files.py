@@ -60,7 +60,7 @@ def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
 
 
 def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
-    """Writes columns as CSV; lists become JSON text."""
+    """Writes columns as CSV."""
     sink = io.StringIO(newline="")
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(schema.names)
@@ -69,6 +69,7 @@ def _csv(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
 
 
 def _cells(column: Sequence[Any], kind: pa.DataType) -> Iterable[Any]:
+    """Converts a column for CSV: lists to JSON, times to ISO 8601."""
     if pa.types.is_list(kind):
         return (None if numbers is None else msgspec.json.encode(numbers).decode() for numbers in column)
     return (time.isoformat() for time in column) if pa.types.is_timestamp(kind) else column
@@ -115,10 +116,8 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
     for kind in formats:
         path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, prefix)
         path.parent.mkdir(exist_ok=True)
-        data = FORMATS[kind](columns, schema, stem)
-        if kind == "geojson" and slot.hats.geometries:
-            data = _geojson(columns, schema, stem, slot.hats.geometries)
-        write_whole(path, data, partial(refuse_other_values, path, columns))
+        encode = partial(_geojson, geometries=slot.hats.geometries) if kind == "geojson" else FORMATS[kind]
+        write_whole(path, encode(columns, schema, stem), partial(refuse_other_values, path, columns))
         written.append(path)
     failpoint("after-publish")
     return written

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import TimestampedValue
 
@@ -38,7 +39,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         (slot_s, vehicle_shard), encoded = group
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
-            panes = [wire.unpack_partial(late_tally, () if cap else columns) for late_tally in encoded]
+            panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]  # under a cap without sums
             partials, refused, duplicates = admit_late(panes, cap, columns)
             for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
@@ -49,11 +50,12 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
             table = tasks.tally_slot(slot_s, events, self.release, count)
         passed("counted", slot_s)
         plan_s = self.release.group(slot_s)
-        if self.keeps_shard:
+        if self.keeps_shard:  # whole periods: every vehicle shard of a period is drawn in one group
             yield (plan_s, vehicle_shard), wire.pack_tally(table)
             return
-        for number, late_tally in tasks.parted(table, release_shard(table.cell, self.release.shards)):
-            yield (plan_s, number), wire.pack_tally(late_tally)
+        shard = release_shard(table.cell, self.release.shards)
+        for number in np.unique(shard).tolist():
+            yield (plan_s, number), wire.pack_tally(table.take(shard == number))
 
 
 @dataclass

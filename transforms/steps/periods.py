@@ -115,7 +115,7 @@ class ReleaseInOrder(
         tallies, consents = both
         parts = (
             tallies | "tallies" >> beam.Map(self._of_all).with_output_types(PartOfAll),
-            consents | "consents" >> beam.Map(_consent_to_all).with_output_types(PartOfAll),
+            consents | "consents" >> beam.Map(lambda _: (0, ((_CONSENT_S, 0), b""))).with_output_types(PartOfAll),
         )
         grouped = parts | "flatten" >> beam.Flatten() | "group" >> beam.GroupByKey()
         return grouped | "release" >> beam.FlatMap(self._released)
@@ -125,7 +125,7 @@ class ReleaseInOrder(
         return 0, (slot_shard, data if self.shelf is None or not data else self.shelf.put(data))
 
     def _released(self, group: tuple[int, Iterable[tuple[SlotShard, bytes]]]) -> Iterator[SlotEstimates]:
-        periods: dict[int, dict[int, list[bytes]]] = {}
+        periods: dict[int, dict[int, list[bytes]]] = {}  # tallies by period's first slot, then vehicle shard
         for (first_s, shard), data in group[1]:
             periods.setdefault(first_s, {}).setdefault(shard, []).append(data)
         if not periods.pop(_CONSENT_S, None):
@@ -138,7 +138,3 @@ class ReleaseInOrder(
         for encoded in shards.values():
             packed = filter(None, encoded)  # heartbeats are empty
             yield wire.unpack_tally(packed if self.shelf is None else map(self.shelf.get, packed), self.release.columns)
-
-
-def _consent_to_all(_consent: KeyedUnit) -> PartOfAll:
-    return 0, ((_CONSENT_S, 0), b"")

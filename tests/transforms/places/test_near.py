@@ -10,7 +10,7 @@ import shapely.geometry
 from tests.transforms.places.lines import LAT, LON
 from transforms.places import near as near_shapes
 from transforms.places.hexagons import KM_PER_DEGREE
-from transforms.places.near import FINE_RESOLUTION, Shapes, near, nearest
+from transforms.places.near import FINE_RES, Shapes, near, nearest
 
 CENTRES = {
     "Austin": (LAT, LON),
@@ -41,7 +41,7 @@ def of_each(shapes):
     near_cells = {}
     for number, (line, area, scale) in enumerate(zip(shapes.line, shapes.area, shapes.scale, strict=True)):
         degrees = shapely.transform(area, lambda metres, scale=scale: metres / scale)
-        for cell in h3_int.h3shape_to_cells(h3.geo_to_h3shape(shapely.geometry.mapping(degrees)), FINE_RESOLUTION):
+        for cell in h3_int.h3shape_to_cells(h3.geo_to_h3shape(shapely.geometry.mapping(degrees)), FINE_RES):
             lat, lon = h3_int.cell_to_latlng(cell)
             apart_m = shapely.distance(shapely.Point(np.array([lon, lat]) * scale), line)
             near_cells.setdefault(cell, []).append((round(apart_m), number))

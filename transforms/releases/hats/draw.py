@@ -19,7 +19,7 @@ from dpops.statistics import SQUARES, SUMS, Column, RequestedStatistic, columns_
 from dpops.suppression.clip_user import Weights
 from dpops.types import Grid, Int64s
 from transforms.ledger.claims import ClaimedUnit, check_claims, claims_of
-from transforms.order import factorize, packed_keys, scatter
+from transforms.order import changes, factorize, packed_keys, scatter
 from transforms.places.hierarchy import texts_of
 from transforms.recorded.units import HatUnit, Released
 from transforms.records import SlotShard
@@ -167,7 +167,7 @@ def divide(rows: Tally, plan_count: int, allocation: Allocation) -> tuple[Tally,
 
     rows: by slot and cell. plan_count: those that share a period.
     """
-    hat = np.cumsum((np.diff(rows.slot_s, prepend=-1) != 0) | (np.diff(rows.cell, prepend=-1) != 0)) - 1
+    hat = np.cumsum(changes(rows.slot_s, rows.cell)) - 1  # of each row
     reported = rows.kept + rows.dropped
     share = allocation.divide(hat, factorize(rows.vehicle).code, rows.kept, reported, plan_count)
     retained = np.where(share.is_kept, rows.kept, 0)
@@ -183,11 +183,14 @@ class SlotDrawn(NamedTuple):
 
 
 def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotDrawn]:
-    """Draws the releases of slots, planning equal epsilons together."""
+    """Draws slots' releases, planning HATs of equal epsilon together, as vectors.
+
+    A statistic is drawn for up to about TOGETHER_ROWS rows at a time, which bounds memory.
+    """
     occupied = [hats_of(slot.rows) for slot in by_slot]
     with_users = [hats.with_users() for hats in occupied]
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
-    by_epsilon: dict[Fraction, list[int]] = {}
+    by_epsilon: dict[Fraction, list[int]] = {}  # slots' numbers
     for number, slot in enumerate(by_slot):
         by_epsilon.setdefault(slot.epsilon, []).append(number)
     for numbers in by_epsilon.values():
@@ -209,9 +212,9 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
 def _slot_drawn(
     slot: _Slot, occupied: "SlotHats", with_users: "SlotHats", by_statistic: Sequence[Drawn], policy: Policy
 ) -> SlotDrawn:
-    """Lists a slot's HATs by cell and statistic: the region's, or occupied ones.
+    """Lists a slot's releases by cell (of the region, or occupied) and statistic.
 
-    occupied, with_users: its HATs with reports, and those of them with a report that is not dropped.
+    occupied: its HATs with reports; with_users: those that keep a report, which alone were drawn.
     """
     cell, published = with_users.cell, occupied.cell
     if policy.region is not None:
@@ -259,7 +262,7 @@ def hats_of(rows: Tally) -> SlotHats:
     """Groups a slot's rows by cell, its vehicles by descending count."""
     if (rows.cell[1:] < rows.cell[:-1]).any():
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
-    is_first = np.diff(rows.cell, prepend=-1) != 0
+    is_first = changes(rows.cell)
     first = np.flatnonzero(is_first)
     users, reported = (
         np.add.reduceat(column, first) for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
@@ -289,12 +292,13 @@ def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fra
 
 
 def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int] | None = None) -> Fraction:
-    """Computes a vehicle's largest epsilon by its HATs' claims; `rows` by slot, cell."""
+    """Computes the most epsilon that any vehicle's HATs claim together."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
-    first = np.flatnonzero((np.diff(slot_of, prepend=-1) != 0) | (np.diff(cell_of, prepend=-1) != 0))
+    first = np.flatnonzero(changes(slot_of, cell_of))
     slot_s, cell = slot_of[first], cell_of[first]
-    kinds: dict[tuple[Claim, ...], int] = {}  # number of each distinct list of a HAT's claims; there are a few
+    # A vehicle's HATs are counted by kind: by distinct lists of claims, of which there are a few.
+    kinds: dict[tuple[Claim, ...], int] = {}
     kind_of: list[int] = []  # by HAT
     for claimed in units:
         numbers = [kinds.setdefault(claims, len(kinds)) for claims in claimed.distinct]

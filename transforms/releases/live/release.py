@@ -104,7 +104,7 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """Plans a live slot from earlier entries; `slots`: number of the period's slots."""
+    """Plans a live slot around centres of earlier entries; slots: how many share `policy.live`."""
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])

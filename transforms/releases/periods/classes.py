@@ -43,12 +43,13 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     """Fits cells' distributions to recorded class sums, if any."""
     if policy.classes is None:
         return None
-    edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()  # hours: see `Design`
+    # Hours are numbered over working days and days off, see `dpops.learning.Design`.
+    edges, hours = edges_in_units(policy.classes.edges, policy.value.standard), set[int]()
     sums = ClassSums.none(len(policy.region), edges.size - 1)
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == "classes"):
         read = read_unit(unit, policy.region)
         (level,), classes = read.levels, len(read.stage.classes) + 1
-        times = times_of(classes) / MOVING  # as if moving reports counted once too
+        times = times_of(classes) / MOVING  # a standing report counts once, a moving one MOVING times: as if once too
         sums = sums.after(ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2))
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
@@ -63,7 +64,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
 
 
 def weight_of_one(fleet: Fleet, kind: Kind) -> float:
-    """Estimates a vehicle-day's total weight over cells and classes."""
+    """Estimates a vehicle-day's total weight, whose norm is at most 1."""
     if kind == "laplace":
         return math.sqrt(MOVING)  # geometric mean of one that only moves, 1, and one that only stands, MOVING
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
@@ -72,10 +73,10 @@ def weight_of_one(fleet: Fleet, kind: Kind) -> float:
 def notes_of(
     learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], upper_kmh: float
 ) -> dict[str, NDArray[Any]]:
-    """Lists distribution columns, withheld where the mean is.
+    """Lists a product's columns of DISTRIBUTION, (cells, times) each, withheld where the mean is.
 
-    They are cells' distributions, tilted to means. learned: None before the first release of classes, whose correction
-    of a cell's overall mean shifts all its times.
+    A cell's distribution is tilted (reweighted exponentially) to the mean of each time. learned: None before the first
+    release of classes; they also correct a cell's overall mean, which shifts all its times.
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
     if learned is None:
@@ -84,7 +85,8 @@ def notes_of(
         }
     posterior = learned.posterior
     means = groups.values + (posterior.means - learned.means)[:, None]
-    shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]  # classes tell of means too
+    # Classes narrow the variances of means too.
+    shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
     shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)
     mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
@@ -93,7 +95,7 @@ def notes_of(
     vehicles = published(groups, upper_kmh).vehicles
     is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than an interval of any cell's mean
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
-    held, best = status == held_back, np.where(status == forecast, forecast, ok)
-    columns = [np.where(held, np.nan, column) for of_level in zip(*percentiles, strict=True) for column in of_level]
-    statuses = np.where(held, held_back, np.where(is_known, best, unreliable))
+    is_withheld, best = status == held_back, np.where(status == forecast, forecast, ok)
+    columns = [np.where(is_withheld, np.nan, column) for level in zip(*percentiles, strict=True) for column in level]
+    statuses = np.where(is_withheld, held_back, np.where(is_known, best, unreliable))
     return dict(zip(DISTRIBUTION, [*columns, statuses], strict=True))

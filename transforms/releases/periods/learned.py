@@ -47,12 +47,13 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
         return None
     models = learned_from(entries, policy)
     learned = learned_places(entries, models, policy)
-    far = np.zeros(places.cell.size) if learned is None else learned.differences
-    # A usual day's weight is the number of vehicles; steps are from 1, as `Differences` needs, to 100 usual days.
+    far_kmh = np.zeros(places.cell.size) if learned is None else learned.differences
+    # A slot's weight in usual days, whose weight is the number of vehicles; `Differences` needs steps from 1 on, and
+    # noise must not make one boundless: at most 100 days.
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
-        steps=np.rint(far / float(CENTRE_STEP_KMH)).astype(np.int64),
+        steps=np.rint(far_kmh / float(CENTRE_STEP_KMH)).astype(np.int64),
         lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
         highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
         slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),

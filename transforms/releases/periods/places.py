@@ -52,7 +52,7 @@ class LearnedPlaces(NamedTuple):
 
 
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
-    """Learns places from releases; None before the first."""
+    """Learns places' differences from their cells, from releases of places; None before the first."""
     pieces, profile = _pieces(policy), policy.fleet.profile
     sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
     slots = Counter[int]()  # released slots by hour, see `Design`
@@ -73,8 +73,9 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     traffic = np.array(pieces.places.visits, np.float64)
     if not traffic.size:  # before any release a place weighs as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
-    in_a_cell = cell.size / np.unique(cell).size  # places per cell that has any
-    prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, in_a_cell)
+    places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
+    # The part RETAINED of a fleet's weight is left by vehicles' bounds, before releases tell it.
+    prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, places_a_cell)
     fleet_weight = whole_weight(sums, prior_weight)
     around = Around(
         values=cells,
@@ -115,7 +116,10 @@ def place_product(
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
 ) -> SlotEstimates:
-    """Estimates a period's places and times, given cells' posterior."""
+    """Estimates a product of places: cells' values plus places' learned differences.
+
+    place-standing has one row a place for the whole period instead: what is learned of it so far.
+    """
     named, of_slot, spans = _pieces(policy).places, *slot_groups(product, [facts.start for facts in slots])
     upper_kmh, cell = float(policy.value.standard.upper), named.cell
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
@@ -133,11 +137,12 @@ def place_product(
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
-        deviations = places.places.own[:, None]  # variances
+        deviations = places.places.own[:, None]  # variances of a place's own day around its usual one
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
             share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
-            vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)  # bounds variances
+            # At least a twentieth of a vehicle, so that variances stay finite.
+            vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
         variances = places.places.variances[:, None] + of_cells.variances[cell] + deviations
     result = _estimates(values, variances, places, shown, upper_kmh)
@@ -155,7 +160,11 @@ def place_product(
 def _estimates(
     values: Float64s, variances: Float64s, places: LearnedPlaces, cell_numbers: PublishedNumbers, upper_kmh: float
 ) -> HatEstimates:
-    """Bounds values, (places, times), and withholds places of withheld cells."""
+    """Bounds values, (places, times); withholds those of cells held back.
+
+    A place is "ok" if its interval is narrow and it has enough vehicles even at their weight's lower bound; else its
+    cell stands for it.
+    """
     sd = np.sqrt(variances)
     half = Z95 * sd
     model = places.places

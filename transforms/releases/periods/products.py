@@ -103,7 +103,7 @@ def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[t
 
 
 def _time(product: Product, start: str) -> Hashable:
-    """Names a slot's time group, None outside all parts."""
+    """Makes a slot's group of time; None outside all parts of the day."""
     # starts look like 2026-03-01T06:00:00+01:00: [:10] is the date, [:13] its hour, [19:] the offset
     if product.name == "place-standing":  # one row for the period
         return ""

@@ -37,7 +37,7 @@ class HatEstimates(NamedTuple):
     parent: NDArray[np.str_] | None = None  # cell of an unknown HAT, if known
     parent_values: tuple[Float64s, ...] | None = None  # the parent's value and bounds
     products: tuple[SlotEstimates, ...] = ()
-    notes: Mapping[str, NDArray[Any]] | None = None  # further columns
+    notes: Mapping[str, NDArray[Any]] | None = None  # columns of distributions, by name
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
     def shown(self, value: Value) -> "HatEstimates":
@@ -60,10 +60,10 @@ class HatEstimates(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """Facts behind places' rows: days, vehicles and geometries."""
+    """Facts behind places' rows: released days, and by place vehicles and GeoJSON geometries."""
 
     days: int
-    vehicles: Sequence[int | None]
+    vehicles: Sequence[int | None]  # as many are proved to visit it; None if too few
     geometries: Sequence[Any]
 
 
@@ -110,7 +110,7 @@ def _columns(
     notes: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Builds columns of slots in order, all places of a slot together."""
+    """Builds the result's columns, all cells slot after slot; notes: optional ones."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
@@ -134,7 +134,7 @@ def _columns(
 
 
 def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
-    """Builds optional columns by name, None without a value."""
+    """Builds optional columns by name, with None for nan and empty text."""
     columns = {
         "leans_on_day": estimates.leans,
         "parent": estimates.parent,
@@ -150,16 +150,12 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
 SCHEMA = pa.schema(
     [
         *(
-            pa.field(name, pa.string(), nullable=False)
-            for name in ("spec_id", "period", "level", "cell", "slot_start", "slot_end")
+            pa.field(name, pa.string(), False)
+            for name in ["spec_id", "period", "level", "cell", "slot_start", "slot_end"]
         ),
-        pa.field("stage", pa.int64(), nullable=False),
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("weight", pa.float64()),
-        pa.field("weight_sd", pa.float64()),
-        pa.field("speed", pa.float64()),
-        pa.field("speed_sd", pa.float64()),
-        pa.field("centre_kmh", pa.float64(), nullable=False),
+        *(pa.field(name, pa.int64(), False) for name in ("stage", "sequence")),
+        *(pa.field(name, pa.float64()) for name in ("weight", "weight_sd", "speed", "speed_sd")),
+        pa.field("centre_kmh", pa.float64(), False),
     ]
 )
 """weight: noisy sum of the vehicles' weights in a group. speed: noisy sum of weight times (speed - centre), km/h. Both
@@ -174,7 +170,7 @@ def sums_of(
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
         layout, groups = level.level, level.level.groups().ravel()
-        kinds, cell_names = policy.names_of(layout)
+        kinds, cell_names = policy.names_of(layout)  # kinds: of groups in one place, such as classes of speed
         slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
         hats = np.bincount(groups, minlength=layout.size)
         centres = np.bincount(groups, released.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)

@@ -142,7 +142,7 @@ def plan_for(
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
     reference = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
     counts = counts_vehicles(reference) if reference else policy.count is not None
-    # Only a first day has so many stages, besides one that counts vehicles.
+    # A first day differs by its number of stages, less the one that counts vehicles.
     is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
         return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first

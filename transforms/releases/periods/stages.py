@@ -108,7 +108,10 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def names_of(self, level: Level) -> tuple[list[str], Sequence[str]]:
-        """Names a level's kinds of groups (several classes, else one) and its places."""
+        """Names a level's kinds of groups and its places, for rows of sums.
+
+        Several kinds only where groups are classes of speeds: then each place is named once for each.
+        """
         region, names, grid = self.region, texts_of(self.region), self.value.standard
         if level.name == PLACE and self.public_places is not None:
             return [level.name], self.public_places.names
@@ -121,10 +124,6 @@ class LevelsPolicy:
         coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
         names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
         return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]
-
-    def lacks_places(self, products: Iterable[Product]) -> bool:
-        """Checks whether any product is of places that are missing."""
-        return self.places is None and any(product.is_of_places for product in products)
 
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""

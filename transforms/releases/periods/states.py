@@ -209,7 +209,7 @@ def _folded(source: StateSource) -> State:
         for day in source.days(state.days):
             state = add_day(state, day)
         _FOLDED.append((source.digest, state))
-    # A kept state of more periods than are asked for may be right.
+    # A stored state of more periods than are needed here may be another run's, and right.
     is_right = stored is not None and (stored.number > len(source.periods) or stored.rests_on == source.digest)
     if file is not None and not is_right:
         file.write(StoredState(source.digest, state.days, arrays_of(state)))
@@ -251,7 +251,7 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 
 
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
-    """Reads a stage's sums in units of a typical vehicle-day's weight."""
+    """Reads a stage's sums over a typical vehicle-day's (live: vehicle-slot's) weight."""
     if is_live:
         unit = slot_weight(read.stage, fleet.profile)
     else:
