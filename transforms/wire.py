@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from dpops.statistics import Column
 from dpops.types import Int64s
-from transforms.order import factorize
+from transforms.order import changes, factorize
 from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
 from transforms.value import NAME
 
@@ -170,10 +170,8 @@ def _runs(run_key: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
         values, code = factorize(run_key)  # codes of few bits, which numpy sorts faster
         order = np.argsort(code.astype(np.min_scalar_type(values.size)), kind="stable")
     ordered = run_key if order is None else run_key[order]
-    cuts = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
-    for start, stop in pairwise([0, *cuts.tolist(), run_key.size]):
-        if start < stop:
-            yield (start, slice(start, stop)) if order is None else (int(order[start]), order[start:stop])
+    for start, stop in pairwise([*np.flatnonzero(changes(ordered)).tolist(), run_key.size]):
+        yield (start, slice(start, stop)) if order is None else (int(order[start]), order[start:stop])
 
 
 def pack_events(events: Events, packing: pa.ipc.IpcWriteOptions = DENSE) -> EventBytes:
@@ -281,7 +279,7 @@ def _array(column: Int64s) -> pa.Array:
 
 
 def _coded(column: Int64s) -> pa.Array:
-    """Dictionary-encodes a column whose values repeat twice on average."""
+    """Dictionary-encodes a column whose values occur twice or more on average."""
     values, code = factorize(column)
     if 2 * values.size > code.size:
         return _array(column)

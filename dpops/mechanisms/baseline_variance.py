@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import truediv
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class BaselineVariance(Mechanism):
         counts, reported = hat
         mechanism.check_plan_input(counts, reported, grid.upper_steps**2, epsilon)
         rate = float(epsilon)
-        cap = chosen(self.m_ub, counts, reported, lambda cap: _over(_bias(cap)) + _over(_sensitivity(cap)) / rate)
+        cap = chosen(self.m_ub, counts, reported, lambda cap: truediv(*_bias(cap)) + truediv(*_sensitivity(cap)) / rate)
         numerator, denominator = _sensitivity(cap)
         sensitivity = max(1, -(-RANGE * numerator // denominator))
         upper = grid.upper**2 / 4
@@ -112,7 +113,3 @@ def _bias(cap: CountCap) -> Ratio:
     """Computes E_var / (U^2 / 4); uncapped, `moved` is D / n (algorithms 9.1)."""
     moved, total = cap.moved_weight
     return variance_bias(total - moved, total, cap.is_uncapped)
-
-
-def _over(ratio: Ratio) -> float:
-    return ratio[0] / ratio[1]

@@ -96,7 +96,7 @@ def layout(
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]
     if name in FIXED and are_reports:
-        can_choose = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())
+        can_choose = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())  # keys, and no speed
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
@@ -110,16 +110,19 @@ def layout(
     if speed_unit is not None and not with_value:
         raise ValueError(f"speed_unit: goes with a column of speeds, got {speed_unit!r}")
     kind, kind_options = MAPPED[name], _own_options(name, options)
-    units, mark = _units(time_unit, speed_unit, time_zone, time_format, unit), decimal or "."
-    if mark not in (marks := get_args(DecimalMark)):
-        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {mark[:20]!r}")
-    units = replace(units, decimal=cast(DecimalMark, mark))
+    units = replace(_units(time_unit, speed_unit, time_zone, time_format, unit), decimal=_mark(decimal or "."))
     of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
     names_of, row_fields = _flat_columns(name, columns, of_reports if fields is None else fields)
     is_by_file = fields is None and names_of[0] == FILE  # then no column holds the vehicle, which comes first
     mapped_layout = kind(units, names_of[is_by_file:], row_fields[is_by_file:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if is_by_file else mapped_layout
+
+
+def _mark(decimal: str) -> DecimalMark:
+    if decimal not in (marks := get_args(DecimalMark)):
+        raise ValueError(f"decimal: must be {' or '.join(map(repr, marks))}, got {decimal[:20]!r}")
+    return cast(DecimalMark, decimal)
 
 
 def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
@@ -254,7 +257,8 @@ def _flat_columns(
         column_text = ", ".join(sorted(columns or ())) or "none"
         why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {column_text}{why}")
-    is_span = len(_listed(columns.get(NAME, ""))) > 1  # a row's time may also begin or end its value
+    # Two columns of a value are two times, of which one may be the row's time too; other columns hold one field each.
+    is_span = len(_listed(columns.get(NAME, ""))) > 1
     exclusive = [column for field in fields if field != NAME or not is_span for column in _listed(columns[field])]
     for field in fields:
         listed = _listed(columns[field])

@@ -189,9 +189,7 @@ def as_binary(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_binary(kind):
         return column
-    if pa.types.is_string(kind):
-        return column.view(pa.binary())
-    return column.cast(pa.binary())
+    return column.view(pa.binary()) if pa.types.is_string(kind) else column.cast(pa.binary())
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -222,8 +220,7 @@ def nulls(column: pa.Array) -> Bools:
     """Marks rows that hold nothing."""
     if not column.null_count:
         return np.zeros(len(column), np.bool_)
-    mask: Bools = column.is_null().to_numpy(zero_copy_only=False)
-    return mask
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
@@ -283,10 +280,10 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     missing: Bools = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False) == 0
     if missing.any():
         text = pc.if_else(pa.array(missing), nothing, text)
-    seventh = pc.binary_slice(as_binary(text), 26, 27)  # of a fraction, where times have nanoseconds
+    seventh = pc.binary_slice(as_binary(text), 26, 27)  # digit of a fraction, as in 2026-05-13T08:15:00.123456789
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
-    is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")
+    is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")  # after the hour: the cast takes hours alone
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # which the cast would take
         for kind in (ABSOLUTE, LOCAL):
             with suppress(pa.ArrowInvalid):

@@ -131,7 +131,7 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
             if batch is not None:
                 yield batch
                 continue
-            is_reusable = not answer.is_spent
+            is_reusable = not answer.is_spent  # a decoder near its limit of CPU time is
             if answer.kind == "unreadable":
                 raise _Refusal(answer.text)
             if answer.kind == "system":

@@ -153,8 +153,9 @@ def walk(values: Sequence[Any], path: Path) -> Sequence[Any]:
     """Follows a path into each value: None if absent, _BAD_VALUE inside of no object."""
     for step in path:
         types = set(map(type, values))
+        # All are objects, or all arrays: `itemgetter` is fast, if all have the step.
         key = step if types == {dict} else int(step) if types == {list} and step.isdecimal() else None
-        try:  # fast where all values have the step
+        try:
             if key is None:
                 raise KeyError
             values = list(map(itemgetter(key), values))

@@ -51,6 +51,7 @@ class _Claimed:
     rates: set[Fraction] = field(default_factory=set)  # epsilons per HAT
 
     def add(self, claimed: "ClaimedUnit") -> None:
+        """Adds a unit's HATs by claims, and its debit: a slot's largest shard."""
         unit, distinct, code_by_cell = claimed
         debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
@@ -80,7 +81,7 @@ class _Claimed:
             hats[Accountant().compose(claims)] += number
         if not self.rate:
             return most_of(hats, hats.total())
-        is_uneven = any(FREE in claims and {*claims} != {FREE} for claims in self.hats)
+        is_uneven = any(FREE in claims and {*claims} != {FREE} for claims in self.hats)  # draws some of its statistics
         return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.rate), 1))
 
 
@@ -105,7 +106,10 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
-    """Reads claims of HATs' plans, equal ones once; without claim only constants pass."""
+    """Reads claims of HATs' plans, equal ones once; without claim only constants pass.
+
+    Each cell gets the code, an index into `distinct`, of its list of claims.
+    """
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
     terms = Plan.claim_terms([plan for plan in plans if plan is not None])  # hashable, one for each of `drawn`

@@ -193,7 +193,8 @@ def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
         if not sums or span.days == 1:
             continue
         shares = [span.limit.fraction(spent) for spent in windows(sums, span.days).values()]
-        fullest = [max(shares[start : start + span.days]) for start in range(len(shares))]  # windows holding each day
+        # A day lies in as many windows as a span has days; the first window ends on the first day.
+        fullest = [max(shares[start : start + span.days]) for start in range(len(shares))]
         first = date.fromisoformat(next(iter(sums)))
         for used, group in groupby(range(len(fullest)), key=fullest.__getitem__):
             days = [(first + timedelta(days=index)).isoformat() for index in group]
@@ -206,8 +207,8 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
     if days == 1 or not sums:
         return {**sums}
     first, last = (date.fromisoformat(day) for day in (min(sums), max(sums)))
-    around = range(1 - days, (last - first).days + days)
-    every = [(first + timedelta(days=step)).isoformat() for step in around]
+    # From the first window that ends on the first day to the last one that begins on the last.
+    every = [(first + timedelta(days=step)).isoformat() for step in range(1 - days, (last - first).days + days)]
     return dict(zip(every, sums_over([sums.get(day, Accountant()) for day in every], days), strict=False))
 
 

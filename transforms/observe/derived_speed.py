@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.types import Float64s, Grid, Int64s
+from transforms.order import changes
 from transforms.places.ground import SECTORS
 from transforms.records import NO_HEADING
 
@@ -53,7 +54,7 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
     Returns:
         Indices of rows with a speed; their speeds in steps of the grid; numbers of other rows by reason.
     """
-    is_near, is_first = follows(positions, limits.max_gap_s), ~_same_vehicle(positions)
+    is_near, is_first = follows(positions, limits.max_gap_s), changes(positions.vehicle)
     rows = np.flatnonzero(is_near)
     east, north = displacement(positions, rows)
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
@@ -67,14 +68,7 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
 def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
     """Marks rows within `max_gap_s` of the vehicle's previous row."""
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
-    return _same_vehicle(positions) & (gap_us <= max_gap_s * 1_000_000)
-
-
-def _same_vehicle(positions: Positions) -> NDArray[np.bool_]:
-    """Marks rows of the same vehicle as their predecessor."""
-    is_same = np.zeros(positions.vehicle.size, np.bool_)
-    is_same[1:] = positions.vehicle[1:] == positions.vehicle[:-1]
-    return is_same
+    return ~changes(positions.vehicle) & (gap_us <= max_gap_s * 1_000_000)
 
 
 def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -29,9 +29,8 @@ OFTEN = 3
 BUCKET_BITS = 19  # a hash table has 2**19 buckets
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
 KM_PER_E7 = 1.112e-5  # of a great circle
-COARSE, MIDDLE, FINE = 3, 12, 48
-"""Squares that fit so often along the edge of a cell: few of the first hold most positions, the others most of those
-along its edges."""
+SQUARES_AN_EDGE = 3, 12, 48
+"""Squares along the edge of a cell: a few coarse ones hold most positions, finer ones most of those near edges."""
 MOST_BITS = 22  # of a side, 47 km: parallels would stray too far from great circles in larger squares
 
 _SHIFT_E7 = 1 << 32  # makes every coordinate positive; sides are of 4 steps at least, so a key is below 2^63
@@ -72,9 +71,9 @@ def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 
 @cache
 def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
-    """Creates the empty tables of COARSE, MIDDLE and FINE squares, without equal ones."""
+    """Creates empty tables of coarse to fine squares, sides powers of 2."""
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
-    sides = (edge_e7 / number for number in (COARSE, MIDDLE, FINE) if edge_e7 / number >= 4)
+    sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # see _SHIFT_E7
     bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
     unknown, nothing = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareSize(resolution, b, unknown.copy(), nothing.copy(), nothing.astype(np.uint8)) for b in bits)
@@ -104,7 +103,7 @@ def _look(size: _SquareSize, squares: Int64s) -> tuple[Int64s, NDArray[np.bool_]
 
 
 def _learn(size: _SquareSize, key: Int64s) -> bool:
-    """Counts positions in unknown squares; stores cells of frequent ones. Returns whether any."""
+    """Counts positions in unknown squares, and stores cells of frequent ones; False for none."""
     key = key[size.key[_buckets(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
     bucket, first = np.unique(_buckets(squares), return_index=True)  # of several squares in a bucket, one is counted
@@ -122,7 +121,7 @@ def _learn(size: _SquareSize, key: Int64s) -> bool:
 def _cell_around(size: _SquareSize, squares: Int64s) -> Int64s:
     """Finds the cell that contains each square and a margin; _NO_CELL if several."""
     side = 1 << size.bits
-    high, wide = -(-side // 4), -(-side // 2)
+    high, wide = -(-side // 4), -(-side // 2)  # the margins above, rounded up
     south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high
     west = ((squares & 0xFFFFFFFF) << size.bits) - _SHIFT_E7 - wide
     north, east = south + side + 2 * high, west + side + 2 * wide

@@ -133,8 +133,8 @@ def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
     first, *others = columns
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for column in others:
-        pairs, code = np.unique(code * max(len(column.ids), 1) + column.code, return_inverse=True)
         size = max(len(column.ids), 1)
+        pairs, code = np.unique(code * size + column.code, return_inverse=True)  # distinct pairs of ids
         both = ((ids or [b""])[pair // size] + sep + (column.ids or [b""])[pair % size] for pair in pairs.tolist())
         ids, missing, bad = list(both), missing | column.missing, bad | column.bad
     return VehicleIds(code, ids, missing, bad & ~missing)

@@ -44,7 +44,7 @@ class Keys(Sequence[int]):
         if number > MOST_KEYS:
             raise ValueError(f"there are {number:,} keys; at most {MOST_KEYS:,}")
         if inner is None:
-            parents = tuple(index // BLOCK for index in range(number))
+            parents = tuple(index // BLOCK for index in range(number))  # keys in a row stand for neighbours
             block_names = tuple(BETWEEN.join((keys[first], "..")) for first in range(0, number, BLOCK))
             return cls(tuple(keys), block_names, parents)
         names = tuple(f"{outer}{BETWEEN}{key}" for outer in keys for key in inner)

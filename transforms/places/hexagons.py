@@ -104,7 +104,7 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
 
 
 def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:
-    """Raises ValueError for polygons, by their cells and corners, that would take minutes."""
+    """Raises ValueError where H3 would compare too many cells with positions."""
     if sum(map(operator.mul, cells, positions)) > MOST_LOOKS:
         raise ValueError(
             f"polygons of {sum(positions):,} positions are too detailed for so large an area: simplify them"

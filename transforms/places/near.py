@@ -123,7 +123,7 @@ def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.ND
 
 
 def _codes(cell: Int64s, value: Int64s) -> Int64s:
-    """Numbers ascending cells from 1; cells with equal lists of values share a number.
+    """Numbers ascending cells from 1; equal lists of values share a number.
 
     One position of the lists at a time: a cell's number so far and its next value make the next number.
     """
@@ -234,7 +234,7 @@ def nearest(
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Pairs fine cells in areas and around lines with shapes: cell, shape's row."""
+    """Pairs fine cells in areas and around lines with shapes' rows; twins share cells."""
     import shapely
 
     is_first = np.diff(twin, prepend=-1) != 0

@@ -193,7 +193,7 @@ def _is_directed(feature: dict[str, Any], number: int) -> bool:
 
 
 def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
-    """Estimates how many pairs of a line's segments are within reach, by sampling."""
+    """Estimates how many pairs of a line's segments lie within reach, by sampling."""
     import shapely
 
     pieces = [shapely.get_coordinates(piece) for piece in shapely.get_parts(line)]

@@ -31,7 +31,7 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
 
     def on(self, places: Places) -> Differences:
         """Decodes the differences, of the places that the plan was made for."""
-        steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)
+        steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)  # as `as_stored` packs them
         weights = tuple(self.slot_weights)
         return Differences(
             cell=places.cell, steps=steps, lowest=self.lowest, highest=self.highest, slot_weights=weights

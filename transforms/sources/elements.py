@@ -65,7 +65,7 @@ class _IntoBatches(beam.DoFn):
         self._reading = reading
         self._start = None if reading.start_s is None else Timestamp(reading.start_s)
         self._rows: dict[Timestamp, list[Any]] = {}
-        self._own = 0  # consecutive rows whose Beam timestamp is their own time
+        self._own = 0  # number of consecutive rows whose Beam timestamp is their event time
 
     def start_bundle(self) -> None:
         self._rows = {}

@@ -194,7 +194,7 @@ class Partition:
                 is_gone = True
             except KafkaException:
                 pass
-        self._gone_since_s = (self._gone_since_s or now_s) if is_gone else None
+        self._gone_since_s = (self._gone_since_s or now_s) if is_gone else None  # since the first answer that says so
         if self._gone_since_s is not None and now_s - self._gone_since_s > GONE_S:
             raise KafkaSourceError(f"{self}: it does not exist any more")
 

@@ -143,7 +143,7 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 
 
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
-    """Computes for messages the watermark, us, that decides what is late; counts overtaken ones."""
+    """Computes the watermark, us, by which each message's events are late; counts overtaken ones."""
     promised = promised_by(estimator, rule)
     first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:
@@ -207,7 +207,7 @@ class _WatchFolder(beam.DoFn):
         try:
             with os.scandir(element) as entries:
                 there = {entry.name: entry for entry in entries}
-            came = {name: _at_ms(there[name], by_kernel=rule.by_own_times) for name in there.keys() - read}
+            arrived_ms = {name: _at_ms(there[name], by_kernel=rule.by_own_times) for name in there.keys() - read}
         except OSError as error:  # an outage is not silence: nothing is promised
             if not self.is_away:
                 LOG.warning("the folder %s cannot be listed: %s; trying until it can", element, reason_of(error))
@@ -215,7 +215,7 @@ class _WatchFolder(beam.DoFn):
             tracker.defer_remainder(Duration(seconds=PAUSE_S))
             return
         self.is_away = False
-        unread = sorted((at_ms, name) for name, at_ms in came.items() if at_ms is not None)
+        unread = sorted((at_ms, name) for name, at_ms in arrived_ms.items() if at_ms is not None)
         new, names = unread[:POLL_FILES], read.intersection(there) if len(read) > KEPT_NAMES else read
         if new and not tracker.try_claim(names.union(name for _, name in new)):
             return

@@ -94,7 +94,7 @@ def is_late(observations: Observations, length_s: int, promised_us: int, more_s:
     """Marks events whose stretch of `length_s` ended at least `more_s` before the watermark."""
     length_us = length_s * _S_US
     start_us = observations.event_us - (observations.event_us - observations.slot_start_us) % length_us
-    return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us
+    return start_us + (length_us - _MS_US) + more_s * _S_US <= promised_us  # as Beam's windows end a millisecond early
 
 
 @dataclass

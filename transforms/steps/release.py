@@ -92,6 +92,7 @@ class Draw(beam.DoFn):
                 demand = (unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)
                 yield TaggedOutput(records.DEMAND, (unit.period, demand))
             text = encode(unit)
+            # Units of one key are recorded in one transaction.
             transaction_key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
             yield transaction_key, records.UnitBytes(text if shelf is None else shelf.put(text))
 

@@ -157,8 +157,8 @@ class Timetable:
         """
         served = {weekday: weights[weekday] if weekday in self.weekdays else Fraction(0) for weekday in WEEKDAYS}
         weeks, days_left = divmod(days, len(served))
-        twice = [*served.values()] * 2
-        fullest = max(sum(twice[begin : begin + days_left], Fraction(0)) for begin in range(len(served)))
+        two_weeks = [*served.values()] * 2  # in which any remaining days lie in a row
+        fullest = max(sum(two_weeks[begin : begin + days_left], Fraction(0)) for begin in range(len(served)))
         usual = weeks * sum(served.values(), Fraction(0)) + fullest
         if first is None:
             return usual

@@ -69,7 +69,7 @@ def test_the_cells_are_those_of_h3_along_the_edges_of_the_icosahedron():
 
 def test_without_a_margin_some_cells_would_be_wrong(monkeypatch):
     """The test above can fail: squares of the size of cells, judged by one corner alone."""
-    monkeypatch.setattr(hexagons, "COARSE", 1)
+    monkeypatch.setattr(hexagons, "SQUARES_AN_EDGE", (1, 12, 48))
     monkeypatch.setattr(hexagons, "_cell_around", lambda size, key: cells_by_h3(*_corner(size, key), 7))
     lat, lon = around(PLACES[0], 7, np.random.default_rng(3))
     assert not np.array_equal(cells_at(lat, lon, 7), cells_by_h3(lat, lon, 7))

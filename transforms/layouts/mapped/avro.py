@@ -141,7 +141,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
 
 def _type_at(path: str, kind: Any, steps: Path) -> Any:
     """Returns the schema at a path of steps below schema `kind`. Raises UnreadableFile."""
-    for step in steps:
+    for step in steps:  # into the one record, or the array, of what may be a union
         branches = [branch for branch in _branches(kind) if isinstance(branch, dict)]
         branches = [branch["type"] if isinstance(branch["type"], dict) else branch for branch in branches]
         record = next((branch for branch in branches if branch["type"] == "record"), {"fields": ()})
@@ -180,7 +180,7 @@ def _branches(kind: Any) -> list[Any]:  # of a union, which is a list in Avro's 
 
 
 def _fields_of_nothing(kind: Any) -> int:
-    """Counts fields, nested ones too, that occupy no byte."""
+    """Counts fields of type null, nested too: no byte each, but memory."""
     if isinstance(kind, list):
         return sum(map(_fields_of_nothing, kind))
     if not isinstance(kind, dict):

@@ -69,7 +69,7 @@ class CsvTable(MappedLayout):
             raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
         if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
-        bare, indices = [name.strip(BLANK) for name in names], []
+        bare, indices = [name.strip(BLANK) for name in names], []  # a column matches a name without blanks too
         for column in self.columns:
             named = names if column in names else bare
             if named.count(column) != 1:

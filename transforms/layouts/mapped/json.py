@@ -176,7 +176,7 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields a decoded document's raw records; if `keyed`, with their key as `*`."""
+    """Yields raw records of a `_document`; `keyed`: with their key as `*`."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):
@@ -188,6 +188,7 @@ def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | 
 
 
 def _with_key(record: bytes, key: str) -> bytes:
+    """Adds a member `*` to a JSON object's text."""
     if not record.startswith(b"{"):
         return record
     members = record[1:].lstrip()

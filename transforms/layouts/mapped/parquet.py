@@ -78,7 +78,7 @@ def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:
 
 
 def _stored(column: str, path_steps: tuple[str, Path]) -> str:
-    """Names the stored column to read, down to the path's first array or point."""
+    """Names the column to read: down to the path's first array or point."""
     head, steps = path_steps
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column

@@ -152,6 +152,7 @@ class _Feed:
             self._response = ""
 
     def data(self, text: str) -> None:
+        """Adds a piece of text to the delivery's time, or to a vehicle's field."""
         if not self._at_vehicle and self._response is not None and self._path[-1] == _RESPONSE_TIME:
             self._response = (self._response + text)[:LINE_BYTES]
         if self._field is not None and not self._is_long:
@@ -159,6 +160,7 @@ class _Feed:
             self._is_long = len(self._row[self._field]) > LINE_BYTES
 
     def end(self, _: str) -> None:
+        """Leaves an element; a vehicle's activity has become a row."""
         self._field = None
         if len(self._path) == self._at_vehicle:
             self._at_vehicle = 0
