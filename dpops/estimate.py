@@ -42,7 +42,7 @@ class Estimates:
 
     @classmethod
     def placed(cls, hats: int, groups: Sequence[tuple[Sequence[int], "Estimates"]]) -> Self:
-        """Joins (HAT indices, estimates) groups; HATs below `hats` without one: no data."""
+        """Joins (HAT indices, estimates) groups to `hats` HATs; the others have no data."""
         numbers = np.full((max((len(group.numbers) for _, group in groups), default=0), 3, hats), np.nan)
         most_lists = max((len(group.lists) for _, group in groups), default=0)
         lists: list[list[tuple[float, ...] | None]] = [[None] * hats for _ in range(most_lists)]
@@ -53,8 +53,8 @@ class Estimates:
             floats[:, rows] = group.noise_std, group.bias_bound, group.epsilon
             for index, hat in enumerate(indices):
                 status[hat] = group.status[index]
-                for joined, of_group in zip(lists, group.lists, strict=False):  # a group may have fewer lists
-                    joined[hat] = of_group[index]
+                for joined, group_list in zip(lists, group.lists, strict=False):  # a group may have fewer lists
+                    joined[hat] = group_list[index]
         noise_std, bias_bound, epsilon = floats
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 

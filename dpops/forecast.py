@@ -69,14 +69,13 @@ class HatCounts:
 
     @classmethod
     def of(cls, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, prior: Prior) -> tuple[Self, Int64s]:
-        """Groups HATs by number of users; returns their indices."""
-        sizes = np.array([hat.counts.size for hat in hats], np.int64)
-        order = np.argsort(sizes, kind="stable")
-        ends = np.flatnonzero(np.diff(sizes[order], append=-1)) + 1
+        """Groups HATs by number of users; returns also their order, as indices of `hats`."""
+        users = np.array([hat.counts.size for hat in hats], np.int64)
+        order = np.argsort(users, kind="stable")
+        ends = np.flatnonzero(np.diff(users[order], append=-1)) + 1  # of stretches with equally many users
         ordered = [hats[index] for index in order.tolist()]
         rows = [np.asarray(hat.counts, np.int64) for hat in ordered]
-        edges = pairwise([0, *ends.tolist()])
-        matrices = tuple(np.stack(rows[start:end]) for start, end in edges)
+        matrices = tuple(np.stack(rows[start:end]) for start, end in pairwise([0, *ends.tolist()]))
         reported = np.array([hat.reported for hat in ordered], np.int64)
         return cls(matrices, reported, grid, epsilon, prior), order
 

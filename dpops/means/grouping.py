@@ -142,7 +142,7 @@ def _exact(counts: Int64s, max_product: int) -> Any:
 
 
 def _larger(counts: Int64s) -> list[int]:
-    """Lists columns that differ from the next, backwards: all lengths but the last."""
+    """Lists columns that differ from the next, backwards: further candidates for m."""
     columns: list[int] = np.flatnonzero((counts[:, :-1] != counts[:, 1:]).any(axis=0))[::-1].tolist()
     return columns
 

@@ -31,8 +31,8 @@ class Reading(NamedTuple):
 def read_alike(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
-    """Reads HATs of one tree: (HATs,) by output, "cdf": (HATs, K - 1)."""
-    facts = [
+    """Reads HATs of one tree, (HATs,) by output; "cdf": (HATs, K - 1)."""
+    facts = [  # a row for each HAT
         (size_of(plan), plan.bias_bound, plan.rounding, upper_of(plan), plan.facts["total"], plan.facts["upper_steps"])
         for plan in plans
     ]

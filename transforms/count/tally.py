@@ -191,8 +191,8 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
         assert ground.resolution is not None, "keys have no positions"
         events = ordered.events
         cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
-        pieces = ground.keys(cells, derived_headings(ordered.positions, rules.turning))  # the heading decides the place
-        ordered = ordered._replace(events=events._replace(cell=pieces))
+        headings = derived_headings(ordered.positions, rules.turning)  # where streets meet they decide the place
+        ordered = ordered._replace(events=events._replace(cell=ground.keys(cells, headings)))
     if rules.derived is None:
         return ordered, {}
     rows, speeds, refusals = derived_speeds(ordered.positions, rules.derived, rules.grid)

@@ -162,7 +162,7 @@ def _with_choices(
     """Selects a fixed layout's optional columns.
 
     Args:
-        chosen: Columns by field, None for the default one.
+        chosen: Columns of the specification by field, None for the layout's default.
         refused: Values of options that only other layouts have; ValueError for any but None.
     """
     for option, argument in refused.items():

@@ -134,14 +134,12 @@ def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal
             ids = [value if type(value) is not float or (text := next(texts)) is None else text for value in ids]
         if not types <= {*_ID_TYPES, type(None)}:
             is_id = np.fromiter((value is None or type(value) in _ID_TYPES for value in ids), np.bool_, len(ids))
-    arrays = {
-        name: values
-        if isinstance(values, pa.Array)
-        else _times(values, decimal)
-        if are_times(name, [*columns])
-        else (_CONVERTER_BY_FIELD.get(name) or _CONVERTER_BY_FIELD[name.partition(".")[0]])(values, decimal)
-        for name, values in {**columns, id_field: ids}.items()
-    }
+    arrays = dict(columns)
+    for name, values in {**columns, id_field: ids}.items():
+        if not isinstance(values, pa.Array):
+            field = name if name in _CONVERTER_BY_FIELD else name.partition(".")[0]  # `vehicle.1` is read as `vehicle`
+            convert = _times if are_times(name, [*columns]) else _CONVERTER_BY_FIELD[field]
+            arrays[name] = convert(values, decimal)
     if is_id.all():
         return raw_batch(arrays, refusals)
     arrays = {name: array.filter(pa.array(is_id)) for name, array in arrays.items()}

@@ -105,7 +105,7 @@ class TimeFormat:
         if "offset" in names:
             written.append(pc.replace_substring_regex(pc.struct_field(fields, "offset"), "UTC|GMT", "Z"))
         us, valid, *_ = cast_iso(pc.binary_join_element_wise(*written, ""), ABSOLUTE if "offset" in names else LOCAL)
-        if "midnight" in names:
+        if "midnight" in names:  # %s here: seconds since midnight
             seconds = pc.struct_field(fields, "midnight").cast(pa.int64()).fill_null(0)
             us = np.where(valid, us + 1_000_000 * seconds.to_numpy(zero_copy_only=False), 0)
         instants = absolute(us, valid, missing)

@@ -62,12 +62,12 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     metres = np.hypot(np.diff(degrees), east) * _M_PER_DEGREE
     moves = (np.diff(ids.code[order].astype(np.int64)) == 0) & (step_s > 0) & (step_s <= STEP_S) & (metres >= MOVED_M)
     moves &= metres <= _MOST_M_S * step_s
-    others = np.unique(speed[speed != 0], return_counts=True)[1]
+    repeats = np.unique(speed[speed != 0], return_counts=True)[1]  # how often each speed but 0 occurs
     shares = SpeedShares(
         speed.size,
         int((speed < 0).sum()),
         int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),
-        int(others.max(initial=0)) if others.size > 1 or others.sum() > 1 else 0,
+        int(repeats.max(initial=0)) if repeats.size > 1 or repeats.sum() > 1 else 0,
         int(moves.sum()),
         int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
     )

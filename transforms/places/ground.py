@@ -136,8 +136,8 @@ class Pieces:
     ) -> "Pieces":
         """Cuts a sorted region by fine cells' places.
 
-        fine, place, turns.row: one entry for each fine cell. Raises ValueError for a resolution not finer than the
-        region's.
+        fine, place, turns.row: one entry for each fine cell, `place` being that of rows without a heading. Raises
+        ValueError for a resolution not finer than the region's.
         """
         coarse = _checked_coarser(region, resolution)
         cells = np.array(region, np.int64)

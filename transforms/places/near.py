@@ -65,10 +65,10 @@ def shared(near: Near) -> Shared:
     table = np.full((first.size, SECTORS), NOWHERE)
     row_of_first = np.full(cell.size, NOWHERE)
     row_of_first[np.flatnonzero(is_directed)[first]] = np.arange(first.size)
-    chosen = np.flatnonzero(row_of_first[of_cell] != NOWHERE)
+    pairs = np.flatnonzero(row_of_first[of_cell] != NOWHERE)  # of the cells from which the table is filled
     for sector in range(SECTORS):
-        fits = masks[chosen] >> sector & 1 == 1
-        _set_first(table[:, sector], row_of_first[of_cell[chosen]], near.place[chosen], fits)
+        fits = masks[pairs] >> sector & 1 == 1
+        _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], fits)
     return Shared(cell, place, Turns(turn_row, table))
 
 
@@ -84,14 +84,14 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
     turning_cell, turn, cells = pairs_of(region_cell[turning], turn_row[turning])
-    # Each (region cell, row) is repeated for each place of the row: chosen holds indices of (row, place) pairs.
+    # Each (region cell, row) is repeated for each place of the row: `pair` holds indices of (row, place) pairs.
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
-    chosen = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    pair = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
     plain_cell, plain_place, count = pairs_of(region_cell[plain], shared.place[plain])
     return (
         np.concatenate([np.repeat(turning_cell, size), plain_cell]),
-        np.concatenate([place[chosen], plain_place]),
+        np.concatenate([place[pair], plain_place]),
         np.concatenate([np.repeat(cells, size), count]),
     )
 

@@ -76,6 +76,7 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
 
     plan: dict[str, Any]
     integers: list[int]
+    is_of_whole_period: ClassVar[bool] = False  # a stage is debited as its period's first slot
 
     @property
     def per_hat(self) -> Claim | None:
@@ -136,8 +137,8 @@ class DebitGroup(NamedTuple):
     @classmethod
     def of(cls, unit: Unit) -> "DebitGroup":
         """Makes the key of a unit's debit."""
-        is_of_whole_period = isinstance(unit, HatUnit) and unit.is_of_whole_period
-        return cls(unit.spec_id, unit.period, None if is_of_whole_period else unit.slot_s, unit.is_live)
+        slot_s = None if unit.is_of_whole_period else unit.slot_s
+        return cls(unit.spec_id, unit.period, slot_s, unit.is_live)
 
 
 _OfKind = TypeVar("_OfKind", bound=Unit)

@@ -97,6 +97,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     masks = {kind.name: np.array([name == kind.name for name in hats.statistic], np.bool_) for kind in kinds}
     extras: dict[str, Sequence[Fact]] = {}
     for output in statistics.extras_of(slot.statistics):
+        # The rows of each statistic with this output, and its index there.
         mask_indices = [(masks[kind.name], kind.index_of(output)) for kind in kinds if output in kind.extras]
         if output.is_list:
             shares: list[list[float] | None] = [None] * size

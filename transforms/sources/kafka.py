@@ -94,6 +94,7 @@ class _ReadPartition(beam.DoFn):
                 count(name, number)
         pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
         poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
+        # Messages are stamped with the watermark that decides which of their events are late: one yield for each.
         late_us = late_from(self._watermark, estimator, poll.timestamps_ms)
         for at_us in np.unique(late_us).tolist():
             chosen = np.flatnonzero(late_us == at_us)

@@ -132,10 +132,10 @@ def _units_of(
     slots: Mapping[int, SlotFacts],
     policy: Policy,
 ) -> Iterator[tuple[HatUnit, Exposure]]:
-    """Creates a plan's units, checking claims against debits."""
+    """Creates a plan's units, checking that debits cover claims and spending."""
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, hats.cell, hats.drawn) for slot, hats in zip(by_slot, drawn, strict=True)]
-    in_slot = [most_spent([exposure], costs) for exposure in exposures]
+    in_slot = [most_spent([exposure], costs) for exposure in exposures]  # the most that any vehicle spends in each
     debits = allocation.debits(share, in_slot, most_spent(exposures, costs))
     units = []
     for slot, hats, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
