@@ -86,7 +86,7 @@ def write_whole(path: Path, data: bytes, check: Callable[[], None] | None = None
         if check is not None:
             check()
         with replacing(path, mode) as file:
-            file.write(data[: len(data) // 2])
+            file.write(data[: len(data) // 2])  # in halves, so that tests can interrupt a write
             file.flush()
             failpoint("mid-file")
             file.write(data[len(data) // 2 :])

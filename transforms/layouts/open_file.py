@@ -55,7 +55,7 @@ def opened(path: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def opened_text(path: str) -> Iterator[BinaryIO]:
-    """Opens a text. Raises UnreadableFile for UTF-16."""
+    """Opens a text anew after a look at its mark. Raises UnreadableFile for UTF-16."""
     with opened(path) as file:
         if file.read(2) in UTF16_MARKS:
             raise UnreadableFile(path, UTF16)

@@ -268,7 +268,7 @@ _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """Counts the slots between the newest unit's start and end; 0 if unreadable."""
+    """Counts the slots that the newest unit spans, as stages do; 0 if unreadable."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )

@@ -163,7 +163,7 @@ class Shapes(NamedTuple):
 
     def some(self, rows: Int64s) -> "Shapes":
         """Selects shapes by index."""
-        return Shapes(*(column[rows] for column in self))
+        return Shapes._make(column[rows] for column in self)
 
 
 def ignore(_done: int, _whole: int) -> None:

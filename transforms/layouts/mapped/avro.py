@@ -125,6 +125,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     _strip(reader.writer_schema)
     top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
     is_nested, count, nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(reader.writer_schema)
+    # A field of type null takes no byte in the file, but memory: so many are decoded at most, by the file's size.
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * file_bytes)
     batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
     while rows := list(map(top_values_of, islice(reader, batch_rows))):

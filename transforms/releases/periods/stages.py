@@ -108,10 +108,7 @@ class LevelsPolicy:
         return None if self.places is None else self.places.places
 
     def names_of(self, level: Level) -> tuple[list[str], Sequence[str]]:
-        """Names a level's kinds of groups and its places, for rows of sums.
-
-        Several kinds only where groups are classes of speeds: then each place is named once for each.
-        """
+        """Names a level's kinds of groups (several: classes of speed) and its places."""
         region, names, grid = self.region, texts_of(self.region), self.value.standard
         if level.name == PLACE and self.public_places is not None:
             return [level.name], self.public_places.names
@@ -123,6 +120,7 @@ class LevelsPolicy:
             return [level.name], [CITY]
         coarser = {"grandparent-day": GRANDPARENT} | dict.fromkeys(("parent", "parent-day", "parent-hour"), PARENT)
         names = parent_texts(region, coarser[level.name]) if level.name in coarser else names
+        # A group of cells is named by its first one.
         return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]
 
     def lacks_places(self, products: Iterable[Product]) -> bool:
