@@ -11,6 +11,7 @@ import pytest
 from tests.kit.quick import (
     let_beam_remember,
     let_disks_be_quick,
+    let_files_be_in_memory,
     let_ledgers_remember,
     let_models_be_remembered,
     let_noise_be_fresh,
@@ -28,6 +29,7 @@ SHARED = Path(__file__).resolve().parents[1] / "shared" / "data"
 
 let_ledgers_remember()
 let_disks_be_quick()
+let_files_be_in_memory()
 
 RELEASES = {"pipelines", "hatstream", "stream", "faults"}
 """Rooms that release the same days again: with the same noise, so that their models are the same."""

@@ -26,7 +26,7 @@ from pipelines.specification import load
 from tests import levels_city
 from tests.city import DAYS
 from tests.noninterference import feeds
-from tests.noninterference.world import IN_MEMORY, Feed, Report
+from tests.noninterference.world import Feed, Report
 from transforms import wire
 from transforms.count.tally import tally
 from transforms.layouts import Layout
@@ -86,7 +86,7 @@ class Neighbours:
     def _seen(self, feed: Feed, road: Road) -> "Seen":
         if self.layout == ELEMENTS:
             return seen(_batches([dict(zip(feeds.NAMES, row[:5], strict=True)) for row in feed], feeds.NAMES), road)
-        with TemporaryDirectory(dir=IN_MEMORY) as folder:
+        with TemporaryDirectory() as folder:
             feeds.write(feed, Path(folder) / "in", self.layout, self.files)
             paths = sorted((Path(folder) / "in").iterdir())
             return seen((batch for path in paths for batch in road.layout.read(str(path))), road)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from tests import city
-from tests.noninterference.world import IN_MEMORY, opened
+from tests.noninterference.world import opened
 from tests.transforms.releases.levels_days import EPSILON, HOURS, day_unit, facts, live_unit, policy
 from transforms.recorded.units import LiveEntry, Sequenced, StageEntry
 from transforms.releases import DayShare, DayShares
@@ -26,7 +26,7 @@ from dpops.noise import Noise
 from dpops.noise.words import Words
 is_default = inspect.signature(Words).parameters["entropy"].default is os.urandom and Noise()._entropy is os.urandom
 print(is_default, flush=True)
-import pipelines.cli
+import pipelines.cli, transforms.lean_beam, pipelines.runs.release, pipelines.runs.beam.bounded
 child = os.fork()
 sys.argv = [argument.replace("TOWN", "one" if child else "other") for argument in sys.argv[1:]]
 try:
@@ -50,7 +50,7 @@ class Entropy:
     """Noise is the operating system's; the installed command draws other noise in each run."""
 
     def differences(self) -> list[str]:
-        with TemporaryDirectory(prefix="gate-", dir=IN_MEMORY) as kept:
+        with TemporaryDirectory(prefix="gate-") as kept:
             towns = [Path(shutil.copytree(opened(city.SPEC), Path(kept) / name)) for name in ("one", "other")]
             for town in towns:
                 city.write(town)

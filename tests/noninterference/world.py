@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import os
 import re
 import shutil
 import sqlite3
@@ -31,8 +30,6 @@ from transforms.failpoints import FailpointError
 from transforms.ledger.ledger import Ledger
 from transforms.recorded.codec import Stored
 
-IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""Where nobody waits for a disk."""
 _KEPT: list[TemporaryDirectory[str]] = []
 """Until this process ends."""
 
@@ -191,7 +188,7 @@ def still_clock() -> Iterator[None]:
 @cache
 def opened(spec: str) -> Path:
     """A folder with the specification, the account opened and its key made; to be copied."""
-    kept = TemporaryDirectory(prefix="gate-", dir=IN_MEMORY)
+    kept = TemporaryDirectory(prefix="gate-")
     _KEPT.append(kept)
     folder = Path(kept.name) / "opened"
     folder.mkdir()

@@ -37,7 +37,13 @@ LEAST = 0.4
 
 ALPHA = 1e-6
 FIRST_S, SLOT_S = 1_640_995_200, 3_600
-REGION = tuple(sorted(h3.str_to_int(cell) for cell in h3.cell_to_children(h3.latlng_to_cell(0, 0, 3), 9)))[: 2 * COPIES]
+REGION = tuple(
+    sorted(
+        h3.str_to_int(cell)
+        for parent in h3.cell_to_children(h3.latlng_to_cell(0, 0, 3), 4)[:2]
+        for cell in h3.cell_to_children(parent, 9)
+    )
+)[: 2 * COPIES]
 EDGES = "2022-01-01T00:00:00+00:00", "2022-01-01T02:00:00+00:00"
 SLOTS = {slot_s: SlotFacts("day", *EDGES, (FIRST_S, FIRST_S + SLOT_S), 1) for slot_s in (FIRST_S, FIRST_S + SLOT_S)}
 

@@ -12,11 +12,10 @@ import sys
 import time
 from pathlib import Path
 
-import boto3
 import pytest
 import requests
-from moto.server import ThreadedMotoServer
 
+from tests.kit.object_store import object_store
 from tests.servers import unavailable
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "site"
@@ -151,18 +150,9 @@ def test_nothing_but_files_of_the_folder_is_answered(address):
 
 
 @pytest.fixture
-def store(monkeypatch):
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="public")
-    yield client
-    server.stop()
+def store():
+    with object_store("public") as client:
+        yield client
 
 
 def test_an_object_store_takes_what_changed_and_the_pointer_last(store, folder, monkeypatch):

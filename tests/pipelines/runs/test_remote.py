@@ -1,14 +1,12 @@
 """Input in an object store: the same release as from files of this machine, and clear words where there is none."""
 
 import gzip
-import os
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from tests import city
+from tests.kit.object_store import object_store
 from tests.pipelines.runs.on_beam import OPTIONS, put_in_the_place_of_flink
 from transforms.errors import StepError
 from transforms.layouts.open_file import fetched, is_remote
@@ -17,25 +15,8 @@ from transforms.layouts.open_file import fetched, is_remote
 @pytest.fixture(scope="module")
 def store():
     """An S3 in this process; its buckets are those of one test after another."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    variables = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="fleet")
-    yield client
-    server.stop()
-    for name, value in before.items():
-        os.environ.pop(name)
-        if value is not None:
-            os.environ[name] = value
+    with object_store("fleet") as client:
+        yield client
 
 
 @pytest.mark.slow

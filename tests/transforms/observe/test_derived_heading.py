@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import h3
 import numpy as np
@@ -53,12 +54,16 @@ EDGES = {"north": [(29.999, -97.698), (30.041, -97.698)], "east": [(30.002, -97.
 LINES = {name + way: edge[::step] for name, edge in EDGES.items() for way, step in (("", 1), (" back", -1))}
 STREETS = collection(*(line(name, *positions, directed=True, buffer_m=400) for name, positions in LINES.items()))
 CENTRE = h3.latlng_to_cell(30.02, -97.68, 7)
-GROUND = shape_pieces(STREETS, tuple(sorted(h3.str_to_int(cell) for cell in h3.grid_disk(CENTRE, 2))))
+
+
+@cache
+def ground():
+    return shape_pieces(STREETS, tuple(sorted(h3.str_to_int(cell) for cell in h3.grid_disk(CENTRE, 2))))
 
 
 def told(some: list[tuple[int, int, int, int]]) -> list[tuple[int, ...]]:
     """Every event with what it is counted under, in one order."""
-    return in_one_order(derived_events(events_of(some), replace(rules(), turning=LIMITS), GROUND)[0])
+    return in_one_order(derived_events(events_of(some), replace(rules(), turning=LIMITS), ground())[0])
 
 
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 4))
@@ -81,12 +86,12 @@ def test_a_way_from_another_vehicles_row_is_caught(monkeypatch) -> None:
 
 def test_of_two_who_meet_in_a_street_each_is_counted_in_its_own_direction() -> None:
     both = [(1, 600 * step, step, 2) for step in range(6)] + [(2, 600 * step, 6 - step, 2) for step in range(6)]
-    ordered, _ = derived_events(events_of(both), replace(rules(), turning=LIMITS), GROUND)
+    ordered, _ = derived_events(events_of(both), replace(rules(), turning=LIMITS), ground())
     tallies = [tally(events, slot_s, None, ())[0] for slot_s, events in ordered.by_slot().items()]
     names = {
-        (vehicle, GROUND.places.names[place])
+        (vehicle, ground().places.names[place])
         for tally in tallies
-        for vehicle, place in zip(tally.vehicle.tolist(), GROUND.place[tally.cell].tolist(), strict=True)
+        for vehicle, place in zip(tally.vehicle.tolist(), ground().place[tally.cell].tolist(), strict=True)
         if place >= 0
     }
     assert names == {(id_of(1), "north"), (id_of(2), "north back")}
