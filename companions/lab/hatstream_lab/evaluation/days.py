@@ -208,13 +208,12 @@ def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
     return pa.table({name: groups[name] for name in columns} | figures)
 
 
-def groups_of(keys: pa.Table) -> tuple[pa.Table, NDArray[np.int64]]:
-    """Lists a table's distinct rows, and each row's index in that list, int64 (rows,)."""
+def indices_in(groups: pa.Table, keys: pa.Table) -> NDArray[np.int64]:
+    """Finds the row of distinct `groups` with each row's keys, int64 (rows,)."""
     numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
-    distinct = keys.group_by(keys.column_names).aggregate([])
-    distinct = distinct.append_column("group", pa.array(np.arange(distinct.num_rows)))
-    joined = numbered.join(distinct, keys.column_names, use_threads=False).sort_by("row")
-    return distinct.drop_columns(["group"]), joined["group"].to_numpy()
+    groups = groups.select(keys.column_names).append_column("group", pa.array(np.arange(groups.num_rows)))
+    joined = numbered.join(groups, keys.column_names, use_threads=False).sort_by("row")
+    return np.asarray(joined["group"].to_numpy())
 
 
 def joined_with_truth(

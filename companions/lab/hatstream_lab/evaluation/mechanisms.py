@@ -11,7 +11,7 @@ from rich.table import Table as RichTable
 
 from dpops import CountsKnown, Grid, Mechanism, Noise, Plan, Prior, Totals, registered, values_of
 from hatstream.api import count_days, load
-from hatstream_lab.evaluation.days import HAT_KEYS, Days, groups_of, hat_tables, tables_of
+from hatstream_lab.evaluation.days import HAT_KEYS, Days, hat_tables, indices_in, tables_of
 from hatstream_lab.evaluation.experiment import Float64s, Int64s, Mean, Report, Row, Table
 from hatstream_lab.evaluation.papers import build
 
@@ -65,23 +65,18 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     uncapped = count_days(load(tables), pattern, dates, report=report)
     cap = {name: value for name, value in base["privacy"].items() if name in _CAP_COLUMNS} if spec.privacy.cap else {}
     capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
-    # Both tables' rows by number of their HAT: of all reports, and of those that the cap left.
-    keys, hat = groups_of(pa.concat_tables([uncapped.select(HAT_KEYS), capped.select(HAT_KEYS)]))
-    reports = np.bincount(hat[: uncapped.num_rows], uncapped["reports"].to_numpy(), keys.num_rows).astype(np.int64)
+    hats = Days(tables, uncapped).hats
+    hat = indices_in(hats, capped.select(HAT_KEYS))  # of each (vehicle, HAT), as the columns below
     counts, sums, vehicle = (capped[name].to_numpy() for name in ("reports", "sums", "vehicle"))
-    hat = hat[uncapped.num_rows :]
     order = np.lexsort((vehicle, -counts, hat))  # the canonical order of a HAT's users
     order = order[counts[order] > 0]  # a cap may leave a vehicle nothing
-    first = np.flatnonzero(np.diff(hat[order], prepend=-1))
-    index = hat[order][first]
-    totals_of_hats = [Totals(counts[rows], sums[rows]) for rows in np.split(order, first[1:])]
-    true = keys.append_column("hat", pa.array(np.arange(keys.num_rows)))
-    true = true.join(Days(tables, uncapped).hats, list(HAT_KEYS), use_threads=False).sort_by("hat")
-    true = true.take(pa.array(index))
-    truth, means, of_hat = (true[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports"))
-    vehicles = np.array([totals.counts.size for totals in totals_of_hats], np.float64)
-    totals = list(zip(totals_of_hats, reports[index].tolist(), strict=True))
-    return TrueHats(spec.value.grid, totals, truth, means, of_hat, vehicles)
+    starts = np.flatnonzero(np.diff(hat[order], prepend=-1))  # where each HAT's users begin
+    totals = [Totals(counts[rows], sums[rows]) for rows in np.split(order, starts[1:])]
+    hats = hats.take(pa.array(hat[order][starts]))
+    truth, means, reports = (hats[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports"))
+    vehicles = np.array([of_hat.counts.size for of_hat in totals], np.float64)
+    with_reports = list(zip(totals, reports.astype(np.int64).tolist(), strict=True))
+    return TrueHats(spec.value.grid, with_reports, truth, means, reports, vehicles)
 
 
 def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> Iterator[Contender]:

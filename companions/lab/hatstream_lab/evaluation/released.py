@@ -19,8 +19,8 @@ from hatstream_lab.evaluation.days import (
     HAT_KEYS,
     MEAN,
     Days,
-    groups_of,
     hat_tables,
+    indices_in,
     joined_with_truth,
     local_hours,
     read_days,
@@ -164,25 +164,23 @@ def percentiles(days: Days, setting: Variation, run: int) -> Iterator[Row]:
         names = [name for name in PERCENTILES if name in rows.column_names]
         if not names:
             continue
-        # Slots of released rows and of counted ones, made as coarse as the product.
-        starts, slots = (table["slot"].to_numpy() for table in (rows, days.counted))
+        # Parts of the day, (rows,) of released rows and of counted ones: slots, four hours, or 0 for the whole day.
+        part, counted_part = (table["slot"].to_numpy() for table in (rows, days.counted))
         if product != "hats":
-            starts, slots = (local_hours(slot, days.tables) // BLOCK_H for slot in (starts, slots))
+            part, counted_part = (local_hours(slot, days.tables) // BLOCK_H for slot in (part, counted_part))
         if product == "days":
-            starts, slots = 0 * starts, 0 * slots
-        keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(slots)}
-        groups, index = groups_of(pa.table(keys))
-        sums = np.zeros((groups.num_rows, counts.shape[1]), np.int64)
-        np.add.at(sums, index, counts)
+            part, counted_part = 0 * part, 0 * counted_part
+        keys = {"period": days.counted["period"], "cell": days.counted["cell"], "part": pa.array(counted_part)}
         # True percentiles of each group, where enough vehicles passed.
-        vehicles = truth_of(days, {"period": None, "cell": None, "part": keys["part"]}).select([*keys, "vehicles"])
+        truth = truth_of(days, keys).select([*keys, "vehicles"])
+        sums = np.zeros((truth.num_rows, counts.shape[1]), np.int64)
+        np.add.at(sums, indices_in(truth, pa.table(keys)), counts)
         for name, values in zip(PERCENTILES, quantiles(sums, upper), strict=True):
-            groups = groups.append_column(f"true_{name}", pa.array(values))
-        truth = groups.join(vehicles, list(keys), join_type="inner", use_threads=False)
+            truth = truth.append_column(f"true_{name}", pa.array(values))
         truth = truth.filter(pc.greater_equal(truth["vehicles"], FROM_VEHICLES)).drop_columns(["vehicles"])
         status = "distribution_status" if "distribution_status" in rows.column_names else "status"
         wanted = [f"{name}{end}" for name in names for end in ("", "_lower95", "_upper95")]
-        rows = rows.select(["period", "cell", status, *wanted]).append_column("part", pa.array(starts))
+        rows = rows.select(["period", "cell", status, *wanted]).append_column("part", pa.array(part))
         both = joined_with_truth(rows, truth, list(keys))
         for number, day in enumerate(days.names, 1):
             for name in names:
@@ -222,17 +220,17 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
 
 
 def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
-    """Counts days with binned values, for releases of distributions."""
+    """Counts days with binned values, for releases of distributions: as specified, or else by levels."""
     base = tables_of(spec_path)
-    levels = {"name": "distribution", "mechanism": "levels"}
-    statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), levels)
+    by_levels = {"name": "distribution", "mechanism": "levels"}
+    statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), by_levels)
     if statistic.get("mechanism") != "levels":
         tables = hat_tables(base, statistic)
         return Days(tables, count_days(load(tables), pattern, dates, report=report))
-    # The parts of the day that the service has, as hours, the first and the last one cut to it.
-    first, last = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
-    starts = [max(start, first) for start in range(0, 24, BLOCK_H) if first < start + BLOCK_H and start < last]
-    intervals = [f"{start:02d}:00-{min(start // BLOCK_H * BLOCK_H + BLOCK_H, last):02d}:00" for start in starts]
+    # The service's blocks of BLOCK_H hours, the first and the last one cut to it.
+    first_h, last_h = (int(text[:2]) for text in base["slot"].get("service", "00:00-24:00").split("-"))
+    blocks = [(max(hour, first_h), min(hour + BLOCK_H, last_h)) for hour in range(0, 24, BLOCK_H)]
+    intervals = [f"{start:02d}:00-{end:02d}:00" for start, end in blocks if start < end]
     output: list[dict[str, Any]] = [{"product": "days"}, {"product": "cell-part", "parts": intervals}]
     tables = {"statistic": [MEAN, statistic], "output": output}
     if "places" in base:
