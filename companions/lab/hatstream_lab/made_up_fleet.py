@@ -39,6 +39,7 @@ TERMINUS, STOP, _LIGHT = range(3)
 HALTS_AT = (1.0, 0.9, 0.4)  # how likely, in the order of the kinds
 OUTER_KMH, INNER_KMH = (25.0, 50.0), (12.0, 25.0)  # cruise outside the rush hours
 RUSH_SLOWDOWN, RUSH_SLOWDOWN_CENTRE = 0.15, 0.25  # the second comes on top of the first in the centre
+EASE_SD = 0.15  # of a run's ease of traffic around that of its kilometre
 STREET_M, EXPRESS = 2_000.0, 1.3
 PACES = (0.6, 1.0, EXPRESS)
 """What may be a street's own speed, where 1 is a usual one's: a narrow street, a usual one, an expressway, on which
@@ -192,8 +193,8 @@ def _draw_duties(rng: Rng, fleet: MadeUpFleet) -> Iterator[Duty]:
     first, last, shortest, longest = _DUTY_HOURS[kind].T
     start_s = 3600 * rng.uniform(first, last)
     end_s = start_s + 3600 * rng.uniform(shortest, longest)
-    often = np.where(heavy, rng.integers(4, 6, count), 1)
-    every_s = np.maximum(1.0, fleet.report_every_s / often)  # no two reports within the same second
+    reports_per_interval = np.where(heavy, rng.integers(4, 6, count), 1)
+    every_s = np.maximum(1.0, fleet.report_every_s / reports_per_interval)  # no two within the same second
     route = rng.permutation(np.arange(count) % fleet.routes)
     return map(Duty, range(count), route, start_s, end_s, every_s)
 
@@ -238,13 +239,13 @@ def _reports(rng: Rng, fleet: MadeUpFleet, route: Route, duty: Duty) -> Reports:
 
 
 def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
-    """Simulates a day's runs; speeds depend on hours and vice versa, so passes repeat."""
+    """Simulates a day's runs; speeds and departures depend on each other: four rounds."""
     halts_m, waits_s = _draw_halts(rng, route, (duty.end_s - duty.start_s) / 3600)
     odometer_m, length_m, wait_s = halts_m[:-1], np.diff(halts_m), waits_s[1:]
     middle_m = odometer_m + length_m / 2
     centrality = np.exp(-((np.hypot(*route.place(middle_m)) / CENTRE_M) ** 2))
     road = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)
-    ease = np.clip(road + rng.normal(0.0, 0.15, middle_m.size), 0.0, 1.0)
+    ease = np.clip(road + rng.normal(0.0, EASE_SD, middle_m.size), 0.0, 1.0)
     outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
     free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)  # outside the rush hours
     depart_s = duty.start_s + (odometer_m - odometer_m[0]) / 5.0  # a first guess: 18 km/h, halts included
@@ -260,7 +261,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
-    """Draws odometer (m) and wait (s) of halts, (halts,), for so many hours."""
+    """Draws odometers (m) and waits (s) of halts, back and forth for so many hours."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()
@@ -268,9 +269,9 @@ def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
     layover_s = rng.uniform(*LAYOVER_S, kind.size)
     dwell_s = np.minimum(STOP_LONGEST_S, STOP_SHORTEST_S + rng.exponential(STOP_EXTRA_S, kind.size))
     red_s = rng.uniform(*LIGHT_RED_S, kind.size)
-    wait_s = np.choose(kind, [layover_s, dwell_s, red_s])
+    wait_s = np.choose(kind, [layover_s, dwell_s, red_s])  # in the order of the kinds
     halts = rng.random(kind.size) < np.array(HALTS_AT)[kind]
-    halts &= (kind == TERMINUS) | (route.pace(halts_m) < EXPRESS)
+    halts &= (kind == TERMINUS) | (route.pace(halts_m) < EXPRESS)  # nobody waits on an expressway
     halts[: rng.choice([0, route.kinds.size - 1])] = False  # the duty begins at one terminus or the other
     return halts_m[halts], wait_s[halts]
 

@@ -121,7 +121,8 @@ class _Tally(beam.DoFn):
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
         """Tallies a group's events. Under NO_SLOT passes facts on, and makes heartbeats once."""
-        (((start_s, shard), _), facts_or_events), job = group, self._bounded.job
+        # Keyed by start of the slot or period, vehicle shard and pane; each event with the start of its slot.
+        (((start_s, shard), _pane_s), facts_or_events), job = group, self._bounded.job
         if start_s == NO_SLOT:
             for fact in facts_or_events:
                 counted: CountedFact = TaggedOutput(COUNTED, fact)

@@ -223,8 +223,8 @@ def _vehicles(run: Int64s, s: Int64s, block: Int64s, route: Int64s) -> tuple[Int
     """
     duty_of_run = np.where(block < 0, block.max(initial=-1) + 1 + np.arange(block.size), block)
     duties, duty = np.unique(duty_of_run[run], return_inverse=True)
-    order = np.lexsort((s, duty))
-    last = np.cumsum(np.bincount(duty, minlength=duties.size)) - 1
+    order = np.lexsort((s, duty))  # visits by duty and time
+    last = np.cumsum(np.bincount(duty, minlength=duties.size)) - 1  # position in `order` of a duty's last visit
     begins, ends = order[np.append(0, last[:-1] + 1)], order[last]  # each duty's first and last visit
     vehicle, vehicles = np.empty(duties.size, np.int64), 0  # of each duty; number so far
     # Heaps of duties by their end; each is in two of them, and left there once another duty follows it.

@@ -101,12 +101,12 @@ def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
                 yield f"R{number}-{direction},{lat[point]:.6f},{lon[point]:.6f},{index}"
 
 
-def streets(fleet: MadeUpFleet, length_m: float = STREET_M) -> dict[str, Any]:
-    """Makes GeoJSON lines of `length_m` metres along routes, named by street and part."""
+def streets(fleet: MadeUpFleet) -> dict[str, Any]:
+    """Makes GeoJSON lines of STREET_M metres along routes, named by street and part."""
     routes, _ = draw_town(np.random.default_rng(fleet.seed), fleet)
     lines = []
     for number, route in enumerate(routes):
-        edges_m = np.append(np.arange(0.0, route.length_m, length_m), route.length_m)
+        edges_m = np.append(np.arange(0.0, route.length_m, STREET_M), route.length_m)
         for segment, (start_m, end_m) in enumerate(pairwise(edges_m), 1):
             lat, lon = degrees(fleet, *route.place(np.linspace(start_m, end_m, 10)))  # ten points bend as streets do
             geometry = {"type": "LineString", "coordinates": np.stack([lon, lat], axis=1).round(6).tolist()}

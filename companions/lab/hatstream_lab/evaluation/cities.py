@@ -266,10 +266,13 @@ def _visited(
     return np.argpartition(-likely, city.visits, axis=1)[:, : city.visits].astype(np.int64)
 
 
-def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
-    """Draws a city's facts by seed: 20 to `most_vehicles` vehicles, 3 to `most_days` days."""
+MOST_VEHICLES, MOST_DAYS = 3000, 7
+
+
+def drawn(seed: int) -> MadeUp:
+    """Draws a city's facts by seed: 20 to MOST_VEHICLES vehicles, 3 to MOST_DAYS days."""
     rng = np.random.default_rng([seed, 20])
-    vehicles = round(_between(rng, 20, most_vehicles))
+    vehicles = round(_between(rng, 20, MOST_VEHICLES))
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
     visits = int(rng.integers(1, 8))
     mean = float(rng.uniform(13, 38))
@@ -278,7 +281,7 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
         f"drawn {seed}",
         "lines" if rng.random() < 0.6 else "cabs",
         vehicles=vehicles,
-        days=int(rng.integers(3, most_days + 1)),
+        days=int(rng.integers(3, MOST_DAYS + 1)),
         hours=(range(24), range(24), range(5, 23), range(6, 12))[rng.integers(0, 4)],
         rings=rings,
         lines=int(np.clip(vehicles / 12, 3, 80)),
@@ -300,11 +303,11 @@ def drawn(seed: int, most_vehicles: int = 5000, most_days: int = 14) -> MadeUp:
     )
 
 
-def odd(seed: int, most_vehicles: int, most_days: int) -> MadeUp:
+def odd(seed: int) -> MadeUp:
     """Draws a city as `drawn` does, with real feeds' faults, such as gaps."""
     rng = np.random.default_rng([seed, 21])
-    city = drawn(seed, most_vehicles, most_days)
-    starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)
+    city = drawn(seed)
+    starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)  # see `MadeUp.first_day`: half have none
     return replace(
         city,
         name=f"odd {seed}",
@@ -324,17 +327,13 @@ def _between(rng: Rng, minimum: float, maximum: float) -> float:
 
 
 NAMED = tuple(MadeUp(**city) for city in tomllib.loads(files(__package__).joinpath("cities.toml").read_text())["city"])
-MOST_VEHICLES, MOST_DAYS = 3000, 7
 
 
-def city_named(name: str, days: int | None = None, most_vehicles: int = MOST_VEHICLES) -> Days:
-    """Makes a city by its name. Raises UsageError.
-
-    days: None for its usual number. most_vehicles: of drawn cities.
-    """
+def city_named(name: str, days: int | None = None) -> Days:
+    """Makes a city by its name. Raises UsageError. days: None for its usual number."""
     named, draws = {city.name: city for city in NAMED}, {"drawn": drawn, "odd": odd}
     kind, _, seed = name.partition(" ")
     if name not in named and not (kind in draws and seed.isdecimal()):
         raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, odd 1, drawn 2, ..")
-    city = named.get(name) or draws[kind](int(seed), most_vehicles, MOST_DAYS)
+    city = named.get(name) or draws[kind](int(seed))
     return made_up(city if days is None else replace(city, days=days))

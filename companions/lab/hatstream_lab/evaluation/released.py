@@ -220,7 +220,7 @@ def quantiles(counts: NDArray[np.int64], upper: float) -> Float64s:
 
 
 def read_with_bins(pattern: str, spec_path: Path, dates: tuple[str, str] | None, report: Report) -> Days:
-    """Counts days with binned values, for releases of distributions: as specified, or else by levels."""
+    """Counts days with binned values, for releases as specified, or else by levels."""
     base = tables_of(spec_path)
     by_levels = {"name": "distribution", "mechanism": "levels"}
     statistic = next((table for table in base["statistic"] if table["name"] == "distribution"), by_levels)

@@ -82,9 +82,9 @@ def job_server_jar(path: Path) -> Path:
     return path
 
 
-def _folded(line: str, columns: int = 70) -> str:
-    """Folds a manifest's line; continuations begin with a space."""
-    return "\n ".join(line[i : i + columns] for i in range(0, len(line), columns))
+def _folded(line: str) -> str:
+    """Folds a manifest's line to at most 72 bytes; continuations begin with a space."""
+    return "\n ".join(line[start : start + 70] for start in range(0, len(line), 70))
 
 
 def job_server_classes() -> Path:

@@ -59,7 +59,8 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
     Source: Silverman et al. 1990, "A Smoothed EM Approach"; steps: Kelley, Keyes 1998, pseudo-transient continuation.
     """
     shares = np.full(rows.buckets, 1 / rows.buckets)
-    length, last_distance = 1e3, np.inf  # of an implicit step: at an infinite length it is Newton's
+    # Length of an implicit step: at an infinite one it is Newton's. It grows tenfold while the error falls.
+    length, last_distance = 1e3, np.inf
     for step in range(_MOST_STEPS):
         here = rows.evaluate(shares)
         moved = smooth(shares * here.gradient)  # one step of EM, smoothed

@@ -205,8 +205,9 @@ class Site:
         update.put(PACKAGE, _json(data_package(edition, parts)))
         update.put("README.md", text_of("readme.md", edition=edition, parts=parts, shown=shown).encode())
         page: dict[str, Any] = {"edition": edition, "slot": slot, "days": days[::-1], "parts": parts, "shown": shown}
-        texts: dict[str, Any] = {"title": self.info.title, "language": self.tiles[2]}
-        update.put("index.html", render("index.html", frames=True, **texts, **page))
+        _, _, language = self.tiles
+        index = render("index.html", frames=True, language=language, title=self.info.title, **page)
+        update.put("index.html", index)
         update.put(LATEST, pointer)
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
             HATS: (sum(day.rows for day in days), table_of(results, HATS).num_rows)
