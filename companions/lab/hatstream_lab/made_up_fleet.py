@@ -261,7 +261,7 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
 
 
 def _draw_halts(rng: Rng, route: Route, hours: float) -> tuple[Vector, Vector]:
-    """Draws odometers (m) and waits (s) of halts, back and forth for so many hours."""
+    """Draws halts' odometers (m) and waits (s), back and forth for so many hours."""
     there_and_back_m = np.concatenate([route.halts_m[:-1], 2 * route.length_m - route.halts_m[:0:-1]])
     rounds = ceil(hours * 1000 * FASTEST_MEAN_KMH / (2 * route.length_m)) + 1
     halts_m = (there_and_back_m + 2 * route.length_m * np.arange(rounds)[:, None]).ravel()
