@@ -52,7 +52,7 @@ class Loss(NamedTuple):
         """Returns the loss with its epsilon rounded up to hundredths."""
         return self._replace(epsilon=Fraction(math.ceil(100 * self.epsilon), 100))
 
-    def most(self) -> str:
+    def factor_text(self) -> str:
         """Describes the bound: a factor of e^epsilon, exceeded with a chance."""
         warning = ", so large that the vehicle is hardly protected" if self.epsilon > LITTLE_PROTECTION else ""
         but = f", but for a chance of {self.chance_text} under the noise that is drawn" if self.delta else ""
@@ -132,7 +132,7 @@ def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fractio
     return (
         f"No single figure of this release changes the odds of any guess about the {values} of one vehicle by more "
         f"than a factor of {_factor(hat)} (epsilon {float(hat):g}); somebody who combines all figures that the account "
-        f"has released{_OF_RELEASE[spec.account.unit]} {changes} {period.most()}; "
+        f"has released{_OF_RELEASE[spec.account.unit]} {changes} {period.factor_text()}; "
         f"that a vehicle drove, when and where is treated as public.{period.definition(_OTHER_VALUES.format(values))}"
         + _of_spans(spec, bounds)
     )
@@ -153,13 +153,13 @@ def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object
     neighbour = _OTHER_VALUES.format(values) if spec.counts_are_public else "without it"
     sentences = (
         f"All figures of this release{_ABOUT_BY_UNIT[spec.account.unit]} together {_change(loss)} about {subject} by "
-        f"{loss.most()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
+        f"{loss.factor_text()}; {hidden}.{loss.definition(neighbour)}{_of_spans(spec, bounds)}"
     )
     for several in costs_at_places(spec, bounds)[-1:]:  # the longest stay
         loss = several.loss.rounded_up()
         sentences += (
             f" The map of places adds days up: of a vehicle that is at one place every day, such as a van at its "
-            f"depot, {several.days} days {_change(loss)} by {loss.most()}."
+            f"depot, {several.days} days {_change(loss)} by {loss.factor_text()}."
         )
     if spec.region_tells:
         sentences += (
@@ -199,10 +199,10 @@ def _of_spans(spec: Specification, bounds: Sequence[SpanBound]) -> str:
     for bound in bounds:
         if bound.days > 1:
             change = "raises the odds of a true guess" if bound.most.delta else "changes the odds of any guess"
-            since = f"; about days that begin on {bound.since} or later, by {_most_loss(bound.limit).most()}"
+            since = f"; about days that begin on {bound.since} or later, by {_most_loss(bound.limit).factor_text()}"
             sentences += (
                 f" Everything that the account releases about any {bound.days} consecutive days of one vehicle "
-                f"{change} about {guess} by {bound.most.most()}, on however many of them it drove"
+                f"{change} about {guess} by {bound.most.factor_text()}, on however many of them it drove"
                 f"{since if bound.since else ''}."
             )
     return sentences
