@@ -13,8 +13,7 @@ from dpops.claims import NOISE_CLAIMS, ZCDP, ZERO, Accounting, ApproxDP, Claim, 
 _SHOWN_DENOMINATOR = 10**9  # epsilons are shown as multiples of a billionth, rounded up
 
 
-@dataclass(frozen=True, slots=True)
-class Accountant:
+class Accountant(NamedTuple):
     """Exact sums of claims by kind; accountants add up.
 
     pure: sum of epsilons of pure claims. rho: of zero-concentrated, not Gaussian ones. epsilon, delta: of approximate
@@ -32,7 +31,7 @@ class Accountant:
 
     def compose(self, claims: Iterable[Claim]) -> "Accountant":
         """Adds claims by kind: sequential composition, adaptive as well."""
-        pure, rho, epsilon, delta, gaussian = self._parts()
+        pure, rho, epsilon, delta, gaussian = self
         for claim in claims:
             match claim:
                 case PureDP():
@@ -57,19 +56,16 @@ class Accountant:
         claims += [GaussianDP(self.gaussian)] if self.gaussian else []
         return claims + ([ApproxDP(self.epsilon, self.delta)] if self.epsilon or self.delta else [])
 
-    def __add__(self, account: "Accountant") -> "Accountant":
+    def __add__(self, account: "Accountant") -> "Accountant":  # type: ignore[override]  # sums, no longer tuple
         return self.compose(account.claims())
 
     def largest(self, account: "Accountant") -> "Accountant":
         """Computes the maximum by kind, which covers both accountants."""
-        return Accountant(*map(max, self._parts(), account._parts()))
+        return Accountant(*map(max, self, account))
 
     def covers(self, account: "Accountant") -> bool:
         """Checks that each sum is at least `account`'s."""
-        return all(ours >= theirs for ours, theirs in zip(self._parts(), account._parts(), strict=True))
-
-    def _parts(self) -> tuple[Fraction, ...]:
-        return self.pure, self.rho, self.epsilon, self.delta, self.gaussian
+        return all(ours >= theirs for ours, theirs in zip(self, account, strict=True))
 
 
 def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
@@ -77,9 +73,8 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
 
     groups: numbers of groups (such as HATs) by what one of them costs. The costliest are taken by kind of claim.
     """
-    columns = zip(*(group._parts() for group in groups), strict=True)
     totals = []
-    for column in columns:
+    for column in zip(*groups, strict=True):
         total, remaining = ZERO, group_limit
         for value, number in sorted(zip(column, groups.values(), strict=True), reverse=True):
             counted = min(number, remaining)
@@ -90,7 +85,7 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
 
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
     """Sums claims over each window of `length` consecutive days, by differences of running sums."""
-    columns = [list(accumulate(column, initial=ZERO)) for column in zip(*(day._parts() for day in days), strict=True)]
+    columns = [list(accumulate(column, initial=ZERO)) for column in zip(*days, strict=True)]
     return [
         Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
     ]

@@ -221,7 +221,7 @@ def epsilon_of_gaussian(rho: Fraction, delta: Fraction) -> Fraction:
     if rho == 0:
         return ZERO
     mu, max_delta, worst = math.sqrt(2 * float(rho)), math.nextafter(float(delta), 0.0), float(_epsilon_of(rho, delta))
-    if max_delta < _LEAST_DELTA or mu == 0:
+    if max_delta < _LEAST_DELTA or mu == 0:  # where densities underflow
         return _epsilon_of(rho, delta)
     # The zero-concentrated epsilon, `worst`, is too large: bisection takes off as much as delta allows.
     saved = _last_below(lambda saved: delta_of_gaussian(worst - saved, mu) <= max_delta, worst)
@@ -251,7 +251,7 @@ def _last_below(holds: Callable[[float], bool], high: float) -> float:
     if holds(high):
         return high
     low = 0.0
-    for _ in range(200):
+    for _ in range(200):  # more halvings than a float has digits
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low

@@ -40,7 +40,7 @@ class VehicleSpread:
         Source: Kish, Survey Sampling (1965), section 11.2: the part that unequal numbers of reports add is independent
         of the mean of vehicles, so no release informs it.
         """
-        of_vehicles = 1 / (1 / self.of(vehicles, kmh) + precisions)
+        of_vehicles = 1 / (1 / self.of(vehicles, kmh) + precisions)  # posterior, by precisions
         unequal = (fitted.DESIGN_EFFECT - 1) * growth(kmh) * self.vehicle / np.maximum(vehicles, 1e-6)
         return np.asarray(of_vehicles + unequal)
 

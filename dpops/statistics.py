@@ -87,7 +87,7 @@ def moments(*sums: PowerSum) -> Needs:
 
 
 def binned(mechanism: "Mechanism", grid: Grid) -> Mapping[str, Column]:
-    """Lists the needs of histograms; mechanisms have `bins`."""
+    """Lists the column that a distribution needs: a histogram with the mechanism's option `bins`."""
     bins = getattr(mechanism, "bins", None)
     if not isinstance(bins, int):
         raise TypeError(f"{mechanism.name} does not say how many bins it needs")

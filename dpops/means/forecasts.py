@@ -125,9 +125,9 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW_ARRAYS else [hats.prior.mean]
         for rows in (hats_of_size[rows_at_once] for rows_at_once in chunks(hats_of_size.size, arrays)):
             around = distinct.sd[rows, None] * normal_scores(arrays)
+            # By mean, then HAT; averaged over means exactly, the same on every machine.
             cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
-            averages = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
-            forecasts[rows] = averages
+            forecasts[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
     grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law
     return np.array([*map(math.hypot, forecasts[back].tolist(), grouping_error.tolist())])
 
@@ -199,7 +199,8 @@ def interval_errors_of(
 ) -> Float64s:
     """Forecasts errors of clipping intervals, (HATs, intervals).
 
-    means: (HATs, arrays). clipped: sums of clipped means, and width: lengths, of each interval, in units.
+    means: (HATs, arrays). clipped: sums of clipped means, and width: lengths, of each interval, in units. sensitivity:
+    of a sum without clipping, in fine steps. Half of epsilon is left for the noise.
     """
     arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE_PER_STEP)

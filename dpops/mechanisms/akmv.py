@@ -82,6 +82,7 @@ class Akmv(Mechanism):
         users = stack(totals, plans)
         if not plans:
             return []
+        # number: of users, by HAT.
         coarse, number = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("coarse", "users"))
         max_sums = np.array([plan.sensitivity for plan in plans], np.int64)
         ranks = [Fraction(plan.facts["rank"]) for plan in plans]

@@ -85,7 +85,7 @@ class ArrayAverage(Mechanism):
         return Drawn([self.name] * len(hats), documents, [[query] for query in noisy])
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors by HAT under the prior."""
+        """Forecasts errors by HAT: noise, and bias of weights unlike shares of samples."""
         if self.grouping != "best-fit":
             plans = self.plans(list(hats), hats.grid, hats.epsilon)
             weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)

@@ -52,7 +52,7 @@ class Constant(Mechanism):
         ]
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts the prior's distance from the constant."""
+        """Forecasts how far a HAT's mean, by the prior, lies from the constant."""
         plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # equal for all HATs
         offset = values_of([[plan.facts["constant"]]], [plan]) - hats.prior.hat_means(hats.upper)[:, None]
         sd = hats.of_each(lambda counts: hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts))

@@ -74,15 +74,15 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
     Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithm 2, in vectors.
     """
     out = np.zeros(numerator.size, np.int64)
-    open_ = np.arange(numerator.size)
-    while open_.size:
-        t, s = numerator[open_], denominator[open_]
+    undecided = np.arange(numerator.size)
+    while undecided.size:
+        t, s = numerator[undecided], denominator[undecided]
         number, accepted = geometric(source, t)
         magnitude = number // s
-        negative = source.words(open_.size) >> np.uint64(63) == 1  # a random bit
+        negative = source.words(undecided.size) >> np.uint64(63) == 1  # a random bit
         accepted &= ~(negative & (magnitude == 0))  # zero has one sign only
-        out[open_[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
-        open_ = open_[~accepted]
+        out[undecided[accepted]] = np.where(negative, -magnitude, magnitude)[accepted]
+        undecided = undecided[~accepted]
     return out
 
 
@@ -117,7 +117,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
-    """Draws by a law wherever the variance is positive, 0 elsewhere. Raises ValueError."""
+    """Draws by `law` (_discrete or _rounded); 0 for variance 0. Raises ValueError."""
     kinds, code = distinct(variances)
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
@@ -140,9 +140,9 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)
-    open_ = np.arange(code.size)
-    while open_.size:
-        t, variance_of = scale[open_], code[open_]
+    undecided = np.arange(code.size)
+    while undecided.size:
+        t, variance_of = scale[undecided], code[undecided]
         drawn = of_ratio(source, t, np.ones(t.size, np.int64))
         variance = floats[variance_of]
         # Half of (|y| - sigma^2 / t)^2 / sigma^2; off by 2**-44 of itself and of 1 at most where exp is not 0.
@@ -153,8 +153,8 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
             return (abs(int(drawn[row])) - exact_variance / int(t[row])) ** 2 / (2 * exact_variance)
 
         accepted = source.exp_minus(rates, exact)
-        out[open_[accepted]] = drawn[accepted]
-        open_ = open_[~accepted]
+        out[undecided[accepted]] = drawn[accepted]
+        undecided = undecided[~accepted]
     return out
 
 

@@ -137,13 +137,13 @@ class Search:
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
         bias, variance_bias, sensitivity, variance_sensitivity = factors
-        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)
+        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # of p (1 - p), see `_half`
         self.weights = np.array([float(weight / self.scale) for weight in weights])
         self.alive = np.ones(tally.hat.size, np.bool_)
         self.is_alive, self.counts = self.alive.data, tally.counts.data
         begin, self.end = tally.begin[:-1], tally.begin[1:].data
         is_single = np.diff(tally.begin) == 1
-        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])
+        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])  # of sorted counts
         self.samples = tally.samples.astype(np.float64)
         dropped = (tally.samples - tally.retained) / tally.samples
         self.state = np.stack([dropped, tally.heaviest, tally.retained])
@@ -162,7 +162,7 @@ class Search:
         self.entry_half = _half(self.samples)[self.entry_hat]
         columns = (self.entry_row, self.entry_hat, self.entry_count, self.entry_share, self.entry_half)
         self.entry_columns = tuple(column.data for column in columns)
-        for row in begin[is_single].tolist():
+        for row in begin[is_single].tolist():  # the only vehicle of a HAT may not leave it
             self._stays(row)
         # E_thr: the largest error of a HAT, before any vehicle leaves
         scores = self._scores(np.pad(self.state, ((0, 1), (0, 0))), _half(self.samples))  # with the row it works in

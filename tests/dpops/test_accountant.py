@@ -69,9 +69,9 @@ def test_groups_that_claim_the_same_are_counted_and_not_written_out(
     groups = Counter[Accountant]()
     for claim, number in counted:
         groups[spent(claim)] += number
-    columns = zip(*(group._parts() for group in groups.elements()), strict=True)
-    assert most_of(groups, most)._parts() == (
-        tuple(sum(sorted(column, reverse=True)[:most], Fraction(0)) for column in columns) or Accountant()._parts()
+    columns = zip(*groups.elements(), strict=True)
+    assert most_of(groups, most) == (
+        tuple(sum(sorted(column, reverse=True)[:most], Fraction(0)) for column in columns) or Accountant()
     )
 
 

@@ -299,7 +299,7 @@ def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
 
 
 def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
-    """Concatenates batches' rows, and adds up their refusals."""
+    """Concatenates batches' rows, as one Arrow batch, and adds up their refusals."""
     refused = Counter[str]()
     for batch in batches:
         refused.update(batch.refused)

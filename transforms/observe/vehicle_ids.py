@@ -146,6 +146,7 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
     good = np.unique(read.code[~(read.missing | read.bad)]).tolist()
     texts = pa.array([read.ids[code] for code in good], pa.binary()).cast(pa.string())
     forms = (texts, _formed(texts, "casefold"), _formed(texts, "integer"))
+    # Of no period: they are compared over all days.
     hashes = [vehicle_hashes(key, [""] * len(good), columns.as_binary(spelled).to_pylist()) for spelled in forms]
     return np.stack(hashes, axis=1)
 

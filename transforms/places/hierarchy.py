@@ -69,7 +69,7 @@ def parent_texts(region: Sequence[int], levels_up: int = PARENT) -> list[str]:
 
 
 def design_of(region: Sequence[int]) -> "Design":
-    """Gathers a region's cells, their neighbours and their parents."""
+    """Gathers what the model knows of a region: neighbours' pairs and parents."""
     from dpops.learning import Design
 
     if isinstance(region, Keys):

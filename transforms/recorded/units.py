@@ -189,6 +189,6 @@ def debits_by_slot(debits: Iterable[Debit]) -> dict[SpecSlot, Accountant]:
     """Computes debits per slot: the maximum over its shards."""
     largest: dict[SpecSlot, Accountant] = {}
     for unit, claim in debits:
-        slot = unit.spec_id, unit.slot_s, unit.shard is None  # a live slot beside a stage
+        slot = unit.spec_id, unit.slot_s, unit.shard is None  # None: a live slot, whose debit stands beside a stage's
         largest[slot] = Accountant().compose([claim]).largest(largest.get(slot, Accountant()))
     return largest

@@ -56,7 +56,7 @@ class History(NamedTuple):
     def stop_once(self, unit: StageUnit, run: str) -> None:
         """Raises MustStop in the run that first meets a stopping unit, and its retries.
 
-        In unattended runs always, until an attended one has continued.
+        In unattended runs always, until an attended one has continued: then the period has a later stage.
         """
         account, stages = self._account, (entry.unit for entry in self.stages(unit.spec_id))
         is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)

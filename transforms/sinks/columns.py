@@ -69,6 +69,7 @@ reports | whole | statistic | 1 | Reports; public under this account
 
 
 def _columns(declared: str) -> Iterator[ResultColumn]:
+    """Reads the table of columns, a line each; a plus adds two ends."""
     for line in declared.splitlines():
         name, kind, presence, unit, meaning = (field.strip() for field in line.split("|"))
         yield ResultColumn(name.rstrip("+"), _TYPE_BY_WORD[kind], presence, meaning, unit)

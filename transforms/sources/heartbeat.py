@@ -63,7 +63,7 @@ class _Beat(beam.DoFn):
 
     @beam.DoFn.unbounded_per_element()
     def process(self, element: tuple[int, int], tracker: Any = _SLOTS, estimator: Any = PROMISE) -> Iterator[Any]:
-        """Yields beats of slots that are due, then waits; the watermark follows."""
+        """Yields beats of slots that are over, then waits at the next."""
         end_s = element[1]
         until_s = int(time.time()) - self._wait_s + 1
         slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, until_s)

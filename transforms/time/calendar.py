@@ -325,7 +325,7 @@ def hours_of(slots: Sequence[int], zone: str) -> list[int]:
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Restores `hours_of` from the clock's hours and a period's start and end.
+    """Restores `hours_of` (a weekend's: 24 to 47) from clock hours and ends.
 
     A new day begins where the hour falls; slots of one a day do not show that, and are spread over all days.
     """

@@ -259,7 +259,7 @@ class SlotHats(NamedTuple):
 
 
 def hats_of(rows: Tally) -> SlotHats:
-    """Groups a slot's rows by cell, its vehicles by descending count."""
+    """Groups a slot's rows by cell, its vehicles by descending count, for mechanisms."""
     if (rows.cell[1:] < rows.cell[:-1]).any():
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = changes(rows.cell)

@@ -174,9 +174,12 @@ class StateSource:
 
 @lru_cache(maxsize=2)
 def _fitted(source: StateSource) -> Learned:
-    """Fits all periods; caches the state after a multiple of `least_recent`, which seldom changes."""
-    periods, minimum = len(source.periods), source.least_recent
-    folded_periods = 0 if minimum is None or periods < 2 * minimum else periods // minimum * minimum
+    """Fits all periods; most are folded into a state that is stored on disk.
+
+    Folded is a multiple of `least_recent` periods, so that the file changes seldom; None: nothing is folded.
+    """
+    periods, step = len(source.periods), source.least_recent
+    folded_periods = 0 if step is None or periods < 2 * step else periods // step * step
     state = _folded(source.first(folded_periods)) if folded_periods else _new(source)
     for day in source.days(folded_periods):
         state = add_day(state, day)
