@@ -166,20 +166,17 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     import shapely.affinity  # which takes a while, and few need it
     import shapely.geometry
 
-    west, _, east, _ = shapely.geometry.shape(geometry).bounds
+    shape, pieces = shapely.geometry.shape(geometry), []
+    west, _, east, _ = shape.bounds
     if west >= -180 and east <= 180:
         return dict(geometry)
-    shape, pieces = shapely.geometry.shape(geometry), []
+    kind = str(shape.geom_type).removeprefix("Multi")
     for start, end in pairwise(_FULL_TURNS):
         inside = shape.intersection(shapely.box(start, -90, end, 90))
         shifted = shapely.affinity.translate(inside, -(start + end) / 2)
-        pieces += [piece for piece in shapely.get_parts(shifted) if piece.geom_type == _single(shape) and piece.length]
+        pieces += [piece for piece in shapely.get_parts(shifted) if piece.geom_type == kind and piece.length]
     oriented = [shapely.geometry.polygon.orient(piece) if piece.geom_type == "Polygon" else piece for piece in pieces]
-    multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[_single(shape)]
+    multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[kind]
     joined = oriented[0] if len(oriented) == 1 else multi(oriented)
     cut: dict[str, Any] = shapely.geometry.mapping(shapely.set_precision(joined, 1e-6, mode="pointwise"))
     return cut
-
-
-def _single(shape: Any) -> str:
-    return str(shape.geom_type).removeprefix("Multi")

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import confluent_kafka as kafka
 import numpy as np
@@ -135,7 +135,7 @@ class Partition:
         messages, out_of_range = self._sorted_out(self._consumer.consume(max_messages, POLL_WAIT_S))
         if messages:
             self._back()
-            self._at, self._message_s = _offset(messages[-1]) + 1, time.monotonic()
+            self._at, self._message_s = cast(int, messages[-1].offset()) + 1, time.monotonic()
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._message_s)
             times, by_broker = _timestamps(messages)
@@ -155,7 +155,7 @@ class Partition:
             if error is None:
                 messages.append(event)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._end = _offset(event)
+                self._end = cast(int, event.offset())
             elif error.code() in _OUT_OF_RANGE:
                 out_of_range = True
             elif error.code() in _GONE_ERRORS:
@@ -271,12 +271,6 @@ def _timestamps(messages: list[kafka.Message]) -> tuple[Int64s, NDArray[np.bool_
     """Reads messages' times in ms, and whether the broker stamped them."""
     kinds = np.array([message.timestamp() for message in messages], np.int64).reshape(-1, 2)
     return kinds[:, 1], kinds[:, 0] == kafka.TIMESTAMP_LOG_APPEND_TIME
-
-
-def _offset(message: kafka.Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset
 
 
 def _name(error: KafkaException) -> str:
