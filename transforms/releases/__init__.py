@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transforms.time.calendar import FirstDays
@@ -54,12 +54,12 @@ class Kind(NamedTuple):
 
     def of(self, request: "Request", *, in_slots: bool = False) -> "ReleaseKind":
         """Creates the release of a range, or of slots."""
-        release: ReleaseKind = _class((self.slots if in_slots else None) or self.closed).of(request)
+        release: ReleaseKind = resolve_name((self.slots if in_slots else None) or self.closed).of(request)
         return release
 
     def why_no_stream(self, allocation: Any, options: Any) -> str | None:
         """Explains why a stream cannot release slots, or None."""
-        why: str | None = _class(self.slots or self.closed).why_no_stream(allocation, options)
+        why: str | None = resolve_name(self.slots or self.closed).why_no_stream(allocation, options)
         return why
 
 
@@ -72,8 +72,3 @@ KINDS = {
     ),
     "counts": Kind("transforms.releases.periods.release:CountRelease"),
 }
-
-
-def _class(path: str) -> Any:
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
