@@ -99,15 +99,13 @@ class Allocation:
             is_kept[rows], most_hats = clip_user(hat_code, vehicle_code, counts[rows], samples, epsilon, self.suppress)
         return PlanShare(is_kept, most_hats, self.hat_epsilon(max(most_hats, 1), plan_count))
 
-    def debits(
-        self, share: PlanShare, in_slot: Sequence[Fraction], in_plan: Fraction
-    ) -> list[tuple[Fraction, Fraction]]:
+    def debits(self, share: PlanShare, slots: Sequence[Fraction], total: Fraction) -> list[tuple[Fraction, Fraction]]:
         """Lists each slot's maximum spending and its debit.
 
-        in_slot, in_plan: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a
-        cap the cap's bound is debited as soon as anything is drawn. A whole period is debited at its first slot.
+        slots, total: the most that a vehicle spends in each slot and in all, counted from what is drawn. Under a cap
+        the cap's bound is debited as soon as anything is drawn. A whole period is debited at its first slot.
         """
-        debit = share.bound if self.most_hats is not None and in_plan else in_plan
+        debit = share.bound if self.most_hats is not None and total else total
         if not self.whole_periods:
-            return [(debit, debit)] * len(in_slot)
-        return list(zip(in_slot, [debit, *[Fraction(0)] * (len(in_slot) - 1)], strict=True))
+            return [(debit, debit)] * len(slots)
+        return list(zip(slots, [debit, *[Fraction(0)] * (len(slots) - 1)], strict=True))

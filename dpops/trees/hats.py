@@ -196,11 +196,9 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 
 @lru_cache(maxsize=16)
-def _share_errors(
-    tree: Tree, shares: tuple[Fraction, ...], prior_mean: float, prior_sd: float, upper: float
-) -> Float64s:
-    """Simulates shares' mean errors by size of noise, (SIZES,)."""
-    cases = expected_cdfs(tree.bins, prior_mean, prior_sd, upper)
+def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
+    """Simulates shares' mean errors by size of noise, (SIZES,); mean, sd: prior."""
+    cases = expected_cdfs(tree.bins, mean, sd, upper)
     # A fixed seed, so that equal plans have equal forecasts.
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
     # By the inverse of Laplace's distribution function.

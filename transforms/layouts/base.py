@@ -130,8 +130,8 @@ class Units:
 
     def instants(self, column: pa.Array) -> Instants:
         """Reads a column of times."""
-        of_texts = None if self.time_format is None else self.time_format.instants
-        return instants(column, self.time_unit, self.zone, of_texts)
+        parse = None if self.time_format is None else self.time_format.instants
+        return instants(column, self.time_unit, self.zone, parse)
 
     def numbers(self, column: pa.Array) -> Numbers:
         """Reads a column of numbers, without conversion of units."""
@@ -300,9 +300,7 @@ def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
 
 def _as_one(batches: Sequence[RawBatch]) -> RawBatch:
     """Concatenates batches' rows, as one Arrow batch, and adds up their refusals."""
-    refused = Counter[str]()
-    for batch in batches:
-        refused.update(batch.refused)
+    refused = sum((Counter(batch.refused) for batch in batches), Counter[str]())
     tables = pa.Table.from_batches([batch.table for batch in batches]).combine_chunks().to_batches()
     return RawBatch(sum(batch.rows for batch in batches), tables[0] if tables else batches[0].table, dict(refused))
 

@@ -105,26 +105,24 @@ def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
 OfTexts = Callable[[pa.Array, str | None], Instants]  # called with texts, and with the zone of those without offset
 
 
-def instants(
-    column: pa.Array, time_unit: TimeUnit, zone: str | None = None, of_texts: OfTexts | None = None
-) -> Instants:
+def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, parse: OfTexts | None = None) -> Instants:
     """Reads instants: Arrow timestamps, or texts and numbers.
 
     iso: `YYYY-MM-DD[T ]HH:MM[:SS[.fraction]]` and an offset `Z`, `+HH:MM`, `+HHMM` or `+HH`, truncated to microseconds.
     s, ms, us, ns: numbers or plain texts since 1970 UTC, rounded to microseconds; ms: also `/Date(..)/`. excel: local
     days since 1899-12-30. Several columns: a date and a clock, joined to one text. zone: of texts without offset and of
-    timestamps without zone, which are not valid for None. of_texts: reads texts of another form than iso.
+    timestamps without zone, which are not valid for None. parse: reads texts of another form than iso.
     """
     kind = column.type
     if are_parts(kind):
-        return instants(_one_text(column), time_unit, zone, of_texts)
+        return instants(_one_text(column), time_unit, zone, parse)
     if pa.types.is_dictionary(kind):
-        return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, of_texts)))
+        return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse)))
     if pa.types.is_timestamp(kind):
         return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
     if time_unit == "iso":
         if is_text(kind):
-            return (of_texts or _iso)(column, zone)
+            return (parse or _iso)(column, zone)
         return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
     if time_unit == "ms" and is_text(kind):  # `/Date(1773133200000-0700)/`: the offset says on which clock it is shown
         text = as_binary(column).view(pa.string())

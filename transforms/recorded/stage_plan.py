@@ -32,10 +32,8 @@ class _KeptDifferences(msgspec.Struct, frozen=True):
     def on(self, places: Places) -> Differences:
         """Decodes the differences, of the places that the plan was made for."""
         steps = np.frombuffer(_unpacked(self.differences), "<i2").astype(np.int64)  # as `as_stored` packs them
-        weights = tuple(self.slot_weights)
-        return Differences(
-            cell=places.cell, steps=steps, lowest=self.lowest, highest=self.highest, slot_weights=weights
-        )
+        slots = tuple(self.slot_weights)
+        return Differences(cell=places.cell, steps=steps, lowest=self.lowest, highest=self.highest, slot_weights=slots)
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -134,9 +134,8 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     most_rows = SPEED_BYTES // width
     if max(rows, default=0) > most_rows:
         raise UnreadableFile(path, f"a row group of more than {most_rows} rows: write smaller ones")
-    if any(
-        sum(chunk.total_uncompressed_size for chunk in group) > GROUP_BYTES for group in _groups(parquet, {*others})
-    ):
+    sizes = (sum(chunk.total_uncompressed_size for chunk in group) for group in _groups(parquet, {*others}))
+    if max(sizes, default=0) > GROUP_BYTES:
         raise UnreadableFile(path, f"a row group expands to more than {GROUP_BYTES >> 20} MiB: write smaller ones")
 
 
