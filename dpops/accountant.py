@@ -86,9 +86,8 @@ def most_of(groups: Mapping[Accountant, int], group_limit: int) -> Accountant:
 def sums_over(days: Sequence[Accountant], length: int) -> list[Accountant]:
     """Sums claims over each window of `length` consecutive days, by differences of running sums."""
     columns = [list(accumulate(column, initial=ZERO)) for column in zip(*days, strict=True)]
-    return [
-        Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in range(len(days) - length + 1)
-    ]
+    windows = range(len(days) - length + 1)
+    return [Accountant(*(sums[first + length] - sums[first] for sums in columns)) for first in windows]
 
 
 class Limit(ABC):

@@ -81,9 +81,8 @@ def derived(
     slots: Mapping[int, Iterable[bytes]], rules: Rules, ground: Ground, release: ReleaseKind, count: Count
 ) -> Iterator[tuple[int, wire.Tally]]:
     """Tallies a period's slots, speeds and headings derived; returns (group, tally) pairs."""
-    ordered, refusals = derived_events(
-        {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}, rules, ground
-    )
+    events_of = {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}
+    ordered, refusals = derived_events(events_of, rules, ground)
     count(counters.DUPLICATES, ordered.duplicates)
     for reason, rows in refusals.items():
         count(counters.refused("derive", reason), rows)

@@ -52,9 +52,8 @@ class Value:
     @classmethod
     def between(cls, name: str, unit: str, lower: Fraction, upper: Fraction) -> "Value":
         """Makes a value on a grid of STEPS."""
-        return cls(
-            Grid(step=(upper - lower) / STEPS, upper_steps=STEPS), name, unit, lower, (upper - lower) / STANDARD_WIDTH
-        )
+        width = upper - lower
+        return cls(Grid(step=width / STEPS, upper_steps=STEPS), name, unit, lower, width / STANDARD_WIDTH)
 
     @property
     def plural(self) -> str:

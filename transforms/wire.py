@@ -108,9 +108,8 @@ def joined(tallies: Sequence[Tally]) -> Tally:
     if len(tallies) == 1:
         return tallies[0]
     sums = {name: np.concatenate([tally.sums[name] for tally in tallies]) for name in tallies[0].sums}
-    return Tally(
-        *(np.concatenate(columns) for columns in zip(*(tally.keys() for tally in tallies), strict=True)), sums=sums
-    )
+    columns = zip(*(tally.keys() for tally in tallies), strict=True)
+    return Tally(*map(np.concatenate, columns), sums=sums)
 
 
 def by_slot(rows: Tally) -> Iterator[tuple[int, Tally]]:

@@ -91,11 +91,10 @@ class Akmv(Mechanism):
         drawn = private_quantiles(users.sums >> np.repeat(coarse, number), users.start, candidates, ranks, half, noise)
         bound = np.minimum(drawn << coarse, max_sums)  # candidates are multiples of 2**coarse
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
-        scales = [
-            plan.scale * Fraction(limit, plan.sensitivity) for limit, plan in zip(bound.tolist(), plans, strict=True)
-        ]
+        limits = bound.tolist()
+        scales = [plan.scale * Fraction(limit, plan.sensitivity) for limit, plan in zip(limits, plans, strict=True)]
         noisy = with_noise(exact, scales, noise)
-        return [[limit, integer] for limit, integer in zip(bound.tolist(), noisy, strict=True)]
+        return [[limit, integer] for limit, integer in zip(limits, noisy, strict=True)]
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:

@@ -90,9 +90,8 @@ class BestTree(TreeMechanism):
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> list[trees.TreePlan]:
         """Plans each HAT's tree of smallest forecast error."""
         by_hat = zip(*(mechanism.plans(hats, grid, epsilon) for mechanism in _candidates(self.bins)), strict=True)
-        return [
-            min(plans, key=lambda plan: self._error(plan, hat.counts)) for plans, hat in zip(by_hat, hats, strict=True)
-        ]
+        pairs = zip(by_hat, hats, strict=True)
+        return [min(plans, key=lambda plan: self._error(plan, hat.counts)) for plans, hat in pairs]
 
     def _error(self, plan: trees.TreePlan, counts: Int64s) -> float:
         return plan.error() if self.prior is None else trees.forecast_share_error(plan, counts, self.prior)

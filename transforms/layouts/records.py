@@ -111,9 +111,8 @@ def _batch(records: list[Any], paths: Paths, refusals: dict[str, int]) -> RawBat
     """Makes a batch of decoded records: follows each field's path through all of them."""
     keys = _first_keys(paths)
     tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
-    columns = {
-        name: walk(tops.get(path[0], ()), path[1:]) for name, path in zip(paths.fields, paths.places, strict=True)
-    }
+    pairs = zip(paths.fields, paths.places, strict=True)
+    columns = {name: walk(tops.get(path[0], ()), path[1:]) for name, path in pairs}
     return typed_batch(columns, refusals, paths.decimal)
 
 

@@ -99,9 +99,8 @@ class Head:
                 file = msgspec.json.decode(data, type=_File)
             except msgspec.ValidationError:  # an older version wrote the ledgers alone
                 ledgers = msgspec.json.decode(data, type=dict[str, RememberedHead])
-                return {
-                    ledger: RememberedHead(**last | {"is_unsigned": True}) for ledger, last in ledgers.items()
-                }, False
+                unsigned = {name: RememberedHead(**last | {"is_unsigned": True}) for name, last in ledgers.items()}
+                return unsigned, False
             ledgers = msgspec.json.decode(file.ledgers, type=dict[str, RememberedHead])
         except FileNotFoundError:
             raise LedgerError(

@@ -273,9 +273,8 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )
     try:
-        span: Any = msgspec.json.decode(
-            db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one(), type=_SlotSpan
-        )
+        newest = db.execute(query.order_by(ENTRY.c.seq.desc()).limit(1)).scalar_one()
+        span: Any = msgspec.json.decode(newest, type=_SlotSpan)
         minutes: int = msgspec.json.decode(spec.spec, type=_SpecText).slot.minutes  # type: ignore[attr-defined]
     except msgspec.MsgspecError:
         return 0

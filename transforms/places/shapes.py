@@ -32,13 +32,11 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
     its positions: see `near.shared`.
     """
-    features, names, fine_cells, main = _parts(document, region, buffer_m, report)
+    features, names, cells, main = _parts(document, region, buffer_m, report)
     for name in _lacking(names, main):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
-    return Pieces.cut(
-        region, FINE_RES, fine_cells.cell, fine_cells.place, Places(names, main, geometries), fine_cells.turns
-    )
+    return Pieces.cut(region, FINE_RES, cells.cell, cells.place, Places(names, main, geometries), cells.turns)
 
 
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:

@@ -52,10 +52,8 @@ def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
     ]
     parsed = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
     sink = io.BytesIO()
-    # The sync marker is random by default; the same release must give the same bytes.
-    fastavro.writer(
-        sink, parsed, rows_in(columns), codec="deflate", sync_marker=hashlib.sha256(name.encode()).digest()[:16]
-    )
+    marker = hashlib.sha256(name.encode()).digest()[:16]  # random by default; the same release must give the same bytes
+    fastavro.writer(sink, parsed, rows_in(columns), codec="deflate", sync_marker=marker)
     return sink.getvalue()
 
 
