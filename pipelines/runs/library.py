@@ -140,8 +140,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         start_s = first_slot(spec, self.start, datetime.now(UTC))
         check(spec, start_s)
         from_s, to_s = life_of(spec)
-        if self.end is not None:
-            to_s = end_of(spec, start_s, self.end)
+        to_s = to_s if self.end is None else end_of(spec, start_s, self.end)
         job = endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)
         beats_at = spec.timetable, start_s, to_s, spec.privacy.release_shards
         # A TestStream brings its own clock, by which slots end.

@@ -140,9 +140,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         presence = self.account.hides == "presence"
         if not elements.is_bounded and (self.time is None or presence):
             raise UsageError("an unbounded PCollection needs time= and an account of UserAccount(hides='values')")
-        first_s = None
-        if self.start is not None:
-            first_s = int(instant_of(self.start[:10], spec.timetable, last=False).timestamp())
+        first = None if self.start is None else instant_of(self.start[:10], spec.timetable, last=False)
+        first_s = None if first is None else int(first.timestamp())
         offset_s = (first_s or 0) % size_s  # slots begin at local midnight, windows at multiples of their size in UTC
         if isinstance(windows, FixedWindows) and (windows.offset.micros // 1_000_000 - offset_s) % size_s:
             expected = f"FixedWindows({size_s}, {offset_s})"
