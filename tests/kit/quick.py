@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from argparse import Namespace
 from collections.abc import Callable
-from types import MethodType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -102,35 +102,45 @@ def _once_for_the_same(compute: Callable[..., Any], parts_of: Callable[..., Any]
 def let_beam_remember(*, starts_workers: bool = False) -> None:
     """Lets Beam, where it is imported, remember what it asks of the same classes for every pipeline.
 
-    Signatures of functions, parsed options and specs of state depend on the function, on the class and the flags, and
-    on the class of the DoFn and methods it was given, alone; the type of dicts on their names and the types of values.
-    Code is pickled quickly, where no worker that is started reads it as Beam writes it.
+    Signatures, hints and warnings of functions, parsed options and specs of state depend on the function, on the class
+    and the flags, and on the class of the DoFn and methods it was given, alone; the type of dicts on their names and
+    the types of values. Nobody works in IPython. Code is pickled quickly, where no worker that is started reads it as
+    Beam writes it.
     """
     if "apache_beam" not in sys.modules:
         return
     from apache_beam.internal import cloudpickle_pickler
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.transforms import core, userstate
+    from apache_beam.typehints.decorators import IOTypeHints
+    from apache_beam.utils import interactive_utils
 
     if not hasattr(core.get_function_args_defaults, "__wrapped__"):
-        core.get_function_args_defaults = _once_a_function(core.get_function_args_defaults)
+        core.get_function_args_defaults = _once_a_function(
+            core.get_function_args_defaults, lambda both: tuple(map(list, both))
+        )
+        core._check_fn_use_yield_and_return = _once_a_function(core._check_fn_use_yield_and_return)
+        IOTypeHints.from_callable = _once_a_function(IOTypeHints.from_callable)
+        interactive_utils.is_in_ipython = lambda: False
+        PipelineOptions._visible_option_list = lambda options: sorted(vars(options._visible_options))
         userstate.get_dofn_specs = _once_a_kind_of_dofn(userstate.get_dofn_specs)
         PipelineOptions.view_as = _once_a_class(PipelineOptions.view_as)
         core.Create.infer_output_type = _once_a_kind_of_dict(core.Create.infer_output_type)
     cloudpickle_pickler.bz2 = bz2 if starts_workers else SimpleNamespace(compress=_packed, decompress=zlib.decompress)
 
 
-def _once_a_function(ask: Callable[[Any], tuple[list[str], list[Any]]]) -> Any:
-    cached: WeakKeyDictionary[Any, tuple[list[str], list[Any]]] = WeakKeyDictionary()
+def _once_a_function(ask: Callable[[Any], Any], copied: Callable[[Any], Any] = lambda answer: answer) -> Any:
+    """copied: of an answer that may be changed."""
+    cached: dict[bool, WeakKeyDictionary[Any, Any]] = {True: WeakKeyDictionary(), False: WeakKeyDictionary()}
 
     @functools.wraps(ask)
-    def asked(f: Any) -> tuple[list[str], list[Any]]:
-        if not isinstance(f, MethodType):
+    def asked(f: Any) -> Any:
+        if not isinstance(f, MethodType | FunctionType):
             return ask(f)
-        if f.__func__ not in cached:
-            cached[f.__func__] = ask(f)
-        names, defaults = cached[f.__func__]
-        return list(names), list(defaults)
+        answers, function = cached[isinstance(f, MethodType)], getattr(f, "__func__", f)
+        if function not in answers:
+            answers[function] = ask(f)
+        return copied(answers[function])
 
     return asked
 
