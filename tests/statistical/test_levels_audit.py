@@ -1,4 +1,7 @@
-"""An audit of levels: a release of a day in two stages spends what it claims, and the audit sees much of it."""
+"""An audit of levels: a release of a day in two stages spends what it claims, and the audit sees much of it.
+
+So do 28 days, of their total.
+"""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -7,8 +10,10 @@ import pytest
 
 from dpops.claims import Accounting
 from dpops.levels.stages import Kind
+from tests.statistical import span_audit
 from tests.statistical.audit import bound_of_samples
 from tests.statistical.levels_audit import ALPHA, EPSILON, LEAST, likelihoods, mu_bound, mu_claimed, policy, released
+from tests.statistical.span_audit import MU, TOTAL
 
 
 def test_a_pure_release_spends_at_most_its_epsilon_and_the_audit_sees_much_of_it() -> None:
@@ -44,3 +49,20 @@ def test_stages_that_both_take_the_whole_share_are_caught(kind: Kind) -> None:
         assert mu_bound(first, second) > mu_claimed()
     else:
         assert bound_of_samples(first, second, ALPHA) > float(EPSILON)
+
+
+@pytest.mark.slow
+def test_28_days_spend_at_most_their_pure_total_and_the_audit_sees_some_of_it() -> None:
+    """With so small an epsilon a day hardly any copy tells all of it."""
+    bound = bound_of_samples(*span_audit.likelihoods("laplace"), ALPHA)
+    assert 0.2 * float(TOTAL) <= bound <= float(TOTAL)
+
+
+@pytest.mark.slow
+def test_28_days_spend_at_most_the_rho_of_their_total_and_the_audit_sees_most_of_it() -> None:
+    assert 0.8 * MU <= mu_bound(*span_audit.likelihoods("gaussian")) <= MU
+
+
+@pytest.mark.slow
+def test_days_that_each_take_a_fourteenth_of_the_total_are_caught() -> None:
+    assert mu_bound(*span_audit.likelihoods("gaussian", served=span_audit.DAYS // 2)) > MU
