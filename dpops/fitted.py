@@ -25,6 +25,9 @@ cities: .66). Learned."""
 RETAINED_SD = 0.25
 """Sixteen made-up cities (even seeds from 440 on): prior standard deviation of that weight's logarithm in a city. A day
 whose weight is less known after its releases is held back."""
+THINNING = 2.0
+"""Fourteen cities, real and made-up, where it is 1.1 to 4.2: the power of a random walk's steps from a cell to the
+region's edge that traffic goes with. Learned, with BUSIER as prior deviation."""
 HAT_LOG_VARIANCE = 0.1
 """Real: variance of a HAT's log weight around the field, per HAT and in an hour of the city; prior one of effects other
 than cells'."""

@@ -5,12 +5,14 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sparse
+from scipy.sparse.linalg import spsolve
 
 from dpops import fitted
 from dpops.learning.effects import Block, EffectLayout
 from dpops.learning.releases import BLOCK_H, HABITS, HOURS, Design
 from dpops.levels.defaults import RETAINED
 from dpops.spread import TYPICAL_KMH
+from dpops.types import Float64s
 
 _HOURS = np.arange(HABITS)
 _CONSTANT, _CLOCK, _PART = 0 * _HOURS, _HOURS % HOURS, _HOURS % HOURS // BLOCK_H
@@ -23,20 +25,22 @@ _NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
 def weight_layout(design: Design) -> EffectLayout:
     """Lists the effects that add up to a HAT's log weight.
 
-    offset: the log of a timetable's visits where known, one added as cells without a stop have some traffic as well.
+    "popularity": elasticity of weights to public popularity (`_popularity`), learned.
     "retention": log of the part of a day's weight that clipping leaves; only rows of daily totals have it as regressor.
     """
     precision = 1 / fitted.HAT_LOG_VARIANCE
     city = partial(Block, cell_keys=np.zeros(design.cells, np.int64), is_border=True, is_learned=False)
+    elasticity = fitted.THINNING if design.visits is None else 1.0
     return EffectLayout(
         (
             _cells(design, fitted.BUSIER),
             Block(name="parent x part", cell_keys=design.parents, slot_keys=_PART, precision=precision),
             *_hours(design, precision),
+            city(name="popularity", mean=elasticity, precision=fitted.BUSIER**-2, regressor="popularity"),
             city(name="day", precision=0.0, is_daily=True),
             city(name="retention", mean=math.log(RETAINED), precision=fitted.RETAINED_SD**-2, regressor="retention"),
         ),
-        offset=None if design.visits is None else np.log1p(design.visits),
+        known={"popularity": _popularity(design)},
     )
 
 
@@ -56,6 +60,24 @@ def speed_layout(design: Design) -> EffectLayout:
             city(name="traffic", precision=precision, regressor="traffic"),  # km/h per unit of a HAT's log weight
         )
     )
+
+
+def _popularity(design: Design) -> Float64s:
+    """Computes public logs, centred, that log weights go with, (cells, HABITS).
+
+    Logs of a timetable's visits where known, one added as cells without a stop have some traffic too. Else, as a city
+    thins out towards its edge (Clark, 1951), of the steps after which a random walk from the cell leaves the region,
+    which solve Poisson's equation.
+    """
+    if design.visits is not None:
+        logs = np.log1p(design.visits)
+    else:
+        edges = _edges(design.neighbours, design.cells)
+        laplacian = edges @ edges.T
+        outside = np.maximum(_NEIGHBOURS - laplacian.diagonal(), 0) + 1e-6  # some, so that every walk ends
+        steps = spsolve((laplacian + sparse.diags(outside)).tocsc(), np.full(design.cells, _NEIGHBOURS))
+        logs = np.repeat(np.log(steps)[:, None], HABITS, axis=1)
+    return np.asarray(logs - logs.mean())
 
 
 def _cells(design: Design, sd: float) -> Block:

@@ -130,11 +130,11 @@ class EffectPrior(NamedTuple):
 
 
 class EffectLayout:
-    """Index of effects by block and day; offset: known part of HATs, (cells, HABITS)."""
+    """Index of effects by block and day; known: regressors of every day, (cells, HABITS)."""
 
-    def __init__(self, blocks: Sequence[Block], offset: Float64s | None = None) -> None:
+    def __init__(self, blocks: Sequence[Block], known: Regressors | None = None) -> None:
         self.blocks = tuple(blocks)
-        self.offset = np.zeros((1, HABITS)) if offset is None else offset
+        self._known = dict(known or {})
         self.local = tuple(block for block in blocks if not block.is_border)
         self._starts: dict[str, int] = {}  # first effect of each block among the lasting ones, or those of a day
         self._sizes = {}  # numbers of effects by (is_border, is_daily)
@@ -207,15 +207,20 @@ class EffectLayout:
                 rows.append((block, day, float(strength) * factor))
         return rows
 
+    def known(self, hours: Int64s) -> dict[str, Float64s]:
+        """Takes known regressors of a day's HATs, (cells, slots)."""
+        return {name: values[:, hours] for name, values in self._known.items()}
+
     def hats(self, effects: Effects, hours: Int64s, day: int | None, regressors: Regressors | None = None) -> Float64s:
         """Sums effects by HAT, (cells, slots); day: None without daily ones."""
         days = None if day is None else np.full(hours.size, day)
         total = self.slot_rows(hours, days, effects.border.size) @ effects.border
+        regressors = self.known(hours) | dict(regressors or {})
         for block in self.blocks:
             if day is not None or not block.is_daily:
                 values = self.block_effects(effects, block, day or 0)
                 if block.regressor is not None:
-                    total = total + values[0] * (regressors or {}).get(block.regressor, 0.0)
+                    total = total + values[0] * regressors.get(block.regressor, 0.0)
                 elif not block.is_border:
                     total = total + block.of_hats(values, hours)
         return np.asarray(total)
@@ -254,11 +259,12 @@ class Stack:
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])
+        self._known = [layout.known(item.hours) for item in items]
         self._terms: list[tuple[int, Block, _PairSums, int]] = []
         local = [np.zeros((2, 0), np.int64)]
         for index, item in enumerate(items):
             for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):
-                if block.regressor is None or block.regressor in item.regressors:
+                if block.regressor is None or block.regressor in {*item.regressors, *self._known[index]}:
                     first = layout.span(block, item.day).start
                     self._terms.append((index, block, sums, first))
                     if not block.is_border:
@@ -275,7 +281,8 @@ class Stack:
         for index, block, sums, first in self._terms:
             key = index, id(sums), block.regressor  # blocks of equal keys have equal sums
             if key not in sums_by_key:
-                factors = None if regressors is None else regressors[index].get(block.regressor or "")
+                of_item = self._known[index] | dict(regressors[index] if regressors else {})
+                factors = of_item.get(block.regressor or "")
                 sums_by_key[key] = sums(hats[index] if factors is None else hats[index] * factors)
             if block.is_border:
                 border[self.starts[index] :, first:][sums.rows, sums.columns] = sums_by_key[key]

@@ -151,6 +151,7 @@ class Posterior:
         at_border = layout.slot_rows(hours, days, len(self._schur))
         covariances, shared = at_border @ self._schur, self._expand @ self._schur
         inner, mixed = shared @ self._expand.T, shared @ at_border.T
+        regressors = layout.known(hours) | dict(regressors or {})
         offsets = np.stack([layout.start(block, days) + block.slot_keys[hours] for block in layout.local])
         for starts in np.unique(offsets, axis=1).T:
             slots = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
@@ -159,7 +160,7 @@ class Posterior:
             of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
             total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
-                if block.regressor is not None and regressors is not None and block.regressor in regressors:
+                if block.regressor in regressors:
                     factor = regressors[block.regressor][:, slots]
                     entry = layout.index_of(block.name, int(days[slots[0]]))
                     total[:, slots] += 2 * factor * (covariances[slots, entry] - solved @ shared[:, [entry]])

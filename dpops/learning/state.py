@@ -73,7 +73,7 @@ class State:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 22
+VERSION = 23
 """Version of the model and of its arrays' meaning; arrays of another version are not restored."""
 
 

@@ -99,12 +99,12 @@ class WeightField(LatentField):
 
     def _expected(self, effects: Effects, day: DayValues, index: int, variances: Float64s) -> Float64s:
         """Computes means of lognormal weights, exp(log + variance / 2), (cells, slots)."""
-        logs = self.layout.hats(effects, day.hours, index) + self.layout.offset[:, day.hours]
+        logs = self.layout.hats(effects, day.hours, index)
         return np.asarray(np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP)))
 
     def traffic(self, day: DayValues) -> Float64s:
         """Computes centred logarithms of a day's typical weights, (cells, slots)."""
-        logs = self.layout.hats(self.effects, day.hours, None) + self.layout.offset[:, day.hours]
+        logs = self.layout.hats(self.effects, day.hours, None)
         shares = np.exp(logs)
         return np.asarray(np.clip(logs - np.sum(logs * shares) / shares.sum(), -3, 3))  # a regressor without outliers
 

@@ -30,19 +30,25 @@ def truth(of: Design) -> tuple[np.ndarray, np.ndarray]:
 
 
 def released_day(
-    of: Design, noise: float, seed: int, centre: np.ndarray | None = None, pattern: float = 1.0
+    of: Design,
+    noise: float,
+    seed: int,
+    centre: np.ndarray | None = None,
+    pattern: float = 1.0,
+    cells: np.ndarray | None = None,
 ) -> DayValues:
     """Cells' days and the city's hours, with Gaussian noise: sd `noise` in weights, 7 times that in speeds.
 
-    pattern: 0 for a city where all HATs are alike.
+    pattern: 0 for a city where all HATs are alike. cells: weights, (cells,), of an hour.
     """
     rng = np.random.default_rng(seed)
     weights, means = truth(of)
+    weights = weights if cells is None else np.repeat(cells[:, None], HOURS.size, axis=1)
     means = 25 + pattern * (means - 25)
     centre = np.full(weights.shape, 20.0) if centre is None else centre
     levels = []
-    for cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
-        groups = Groups(cells=cells, slots=slots)
+    for of_cells, slots in ((np.arange(of.cells), 0 * HOURS), (np.zeros(of.cells, np.int64), HOURS)):
+        groups = Groups(cells=of_cells, slots=slots)
         levels.append(
             LevelValues(
                 groups=groups,
