@@ -121,6 +121,9 @@ def _answer(name: str, rows: Sequence[Need], width: str) -> str:
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
-    """Bisects for the smallest number that holds; None beyond `limit`."""
-    number = bisect_left(range(limit + 1), True, lo=1, key=holds)
+    """Finds the smallest number that holds, by a galloping search; None beyond `limit`."""
+    most = 1  # large numbers cost most to try
+    while most < limit and not holds(most):
+        most *= 2
+    number = bisect_left(range(min(most, limit) + 1), True, lo=most // 2 + 1, key=holds)
     return number if number <= limit else None
