@@ -42,7 +42,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the day is shown."""
+        """Whether the day is known well, and moved no further than real ones do."""
         moved_kmh = fitted.CITY_SD_KMH / 2 if self.is_early else 2 * fitted.HOURS_KMH
         is_known = self.ratio <= fitted.MAX_RATIO and self.total_sd <= fitted.RETAINED_SD
         return is_known and abs(self.moved_kmh) < moved_kmh
@@ -79,6 +79,7 @@ class Field:
 
 NODES = 8
 """Equally likely numbers of vehicles per HAT."""
+MOST_FACTOR = 4  # of a reliable number of vehicles to either end of its interval
 CAUTIOUS = 2
 """Node of the published number: at least as many are there with a probability of two thirds."""
 _STEPS = 8
@@ -140,13 +141,14 @@ STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Sta
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
-    """Estimates vehicle numbers, (3, ..), and status.
+    """Estimates vehicle numbers, each with its 95 % interval, (3, ..), and status.
 
-    Unreliable without a declared profile, or beyond LEAST_VEHICLES times as many or as few.
+    Unreliable where the fleet's profile is not declared, or the interval is wider than from a fourth to four times.
     """
-    logs = np.log(field.vehicles)
+    logs = np.log(field.vehicles)  # (.., NODES)
     mean, lower, upper = np.exp(logs.mean(-1) + np.multiply.outer((0, -Z95, Z95), logs.std(-1)))
-    status = np.where(is_declared & (upper <= LEAST_VEHICLES**2 * np.maximum(lower, 1.0)), Status.OK, Status.UNRELIABLE)
+    is_narrow = upper <= MOST_FACTOR**2 * np.maximum(lower, 1.0)
+    status = np.where(is_declared & is_narrow, Status.OK, Status.UNRELIABLE)
     numbers = np.stack([rounded(mean), np.floor(lower), np.ceil(upper)])
     if field.gate.total_sd > fitted.RETAINED_SD:
         return numbers * np.nan, np.full_like(status, Status.HELD_BACK)

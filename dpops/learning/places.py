@@ -334,8 +334,9 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
 
 
 def tempered(sums: PlaceSums) -> PlaceSums:
-    """Tempers speed sums of Laplace noise to Gaussian surprise.
+    """Scales sums of Laplace noise so that Gaussian noise were as surprising as theirs.
 
+    Speeds are weighted by precision, so speeds / sqrt(precision) are z-scores; z^2 / 2 falls to the surprise.
     Without it, of a thousand places those with the largest noise would be taken for busy ones.
     """
     if not sums.is_laplace:

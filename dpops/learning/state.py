@@ -87,13 +87,11 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
     if isinstance(value, np.ndarray | float | bool):
         yield name, np.asarray(value)
     elif value is not None:
-        items = value if isinstance(value, Mapping) else dict(enumerate(value)) if type(value) is tuple else None
-        for step, item in (items if items is not None else _fields(value)).items():
+        items = dict(enumerate(value)) if type(value) is tuple else value
+        if not isinstance(items, Mapping):
+            items = {field: getattr(value, field) for field in get_type_hints(type(value))}
+        for step, item in items.items():
             yield from _flattened(f"{name}.{step}", item)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field: getattr(value, field) for field in get_type_hints(type(value))}
 
 
 def restore_state(state: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:

@@ -115,7 +115,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     """Forecasts errors of privately clipped array means, float64 (HATs,).
 
     errors: forecasts HATs, (HATs,), whose array means, (HATs, arrays), ascend as the prior expects them. Equal HATs
-    are forecast once.
+    are forecast once. m_ub: rule of the arrays' length, in samples.
     """
     laid = laid_out(hats, m_ub)
     first, back = alike(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
@@ -128,6 +128,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
             # By mean, then HAT; averaged over means exactly, the same on every machine.
             cases = [errors(np.clip(mean + around, 0.0, hats.upper), distinct.take(rows)) for mean in centres]
             forecasts[rows] = [fmean(of_hat) for of_hat in np.transpose(cases).tolist()] if len(cases) > 1 else cases[0]
+    # Users' weights in arrays are not their shares of samples: independent of clipping, so its error adds in squares.
     grouping_error = math.sqrt(2 / math.pi) * laid.grouping_sd  # the mean absolute value of a normal law
     return np.array([*map(math.hypot, forecasts[back].tolist(), grouping_error.tolist())])
 

@@ -273,6 +273,7 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
         return None
     # Within the longest span's length all of these windows are over.
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
+    # The least that a slot of these days costs; what `excess` takes in, earliest day first, hinders later days.
     debit = Debit(UnitKey(spec.spec_id, 0, 0), spec.least[0])
     refused = ledger.excess(spec.account.name, spec.account.limit, {day: [debit] for day in days})
     return next((day for day in days if day not in refused), None)

@@ -122,8 +122,7 @@ def _answer(name: str, rows: Sequence[Need], width: str) -> str:
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
     """Finds the smallest number that holds, by a galloping search; None beyond `limit`."""
-    most = 1  # large numbers cost most to try
-    while most < limit and not holds(most):
-        most *= 2
+    # Large numbers cost most to try.
+    most = next(2**k for k in range(limit.bit_length() + 1) if 2**k >= limit or holds(2**k))
     number = bisect_left(range(min(most, limit) + 1), True, lo=most // 2 + 1, key=holds)
     return number if number <= limit else None

@@ -303,8 +303,9 @@ class Ledger:
         """Runs `work` in a transaction, then advances the head; failing: failpoint between them."""
         is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
         if is_old and self._run(lambda db: chain.is_unsigned(db, self._head)):
-            self.check_head()  # once more as it was before the first signature; then it is signed
-            self._head.vouch(self._run(chain.genesis) or "")
+            # Begun before heads were signed: its unsigned head is checked once more, and its chain signed from now on.
+            self.check_head()
+            self._head.vouch(self._run(chain.genesis) or "")  # "" for an empty chain
         answer, tip = self._run(lambda db: (work(db), chain.tip(db)))
         if failing:
             failpoint(failing)

@@ -39,11 +39,12 @@ def counted(
 ) -> tuple[MergedIds, int, Int64s, bool] | None:
     """Counts vehicles and cells in a complete file, or first rows of several.
 
-    Returns vehicles with a position by their spellings, those of the busiest day, sorted cells of positions, and
-    whether rows remain uncounted; None if the only file cannot be read. zone: of days, on each of which a vehicle
-    counts once.
+    Returns vehicles with a position, those that differ in spelling merged; the number on the busiest day; sorted cells
+    of positions; and whether rows remain uncounted. None if the only file cannot be read. zone: of days, on each of
+    which a vehicle counts once.
     """
     ids_of_day, cells, rows = dict[int, set[bytes]](), np.empty(0, np.int64), 0  # by local day since 1970
+    is_cut = len(paths) > MOST_FILES
     source = layout(sample.layout, **layout_options(sample, columns))
     subset = paths[:: -(-len(paths) // MOST_FILES)]  # rounded up: at most MOST_FILES
     for path in subset:
@@ -51,6 +52,7 @@ def counted(
         try:  # further than the sample no file was read: it may be damaged there
             for batch in read_batches(source, path):
                 if rows_before < rows and len(paths) > 1:  # of several files the first batch each
+                    is_cut = True
                     break
                 fits, day, lat, lon = _usable(source, batch.table, zone)
                 ids = vehicle_ids(batch.table.column("vehicle"))
@@ -64,8 +66,7 @@ def counted(
             if len(paths) == 1:
                 return None
     a_day = max(map(len, ids_of_day.values()), default=0)
-    is_cut = rows >= MOST_ROWS or len(subset) < len(paths)
-    return merged(set[bytes]().union(*ids_of_day.values())), a_day, cells, is_cut
+    return merged(set[bytes]().union(*ids_of_day.values())), a_day, cells, is_cut or rows >= MOST_ROWS
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:

@@ -149,9 +149,12 @@ def _decoded(form: str, path: str) -> Sample:
 
 @contextmanager
 def _from_any_place(path: str, data: bytes) -> Iterator[Any]:
-    """Opens a file for random access, compressed or not. data: its first bytes, decompressed."""
+    """Opens a file for random access, compressed or not.
+
+    path: a file, or archive, NUL and member. data: first bytes, decompressed.
+    """
     with open(path.partition("\0")[0], "rb") as plain:
-        if plain.read(4) == data[:4]:
+        if plain.read(4) == data[:4]:  # not compressed
             plain.seek(0)
             yield plain
             return

@@ -83,8 +83,8 @@ def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> 
     """Plans mechanisms for means at each epsilon; last, the true city mean."""
     labels = {name: build(name) for name, kind in registered().items() if "mean" in kind.statistics}
     labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
-    labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}
-    labels |= {OF_VEHICLES: build("baseline", statistic=OF_VEHICLES)}
+    labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}  # the paper's rule of arrays' length
+    labels |= {OF_VEHICLES: build("baseline", statistic=OF_VEHICLES)}  # of equal vehicles, not of reports
     counts = [CountsKnown(totals.counts, reports) for totals, reports in hats.totals]
     for epsilon in epsilons:
         for label, mechanism in labels.items():
