@@ -334,7 +334,7 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
 
 
 def tempered(sums: PlaceSums) -> PlaceSums:
-    """Scales sums of Laplace noise so that Gaussian noise were as surprising as theirs.
+    """Scales sums of Laplace noise to the surprise of Gaussian ones.
 
     Speeds are weighted by precision, so speeds / sqrt(precision) are z-scores; z^2 / 2 falls to the surprise.
     Without it, of a thousand places those with the largest noise would be taken for busy ones.

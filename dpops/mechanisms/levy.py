@@ -126,7 +126,7 @@ def _midpoint(index: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
 
 
 def _interval(index: Int64s, tau: Int64s | int, bins: Int64s | int, upper: Int64s | int) -> tuple[Int64s, Int64s]:
-    """Computes the interval of a bin of width tau and one to either side; of one bin all."""
+    """Computes the interval of a bin of width tau and both neighbours; else all."""
     middle = _midpoint(index, tau, upper)
     low = np.where(np.equal(bins, 1), 0, np.maximum(middle - 3 * (tau // 2), 0))
     high = np.where(np.equal(bins, 1), upper, np.minimum(middle + 3 * (tau // 2), upper))
