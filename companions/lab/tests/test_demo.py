@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,15 @@ def small(monkeypatch):
     """Two days of a fleet that is soon driven."""
     fleets = [MadeUpFleet(vehicles=12, report_every_s=60.0, seed=day, day=date(2026, 5, 13 + day)) for day in range(2)]
     monkeypatch.setattr("hatstream_lab.commands.demo.made_up_fleets", lambda: fleets)
+
+
+def test_the_summary_words_the_account_as_guarantees_do() -> None:
+    loss, again = Loss(Fraction("2.635"), Fraction(1, 10**6), 1e-6), SimpleNamespace(digests=1, files=2)
+    account = SimpleNamespace(most=loss, standing=[SimpleNamespace(days=28, loss=loss)])
+    facts = {"account": account, "classes": [], "city_kmh": 18.2, "errors": None, "again": again, "pages": ""}
+    lines = steps.summary(facts)
+    assert lines[0].endswith(f"by {loss.factor_text()}.")
+    assert lines[1].startswith(f"Days add up, those of 28 to {loss.rounded_up().factor_text()}")
 
 
 @pytest.mark.slow
