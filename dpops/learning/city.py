@@ -69,11 +69,14 @@ def _popularity(design: Design) -> Float64s:
     thins out towards its edge (Clark, 1951), of the steps after which a random walk from the cell leaves the region,
     which solve Poisson's equation.
     """
-    edges = _edges(design.neighbours, design.cells)
-    laplacian = edges @ edges.T
-    outside = np.maximum(_NEIGHBOURS - laplacian.diagonal(), 0) + 1e-6  # some, so that every walk ends
-    steps = spsolve((laplacian + sparse.diags(outside)).tocsc(), np.full(design.cells, _NEIGHBOURS))
-    logs = np.repeat(np.log(steps)[:, None], HABITS, axis=1) if design.visits is None else np.log1p(design.visits)
+    if design.visits is not None:
+        logs = np.log1p(design.visits)
+    else:
+        edges = _edges(design.neighbours, design.cells)
+        laplacian = edges @ edges.T
+        outside = np.maximum(_NEIGHBOURS - laplacian.diagonal(), 0) + 1e-6  # some, so that every walk ends
+        steps = spsolve((laplacian + sparse.diags(outside)).tocsc(), np.full(design.cells, _NEIGHBOURS))
+        logs = np.repeat(np.log(steps)[:, None], HABITS, axis=1)
     return np.asarray(logs - logs.mean())
 
 

@@ -259,7 +259,8 @@ class Stack:
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])
-        self._known = [layout.known(item.hours) for item in items]
+        by_hours = {item.hours.tobytes(): layout.known(item.hours) for item in items}  # once in memory
+        self._known = [by_hours[item.hours.tobytes()] for item in items]
         self._terms: list[tuple[int, Block, _PairSums, int]] = []
         local = [np.zeros((2, 0), np.int64)]
         for index, item in enumerate(items):
@@ -281,7 +282,7 @@ class Stack:
         for index, block, sums, first in self._terms:
             key = index, id(sums), block.regressor  # blocks of equal keys have equal sums
             if key not in sums_by_key:
-                of_item = self._known[index] | dict(regressors[index] if regressors else {})
+                of_item = {**self._known[index], **(regressors[index] if regressors else {})}
                 factors = of_item.get(block.regressor or "")
                 sums_by_key[key] = sums(hats[index] if factors is None else hats[index] * factors)
             if block.is_border:

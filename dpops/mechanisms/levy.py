@@ -90,11 +90,8 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
     """Forecasts errors of HATs with equally many bins, averaged over the drawn bin."""
-    fine_step, upper, every = (
-        float(hats.grid.step / FINE_PER_STEP),
-        hats.grid.upper_steps * FINE_PER_STEP,
-        np.arange(bins),
-    )
+    fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
+    every = np.arange(bins)
     # Each bin's cost and relative probability, (HATs, bins), then the error if it is drawn.
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(bin_of[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))

@@ -97,14 +97,14 @@ def estimate(
     spec = options.loaded(spec_path, quiet=as_json)
     calendar = range_of(spec.timetable, start, end)
     try:
-        next_day = None if forecast is None else date.fromisoformat(end) + timedelta(days=1)
+        next_day = date.fromisoformat(end) + timedelta(days=1) if forecast else None
     except ValueError:
         raise UsageError(f"--forecast needs --to as a date, {end!r} is none") from None
     with options.progress_bars(quiet=as_json) as report:
         outputs = outputs_for(spec)
         recorded = estimates.recorded(spec, location, _products(spec.timetable, products, parts))
         written, missing = estimates.estimate_again(recorded, calendar, outputs, report, whole=whole, sums=released)
-        if forecast is not None and next_day is not None:
+        if forecast and next_day:
             written += estimates.forecast(recorded, next_day, forecast, outputs)
     lines = (f"{period} is not released: no estimate" for period in missing)
     document = {"files": list(map(str, written)), "not_released": missing}
