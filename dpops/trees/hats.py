@@ -73,7 +73,7 @@ class TreePlan(Plan):
 
     def error(self) -> float:
         """Forecasts a share's mean absolute error at worst bias."""
-        return min(1.0, self.bias_bound + size_of(self) * share_error(shape_of(self)))
+        return min(1.0, self.bias_bound + scale_of(self) * share_error(shape_of(self)))
 
 
 class PlannedTree(NamedTuple):
@@ -153,8 +153,8 @@ def stored(shape: PlannedTree) -> Mapping[str, int]:
     return facts
 
 
-def size_of(plan: Plan) -> float:
-    """Computes the scale of shares' noise, over that of `readings.Law`."""
+def scale_of(plan: Plan) -> float:
+    """Computes the scale of shares' noise, over that of mass and epsilon 1."""
     return plan.sensitivity / 2 / plan.facts["total"] / float(plan.epsilon)
 
 
@@ -164,11 +164,11 @@ def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
     if tree.bins == 1:
         return 0.0
     upper = upper_of(plan)
-    # Simulated errors, interpolated between SIZES; then the bias of misplaced weight, of a share F with variance
+    # Simulated errors, interpolated between NOISE_SCALES; then the bias of misplaced weight, of a share F with variance
     # F (1 - F), whose mean absolute value is sqrt(2 / pi) of its standard deviation.
-    log_size = np.log(np.clip(size_of(plan), SIZES[0], SIZES[-1]))
-    log_errors = np.log(np.maximum(_share_errors(tree, shares, prior.mean, prior.sd, upper), 1e-12))
-    noise = float(np.exp(np.interp(log_size, np.log(SIZES), log_errors)))
+    log_scale = np.log(np.clip(scale_of(plan), NOISE_SCALES[0], NOISE_SCALES[-1]))
+    log_errors = np.log(np.maximum(_share_errors(tree, shares, prior.mean, prior.sd, upper), 1e-12))  # no log of 0
+    noise = float(np.exp(np.interp(log_scale, np.log(NOISE_SCALES), log_errors)))
     expected = expected_cdfs(tree.bins, prior.mean, prior.sd, upper)
     weights = full_plan(plan, TreePlan).masses / plan.facts["total"]
     sd = prior._replace(sd=1.0).spread(weights - counts / plan.facts["samples"], counts)
@@ -181,8 +181,8 @@ def upper_of(plan: Plan) -> float:
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 
-SIZES = np.geomspace(1e-6, 100.0, 65)
-"""Noise sizes, in the law's unit, whose errors are simulated once; others are interpolated."""
+NOISE_SCALES = np.geomspace(1e-6, 100.0, 65)
+"""Scales of noise over the law's, whose errors are simulated once; others are interpolated."""
 
 _PRIOR_DRAWS = 48  # of the noise, for each size and each likely distribution
 
@@ -197,7 +197,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 
 @lru_cache(maxsize=16)
 def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
-    """Simulates shares' mean errors by size of noise, (SIZES,); mean, sd: prior."""
+    """Simulates shares' mean errors by scale of noise, (NOISE_SCALES,); mean, sd: prior."""
     cases = expected_cdfs(tree.bins, mean, sd, upper)
     # A fixed seed, so that equal plans have equal forecasts.
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
@@ -205,4 +205,4 @@ def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: flo
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
     true, noise = np.repeat(cases, _PRIOR_DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
-    return np.array([np.abs(consistent(true + size * noise) - true).mean() for size in SIZES.tolist()])
+    return np.array([np.abs(consistent(true + scale * noise) - true).mean() for scale in NOISE_SCALES.tolist()])

@@ -10,7 +10,7 @@ from dpops.forecast import HatCounts
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, full_plan
 from dpops.noise import Noise
 from dpops.trees import readings
-from dpops.trees.hats import PlannedTree, TreePlan, forecast_share_error, shape_of, size_of, upper_of, weighted_leaves
+from dpops.trees.hats import PlannedTree, TreePlan, forecast_share_error, scale_of, shape_of, upper_of, weighted_leaves
 from dpops.trees.readings import Between, consistent, cumulative, law
 from dpops.trees.shape import MOST_BINS, node_counts
 from dpops.types import Float64s
@@ -28,15 +28,15 @@ class Reading(NamedTuple):
     high: Float64s
 
 
-def read_alike(
+def read_trees(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
     """Reads HATs of one tree, (HATs,) by output; "cdf": (HATs, K - 1)."""
     facts = [  # a row for each HAT
-        (size_of(plan), plan.bias_bound, plan.rounding, upper_of(plan), plan.facts["total"], plan.facts["upper_steps"])
+        (scale_of(plan), plan.bias_bound, plan.rounding, upper_of(plan), plan.facts["total"], plan.facts["upper_steps"])
         for plan in plans
     ]
-    size, bias, rounding, upper, total, steps = np.array(facts, np.float64).reshape(-1, 6).T
+    scale, bias, rounding, upper, total, steps = np.array(facts, np.float64).reshape(-1, 6).T
     noisy = np.array(released, np.float64).reshape(-1, shape.tree.nodes)
     raw = cumulative(noisy, total, *shape) / total[:, None]  # unbiased shares, (HATs, K - 1)
     width, grid = upper / shape.tree.bins, upper / steps  # of a bin and of a grid step, in units
@@ -47,7 +47,7 @@ def read_alike(
         return Between(np.maximum(low, 0.0), np.minimum(high, upper))
 
     widths, noise_law = readings.standard_errors(miss), law(*shape)
-    half = widths * (size[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
+    half = widths * (scale[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
     cdf = consistent(raw)
     outputs = {"cdf": _around(cdf, readings.cdf_interval(raw, half))}
     for name, level in QUANTILES.items():
@@ -55,12 +55,12 @@ def read_alike(
         outputs[name] = _around(value * width, in_units(readings.quantile_interval(raw, half, level), grid / 2))
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
     moved = (width + grid) / 2
-    between = in_units(readings.mean_interval(raw, noise_law, size, widths), upper * bias + upper * rounding + moved)
+    between = in_units(readings.mean_interval(raw, noise_law, scale, widths), upper * bias + upper * rounding + moved)
     outputs["mean"] = _around(readings.mean(cdf) * width, between)
     # It moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
     share = np.minimum(bias, 0.5)
     margin = upper**2 * share * (1 - share) + upper * moved + moved**2 + upper**2 * rounding
-    between = readings.variance_interval(raw, noise_law, size, readings.standard_errors(miss / 2))
+    between = readings.variance_interval(raw, noise_law, scale, readings.standard_errors(miss / 2))
     low = np.maximum(between.low * width**2 - margin, 0.0)
     high = np.minimum(between.high * width**2 + margin, upper**2 / 4)
     outputs["variance"] = _around(readings.variance(cdf) * width**2, Between(low, high))
@@ -129,7 +129,7 @@ class TreeMechanism(Mechanism):
             by_shape.setdefault(shape_of(plan), []).append(index)
         for shape, indices in by_shape.items():
             plans_of_shape = [read_plans[index] for index in indices]
-            outputs = read_alike([released[hat] for hat in indices], plans_of_shape, shape, miss)
+            outputs = read_trees([released[hat] for hat in indices], plans_of_shape, shape, miss)
             unknown = np.full(len(plans_of_shape), np.nan)
             shape_estimates = Estimates(
                 numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),

@@ -156,9 +156,9 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
     return Between(may_reach.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
 
-def mean_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
-    """Bounds the binned mean by `widths` standard errors, each `size` times that of `law`."""
-    centre, half = mean(raw), widths * size * mean_sd(law)
+def mean_interval(raw: Float64s, law: Law, scale: Float64s, widths: float) -> Between:
+    """Bounds the binned mean by `widths` standard errors, each `scale` (HATs,) times `law`'s."""
+    centre, half = mean(raw), widths * scale * mean_sd(law)
     last = raw.shape[1] + 0.5
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
 
@@ -168,16 +168,16 @@ def mean_sd(law: Law) -> float:
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
 
 
-def variance_interval(raw: Float64s, law: Law, size: Float64s, widths: float) -> Between:
+def variance_interval(raw: Float64s, law: Law, scale: Float64s, widths: float) -> Between:
     """Computes the interval of the binned variance.
 
     widths: standard errors at half this interval's miss probability. With e1, e2 the errors of mean m and second
     moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear in the noise; its standard deviation is
     convex in m, so at its largest at an end of the interval of the mean.
     """
-    centre, mean_half = mean(raw), widths * size * mean_sd(law)
+    centre, mean_half = mean(raw), widths * scale * mean_sd(law)
     middle = variance_around(raw, centre)
-    half = widths * size * np.maximum(variance_sd(law, centre - mean_half), variance_sd(law, centre + mean_half))
+    half = widths * scale * np.maximum(variance_sd(law, centre - mean_half), variance_sd(law, centre + mean_half))
     upper = (raw.shape[1] + 1) ** 2 / 4
     return Between(np.clip(middle - half, 0.0, upper), np.clip(middle + half + mean_half**2, 0.0, upper))
 

@@ -77,6 +77,7 @@ def node_counts(leaves: Int64s, tree: Tree) -> Int64s:
 
 def digit_sum(bins: int, width: int, factor: int) -> int:
     """Sums a level's digit (place among `factor` siblings of `width` bins) over bins."""
+    # In a cycle of width * factor bins each digit stands `width` times; of the last cycle only some digits stand.
     cycles, remainder = divmod(bins, width * factor)
     full_digits, partial = divmod(remainder, width)
     return width * (cycles * factor * (factor - 1) // 2 + full_digits * (full_digits - 1) // 2) + full_digits * partial

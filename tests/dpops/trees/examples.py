@@ -12,7 +12,7 @@ from dpops.mechanisms import registered
 from dpops.noise import Noise
 from dpops.trees import shape
 from dpops.trees.hats import PlannedTree, shape_of, stored
-from dpops.trees.mechanism import Reading, read_alike
+from dpops.trees.mechanism import Reading, read_trees
 from dpops.trees.readings import level_variances
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
@@ -56,7 +56,7 @@ def spread(counts: Int64s, bins: int) -> Totals:
 
 def read(released: Sequence[Integers], plan: Plan) -> dict[str, Reading]:
     """The outputs of one HAT: cdf (shares), p50, p85, mean (units), variance (units squared)."""
-    outputs = read_alike(released, [plan], shape_of(plan), 0.05)
+    outputs = read_trees(released, [plan], shape_of(plan), 0.05)
     return {name: Reading(*(part[0] for part in output)) for name, output in outputs.items()}
 
 

@@ -12,7 +12,7 @@ from dpops.noise import Noise
 from dpops.statistics import Histogram
 from dpops.trees import readings
 from dpops.trees.hats import shape_of
-from dpops.trees.mechanism import QUANTILES, read_alike
+from dpops.trees.mechanism import QUANTILES, read_trees
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
 from tests.kit.grids import grid
@@ -66,7 +66,7 @@ def test_intervals_cover_the_truth_even_at_the_worst_bias(mechanism: Mechanism, 
         hat = examples.totals(rows)
         true = np.cumsum(rows.sum(axis=0))[:-1] / counts.sum()
         released = mechanism.release([hat] * draws, [plan] * draws, seeded(6))
-        estimates = read_alike(released, [plan] * draws, shape_of(plan), miss)
+        estimates = read_trees(released, [plan] * draws, shape_of(plan), miss)
         least = 1 - miss - 5.5 * (miss * (1 - miss) / draws) ** 0.5
         width = 65 / bins
         truths = {
@@ -107,7 +107,7 @@ def test_forecasts_agree_with_simulation_where_speeds_are_as_the_prior_says(
         drawn.append(examples.totals(bins.add_up((speed * 100).astype(np.int64), user, counts.size)))
     true = np.array([np.cumsum(hat.histograms.sum(axis=0))[:-1] / counts.sum() for hat in drawn])
     released = mechanism.release(drawn, [plan] * hats, seeded(8))
-    off = np.abs(read_alike(released, [plan] * hats, shape_of(plan), 0.05)["cdf"].value - true).mean()
+    off = np.abs(read_trees(released, [plan] * hats, shape_of(plan), 0.05)["cdf"].value - true).mean()
     assert forecast_of_one(mechanism, CountsKnown.all_of(counts), examples.GRID, epsilon, prior) == pytest.approx(
         off, rel=0.15
     )

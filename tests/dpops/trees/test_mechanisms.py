@@ -16,7 +16,7 @@ from dpops.mechanisms import registered
 from dpops.mechanisms.trees import ArrayTree, BestTree, CappedTree
 from dpops.noise import Noise
 from dpops.trees.hats import PlannedTree, shape_of, stored
-from dpops.trees.mechanism import read_alike
+from dpops.trees.mechanism import read_trees
 from dpops.types import CountsKnown, Int64s
 from tests.dpops.trees import examples
 from tests.kit.grids import grid
@@ -151,7 +151,7 @@ def test_a_hat_is_released_and_read_alike_alone_and_among_others(mechanism: Mech
     silent = [replace(plan, scale=Fraction(0)) for plan in plans]
     together = mechanism.release(hats, silent, Noise())
     assert together == [mechanism.release([h], [p], Noise())[0] for h, p in zip(hats, silent, strict=True)]
-    readings_ = read_alike(together, plans, shape_of(plans[0]), 0.05)
+    readings_ = read_trees(together, plans, shape_of(plans[0]), 0.05)
     for index, plan in enumerate(plans):
         alone = examples.read([together[index]], plan)
         for name, output in alone.items():
