@@ -4,7 +4,7 @@ No other module compares what a budget is of, or what is planned together.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -69,10 +69,6 @@ class Allocation:
     def plan_count(self, slots: int) -> int:
         """Counts the plans that share a period's spending."""
         return 1 if self.whole_periods else slots
-
-    def over_whole_periods(self) -> "Allocation":
-        """Returns the allocation with a period as scope."""
-        return replace(self, scope="period")
 
     def hat_epsilon(self, most_hats: int, plan_count: int) -> Fraction:
         """Computes epsilon per HAT for plans of a period, `most_hats` >= 1."""

@@ -178,9 +178,8 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
         return ZERO
     log_delta = _log(_checked_delta(delta))
     target = float(epsilon)
-    order = Decimal(
-        _least_at(lambda a: (math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1) - target) / a)  # minus rho
-    )
+    # The order of the largest rho, which the function gives with a minus.
+    order = Decimal(_least_at(lambda a: (math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1) - target) / a))
     with localcontext(_DECIMAL_CONTEXT):
         rho = (_decimal(epsilon) - (1 - 1 / order).ln() + (_decimal(delta).ln() + order.ln()) / (order - 1)) / order
     return _rounded(rho, ROUND_FLOOR)

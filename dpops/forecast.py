@@ -16,6 +16,8 @@ from dpops.types import CountsKnown, Float64s, Grid, Int64s
 BETWEEN_HATS = 0.25
 """Variance between HATs' means over the prior's. Without it a forecast would take the prior's mean for the truth, and
 favour a constant near it."""
+_LIKELY_MEANS = 8
+"""Equally likely means of a HAT that a forecast averages over."""
 
 
 class Prior(NamedTuple):
@@ -49,7 +51,7 @@ class Prior(NamedTuple):
 
     def hat_means(self, upper: float) -> Float64s:
         """Lists equally likely HAT means within [0, U]."""
-        return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(8), 0.0, upper)
+        return np.clip(self.mean + math.sqrt(BETWEEN_HATS) * self.sd * normal_scores(_LIKELY_MEANS), 0.0, upper)
 
 
 @dataclass(frozen=True)

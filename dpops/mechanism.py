@@ -370,7 +370,7 @@ def check_plan_input(counts: Int64s, reported: int, upper: int, epsilon: Fractio
         raise PlanError("a HAT needs at least one user, and every user at least one sample")
     if reported < int(counts.sum()):
         raise PlanError("more samples kept than reported")
-    if reported >= 1 << 31:
+    if reported >= 1 << 31:  # so that a product of two numbers of samples fits into int64
         raise PlanError(f"a HAT of {reported} samples is beyond the checked integer bounds (2**31)")
     if upper * reported >= 1 << 62:
         raise PlanError(f"{reported} samples of up to {upper} steps are beyond the checked integer bounds (2**62)")

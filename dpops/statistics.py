@@ -104,7 +104,7 @@ class Output:
     is_list: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Statistic:
     """Registry entry of a statistic.
 
@@ -145,15 +145,11 @@ class Statistic:
 
 
 _STATISTICS = (
-    Statistic(name="mean", needs=moments(SUMS), outputs=(Output("mean"),)),
+    Statistic("mean", needs=moments(SUMS), outputs=(Output("mean"),)),
+    Statistic("mean-of-vehicles", needs=moments(SUMS), outputs=(Output("mean"),), default="baseline", takes_caps=False),
+    Statistic("variance", needs=moments(SUMS, SQUARES), outputs=(Output("variance", SQUARED),), weighs_as="variance"),
     Statistic(
-        name="mean-of-vehicles", needs=moments(SUMS), outputs=(Output("mean"),), default="baseline", takes_caps=False
-    ),
-    Statistic(
-        name="variance", needs=moments(SUMS, SQUARES), outputs=(Output("variance", SQUARED),), weighs_as="variance"
-    ),
-    Statistic(
-        name="distribution",
+        "distribution",
         needs=binned,
         outputs=(*map(Output, ("p50", "p85", "mean")), Output("variance", SQUARED), Output("cdf", SHARE, is_list=True)),
         default="tree",
@@ -162,7 +158,7 @@ _STATISTICS = (
 )
 
 
-COUNT = Statistic(name="count", needs=moments(), outputs=(Output("count", SHARE),), default="levels")
+COUNT = Statistic("count", needs=moments(), outputs=(Output("count", SHARE),), default="levels")
 """Released by `levels` alone, by no mechanism of HATs."""
 
 

@@ -55,10 +55,12 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     weight: Float64s = np.bincount(group.user, weights=group.samples / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
-    rounding = float(
-        2 * grid.step / FINE_PER_STEP
-    )  # a user's mean and an array's are rounded down, each by less than a step
-    return Arrays(length, group, weight, int(user_sensitivity.max()), clipping + rounding, facts)
+    return Arrays(length, group, weight, int(user_sensitivity.max()), clipping + _rounding(grid), facts)
+
+
+def _rounding(grid: Grid) -> float:
+    """Bounds rounding, in units: a fine step of a user's mean and an array's."""
+    return float(2 * grid.step / FINE_PER_STEP)
 
 
 def array_plans(
@@ -218,7 +220,7 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     steps = np.full(users.size, grid.upper_steps)
     # In the order of FACTS, (facts, HATs).
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
-    return PlannedHats(laid, facts, float(grid.upper) * bias + float(2 * grid.step / FINE_PER_STEP))
+    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:

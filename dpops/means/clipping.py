@@ -40,12 +40,12 @@ def private_quantiles(
     high[position] = ordered
     rank = np.arange(low.size) - np.repeat(gap_first, gaps)
     # Distances in units of the target's denominator are integers.
-    denominators = np.array([numerators.denominator for numerators in ranks], np.int64)
-    numerators = np.array([numerators.numerator for numerators in ranks], np.int64)
+    denominators = np.array([target.denominator for target in ranks], np.int64)
+    numerators = np.array([target.numerator for target in ranks], np.int64)
     costs = np.abs(rank * np.repeat(denominators, gaps) - np.repeat(numerators, gaps))
     rates = [epsilon / (2 * rank.denominator) for epsilon, rank in zip(epsilons, ranks, strict=True)]
     drawn = choose(high - low, costs, gap_first, rates, noise)
-    return low[drawn.entry] + 1 + drawn.offset
+    return low[drawn.entry] + 1 + drawn.offset  # a gap's candidates are the integers in (low, high]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +138,12 @@ class QuantileInterval(ClippedArrays):
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
-            """Averages errors over pairs of equally likely ends; means: (HATs, arrays)."""
+            """Averages errors over pairs of equally likely ends, (HATs,); means: (HATs, arrays)."""
             arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
-            drawn = [
-                forecasts.expected_quantiles(means, upper, order, quarter, _NODES) for order in (rank, arrays - rank)
-            ]
-            ends = [forecasts.ends_of(means, order) for order in drawn]
+            ranks = rank, arrays - rank
+            drawn = [forecasts.expected_quantiles(means, upper, target, quarter, _NODES) for target in ranks]
+            ends = [forecasts.ends_of(means, quantiles) for quantiles in drawn]
             sensitivity = np.minimum(upper_steps, laid.sensitivity)
             for rows in forecasts.chunks(len(means), _NODES**2):
                 # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.

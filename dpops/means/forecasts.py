@@ -19,6 +19,8 @@ MIN_SHARE_BETWEEN_USERS = 0.2
 forecast of independent ones promises intervals that are too short."""
 FEW_ARRAYS = 8
 """Most arrays for which a forecast varies the HAT's mean."""
+BIAS_POINTS = 32
+"""Equally likely values that stand for a normal bias in a forecast."""
 _ELEMENTS_AT_ONCE = 1 << 13
 """Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
 _MOST_NOISE_STEPS = 1 << 48
@@ -84,7 +86,7 @@ def quotients(numerators: Int64s, denominators: Int64s, factor: Fraction) -> Flo
 
 
 def errors_around(
-    hats: HatCounts, sd: Float64s, scale: Float64s, points: int = 32, offset: Float64s | float = 0.0
+    hats: HatCounts, sd: Float64s, scale: Float64s, points: int = BIAS_POINTS, offset: Float64s | float = 0.0
 ) -> Float64s:
     """Averages errors over a HAT's equally likely means and biases, float64 (HATs,).
 

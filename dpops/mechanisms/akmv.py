@@ -63,6 +63,7 @@ class Akmv(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT under the prior."""
         errors, epsilon = [], float(hats.epsilon)
+        # By 4, not by _NODES: larger chunks take a third of the time here.
         matrices = (matrix[rows] for matrix in hats.counts for rows in chunks(len(matrix), 4 * matrix.shape[1]))
         for counts in matrices:
             samples = counts.sum(axis=1)[:, None]

@@ -86,7 +86,7 @@ class Baseline(Mechanism):
             true = (column / column.sum() for column in weighed)
             return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true))
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
-        return errors_around(hats, np.zeros(scale.size), scale, points=1)
+        return errors_around(hats, np.zeros(scale.size), scale, points=1)  # no bias, so a single point: 0
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy sums of planned HATs."""

@@ -10,6 +10,7 @@ import numpy as np
 from dpops import mechanism
 from dpops.forecast import HatCounts, clamped_errors, normal_scores
 from dpops.means.capping import CapRule, CountCap, chosen, retained, weights
+from dpops.means.forecasts import BIAS_POINTS
 from dpops.mechanism import Integers, Mechanism, Plan, Totals
 from dpops.noise import Noise
 from dpops.suppression.search import Ratio, variance_bias, variance_sensitivity
@@ -76,7 +77,7 @@ class BaselineVariance(Mechanism):
             variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, shares))
             sd = prior.of_squares().spread(shares - true, counts)
             variance = min(variance, upper)
-            bias = min(released, upper) - variance + sd * normal_scores(32)
+            bias = min(released, upper) - variance + sd * normal_scores(BIAS_POINTS)
             errors.append(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())
         return np.array(errors)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops.forecast import HatCounts, clamped_errors, normal_scores
 from dpops.means.arrays import groups_of
-from dpops.means.forecasts import alike, chunks, quotients
+from dpops.means.forecasts import BIAS_POINTS, alike, chunks, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
@@ -66,7 +66,7 @@ class WorstCaseOptimal(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT under the prior."""
         # The bias is nearly normal: its mean and sd follow from moments of what clipping moves each user's mean by.
-        bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(32)
+        bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(BIAS_POINTS)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
         clipped_users, shares, columns, moments = _clipped(hats, bound, means)
@@ -74,9 +74,9 @@ class WorstCaseOptimal(Mechanism):
         for users, hats_of_size in groups_of(clipped_users):
             for rows in chunks(hats_of_size.size, means.size * max(users, scores.size)):
                 hat = hats_of_size[rows]
-                entries = start[hat, None] + np.arange(users)
-                share, like = shares[entries], columns[entries]
-                first, second = (moment.take(like, axis=1) for moment in moments)
+                entries = start[hat, None] + np.arange(users)  # a HAT's clipped users follow one another
+                share, column = shares[entries], columns[entries]
+                first, second = (moment.take(column, axis=1) for moment in moments)  # (means, HATs, users)
                 bias = (share * first).sum(axis=2).T
                 sd = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
                 around = bias[:, :, None] + sd[:, :, None] * scores
@@ -128,21 +128,21 @@ def _clipped(
     reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)  # of a mean from U / 2, after clipping
     heavy = np.flatnonzero(reach < hats.upper / 2)
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
-    column_user, like = alike(counts, bound[hat])
+    column_user, column = alike(counts, bound[hat])
     first, second = np.zeros((2, means.size, column_user.size))
     for is_noisy in (True, False):
         rows = (bound[hat[column_user]] > 0) == is_noisy
         sd = hats.prior.mean_sd(counts[column_user[rows]])
         if is_noisy:
             low, high = hats.upper / 2 - reach[column_user[rows]], hats.upper / 2 + reach[column_user[rows]]
-            width = np.maximum(sd, 1e-9)  # the moments of clip(X, low, high) - X for X normal
+            width = np.maximum(sd, 1e-9)  # never divided by 0; the moments of clip(X, low, high) - X for X normal
             raised, raised_square = _excess((low - means) / width, sd)
             lowered, lowered_square = _excess((means - high) / width, sd)
             first[:, rows], second[:, rows] = raised - lowered, raised_square + lowered_square
         else:  # a constant: every user's mean becomes U / 2
             first[:, rows] = hats.upper / 2 - means
             second[:, rows] = (hats.upper / 2 - means) ** 2 + sd**2
-    return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], like, (first, second)
+    return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], column, (first, second)
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:

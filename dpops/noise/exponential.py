@@ -55,10 +55,10 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         weight[rows], low[rows], high[rows] = table[:, above[rows]]
     entry_weight = widths * weight
     # Proposes an entry by its candidates' weights and one of these, until each choice has accepted one.
-    open_, entries = np.arange(first.size), np.arange(widths.size)
-    while open_.size:
+    undecided, entries = np.arange(first.size), np.arange(widths.size)
+    while undecided.size:
         weights = entry_weight[entries]
-        open_sizes = sizes[open_]
+        open_sizes = sizes[undecided]
         start = np.cumsum(open_sizes) - open_sizes
         drawn = noise.below(np.add.reduceat(weights, start))
         # The running sum may wrap; differences modulo 2**64 are right, as each choice's own sum is at most 2**62.
@@ -68,17 +68,17 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
         entry = start + np.add.reduceat(weight_through <= np.repeat(drawn, open_sizes), start)
         weight_offset = drawn - (weight_through[entry] - weights[entry])
         entry = entries[entry]
-        coin = noise.below(np.full(open_.size, 1 << _COIN_BITS, np.int64))
+        coin = noise.below(np.full(undecided.size, 1 << _COIN_BITS, np.int64))
         accepted = coin < low[entry]
         for proposal in np.flatnonzero(~accepted & (coin < high[entry])).tolist():  # the coin does not decide yet
             proposed = int(entry[proposal])
-            odds = rates[open_[proposal]], int(above[proposed]), int(weight[proposed])
+            odds = rates[undecided[proposal]], int(above[proposed]), int(weight[proposed])
             accepted[proposal] = _accepts(*odds, int(coin[proposal]), _COIN_BITS, noise)
-        choices = open_[accepted]
+        choices = undecided[accepted]
         chosen.entry[choices] = entry[accepted]
         chosen.offset[choices] = weight_offset[accepted] // weight[entry[accepted]]
-        entries = entries[np.repeat(~accepted, sizes[open_])]
-        open_ = open_[~accepted]
+        entries = entries[np.repeat(~accepted, sizes[undecided])]
+        undecided = undecided[~accepted]
     return chosen
 
 
@@ -125,5 +125,5 @@ def exp_minus(rate: Fraction, bits: int) -> tuple[int, int]:
     """Bounds 2**bits * exp(-rate) by integers. Raises ValueError."""
     if rate < 0:
         raise ValueError(f"a rate must be >= 0, got {rate}")
-    floor = exp_floor(rate, bits)
+    floor = exp_floor(rate, bits)  # off by 1 at most
     return max(floor - 1, 0), min(floor + 2, 1 << bits)

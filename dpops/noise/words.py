@@ -48,12 +48,12 @@ class Words:
         for shift in (1, 2, 4, 8, 16, 32):  # all bits below the highest are set
             mask |= mask >> np.uint64(shift)
         out = np.zeros(bounds.size, np.int64)
-        open_ = np.arange(bounds.size)
-        while open_.size:
-            drawn = (self.words(open_.size) & mask[open_]).astype(np.int64)
-            good = drawn < bounds[open_]
-            out[open_[good]] = drawn[good]
-            open_ = open_[~good]
+        undecided = np.arange(bounds.size)
+        while undecided.size:
+            drawn = (self.words(undecided.size) & mask[undecided]).astype(np.int64)
+            good = drawn < bounds[undecided]
+            out[undecided[good]] = drawn[good]
+            undecided = undecided[~good]
         return out
 
     def exp_minus(self, rates: NDArray[np.float64], exact: "Callable[[int], Fraction | Rate]") -> NDArray[np.bool_]:

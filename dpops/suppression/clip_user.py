@@ -36,14 +36,14 @@ class Weights:
             raise ValueError(f"shares must be >= 0 and add up to (0, 1], got {self.mean} and {self.variance}")
 
     def factors(self, epsilon: Fraction) -> Factors:
-        """Weighs worst biases and sensitivities, so that their sum is an error."""
+        """Computes worst biases of mean and variance, then both noise scales at `epsilon`."""
         if epsilon <= 0:
             raise ValueError(f"epsilon must be > 0, got {epsilon}")
         mean = self.upper if self.mean else Fraction(0)
         variance = self.upper**2 / 4 if self.variance else Fraction(0)
         noise = (
-            worst_bias / (epsilon * share) if share else worst_bias
-            for worst_bias, share in ((mean, self.mean), (variance, self.variance))
+            worst / (epsilon * share) if share else Fraction(0)
+            for worst, share in ((mean, self.mean), (variance, self.variance))
         )
         return Factors(mean, variance, *noise)
 

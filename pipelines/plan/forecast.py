@@ -257,7 +257,8 @@ def _other_choices(
             suppress = weights_of(spec.value.grid, spec.statistics)
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
-            choices.append(("periods as a whole", _with(spec, spec.privacy.allocation.over_whole_periods()), True))
+            whole = replace(spec.privacy.allocation, scope="period")
+            choices.append(("periods as a whole", _with(spec, whole), True))
     if not has_positions:
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []

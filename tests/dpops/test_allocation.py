@@ -40,7 +40,7 @@ def test_no_vehicle_spends_more_than_a_slots_debit(epsilon: Fraction, slots: lis
 
 def test_whole_periods_are_one_plan_that_its_first_slot_is_debited_for() -> None:
     slots, allocation = (0, 3600, 7200), Allocation(epsilon=ONE)
-    whole = allocation.over_whole_periods()
+    whole = replace(allocation, scope="period")
     assert [allocation.planned_with(slot, slots) for slot in slots] == [(0,), (3600,), (7200,)]
     assert [whole.planned_with(slot, slots) for slot in slots] == [slots] * 3
     assert (allocation.plan_count(3), whole.plan_count(3)) == (3, 1)

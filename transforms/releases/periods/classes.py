@@ -67,10 +67,11 @@ def weight_of_one(fleet: Fleet, kind: Kind) -> float:
     """Estimates a vehicle-day's total weight, whose norm is at most 1."""
     if kind == "laplace":
         return math.sqrt(MOVING)  # geometric mean of one that only moves, 1, and one that only stands, MOVING
+    # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n).
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 
 
-def notes_of(
+def distribution_columns(
     learned: LearnedClasses | None, groups: Field, status: NDArray[np.str_], upper_kmh: float
 ) -> dict[str, NDArray[Any]]:
     """Lists a product's columns of DISTRIBUTION, (cells, times) each, withheld where the mean is.
@@ -80,9 +81,7 @@ def notes_of(
     """
     ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
     if learned is None:
-        return {
-            name: np.full(status.shape, held_back if name == DISTRIBUTION_STATUS else np.nan) for name in DISTRIBUTION
-        }
+        return {key: np.full(status.shape, held_back if key == DISTRIBUTION_STATUS else np.nan) for key in DISTRIBUTION}
     posterior = learned.posterior
     means = groups.values + (posterior.means - learned.means)[:, None]
     # Classes narrow the variances of means too.
