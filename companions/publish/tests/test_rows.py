@@ -10,7 +10,7 @@ from pipelines.specification import load
 from tests.city import AUSTIN
 from tests.kit.results import CELLS, PARENT, WITH_PARENTS, known_of, row, write
 from transforms.sinks.files import FORMATS
-from transforms.sinks.rows import NOTES, SCHEMA, columns_in, schema_of
+from transforms.sinks.rows import OPTIONAL, SCHEMA, columns_in, schema_of
 
 LISTS = schema_of(["distribution"])
 
@@ -55,7 +55,7 @@ def test_two_files_of_the_same_rows_are_one_and_different_values_are_refused(tmp
 
 
 def test_coarser_products_are_tables_of_their_own(tmp_path):
-    schema = pa.schema([*SCHEMA, pa.field("product", NOTES["product"])])
+    schema = pa.schema([*SCHEMA, pa.field("product", OPTIONAL["product"])])
     rows = [row("city", hour, 12.0) | {"product": "city-hour"} for hour in (6, 7)]
     coarse = tmp_path / "city-hour.parquet"
     coarse.write_bytes(FORMATS["parquet"](columns_in(rows, schema), schema, "stem"))
@@ -90,7 +90,7 @@ def test_what_no_page_can_hold_is_refused_in_a_sentence(tmp_path, hatstream):
 
 def test_a_day_fills_no_hour_without_a_trip(tmp_path):
     """Rows of files that were written without the list are left out too."""
-    schema = pa.schema([*SCHEMA, pa.field("product", NOTES["product"])])
+    schema = pa.schema([*SCHEMA, pa.field("product", OPTIONAL["product"])])
     days, path = [row(cell, 0, 12.0) | {"product": "days"} for cell in CELLS[:2]], tmp_path / "days.parquet"
     path.write_bytes(FORMATS["parquet"](columns_in(days, schema), schema, "stem"))
     hats = write(tmp_path / "hats.parquet", [row(CELLS[0], hour, 12.0) for hour in (6, 7)])

@@ -282,10 +282,8 @@ def _shape(form: str) -> re.Pattern[str]:
     """Compiles the pattern of a format's texts. %s: seconds after midnight."""
     shapes = {"%b": "[A-Za-z]{3,9}\\.?", "%a": "[A-Za-z]{2,9}\\.?", "%p": "[AaPp]\\.?[Mm]\\.?", "%Y": "[0-9]{4}"}
     shapes |= {"%z": "(Z|UTC|GMT|[+-][0-9]{2}:?[0-9]{2})", "%f": "[0-9]{1,9}", "%y": "[0-9]{2}", "%s": "[0-9]{1,6}"}
-    pieces = re.split("(%.)", form)
-    return re.compile(
-        "".join(shapes.get(part, "[0-9]{1,2}") if part[:1] == "%" else re.escape(part) for part in pieces)
-    )
+    parts = re.split("(%.)", form)
+    return re.compile("".join(shapes.get(part, "[0-9]{1,2}") if part[:1] == "%" else re.escape(part) for part in parts))
 
 
 def _plain_text(value: Any) -> str:

@@ -132,10 +132,8 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 def route_names(feed: Gtfs) -> list[str]:
     """Names routes by short name, long name or id."""
-    routes = feed.tables["routes"]
-    names: list[str] = pc.coalesce(
-        routes["route_short_name"], routes["route_long_name"], routes["route_id"]
-    ).to_pylist()
+    table = feed.tables["routes"]
+    names: list[str] = pc.coalesce(table["route_short_name"], table["route_long_name"], table["route_id"]).to_pylist()
     return [" ".join((name or "").split())[:40] for name in names]
 
 

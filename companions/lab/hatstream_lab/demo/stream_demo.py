@@ -99,8 +99,8 @@ class Feeder:
 
 FAILED = 4  # the exit code
 PARTITIONS, TOPIC, ZONE = 4, "positions", "America/Regina"
-STARTING_S = 60
-"""Fed longer by four times that, while Flink and the stream start and the first slot has not begun."""
+STARTING_S = 240
+"""Fed longer by that, while Flink and the stream start and the first slot has not begun."""
 SHOWING_S = 90
 """The most that is waited after the last slot's end, or the stream's beginning, until its release is seen."""
 
@@ -116,7 +116,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
         for tool in missing:
             click.echo(f"missing: {tool}", err=True)
         return FAILED
-    feed = replay(MadeUpFleet(vehicles=vehicles), 60 * minutes + 4 * STARTING_S)
+    feed = replay(MadeUpFleet(vehicles=vehicles), 60 * minutes + STARTING_S)
     rate = len(feed.reports) / max(feed.sent_s[-1], 1)
     click.echo(f"{len(feed.reports):,} reports of {vehicles} made-up buses, {rate:,.0f} a second at {SPEED_UP}x")
     with ExitStack() as stack:
@@ -129,12 +129,12 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
         with _timed("Kafka"):
             kafka = stack.enter_context(Kafka(folder / "kafka"))
             kafka.make_topic(TOPIC, PARTITIONS)
-        account = ("--spec", str(spec), "--ledger", url, "--key", str(folder / "stream-demo.key"))
-        run("init", *account)
+        ledger = ("--ledger", url, "--key", str(folder / "stream-demo.key"))
+        run("init", "--spec", str(spec), *ledger)
         feeder = stack.enter_context(Feeder(kafka.brokers, TOPIC, feed))
         source = ("--kafka", kafka.brokers, "--topic", TOPIC, "--output", str(output), "--formats", "parquet,csv")
         engine = ("--local", "--checkpoint-s", "5", "--parallelism", str(parallelism), "--json")
-        stream = stack.enter_context(_started("stream", *account, *source, *engine))
+        stream = stack.enter_context(_started("stream", "--spec", str(spec), *ledger, *source, *engine))
         threading.Thread(target=_stop, args=(stop, stream), daemon=True).start()
         report = stack.enter_context(progress_bars(quiet=False))
         show = _Show(minutes, output, stop)
@@ -143,7 +143,7 @@ def demo(minutes: int, vehicles: int, parallelism: int, output: Path) -> int:
             show.line(json.loads(line))
         if stream.wait():
             raise RuntimeError(f"the stream failed with exit code {stream.returncode}")
-        entries = run("ledger", "verify", *account[2:])["entries"]
+        entries = run("ledger", "verify", *ledger)["entries"]
         note(f"the ledger is whole: {entries:,} entries; stopping the servers ...")
     click.echo(f"stopped. The releases are in {output}")
     return 0

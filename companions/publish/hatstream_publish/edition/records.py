@@ -130,7 +130,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
     info, (west, south, east, north) = edition.info, edition.bbox
     east += 360 if east < west else 0  # a ring across the antimeridian goes on beyond 180
     licence, contact = {"@id": info.licence.url} if info.licence.url else info.licence.title, info.contact
-    to = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
+    link = {"vcard:hasEmail": {"@id": f"mailto:{contact}"}} if "@" in contact else {"vcard:hasURL": {"@id": contact}}
     ring = ", ".join(f"{x} {y}" for x, y in ((west, south), (east, south), (east, north), (west, north), (west, south)))
     return {
         "@context": _JSON_LD_CONTEXT,
@@ -140,7 +140,7 @@ def dcat_record(edition: Edition, parts: Sequence[PublishedFile]) -> dict[str, A
         "dct:description": info.description,
         "dct:identifier": edition.spec.spec_id,
         "dct:publisher": {"@type": "foaf:Agent", "foaf:name": info.publisher},
-        "dcat:contactPoint": {"@type": "vcard:Organization", "vcard:fn": info.publisher, **(to if contact else {})},
+        "dcat:contactPoint": {"@type": "vcard:Organization", "vcard:fn": info.publisher, **(link if contact else {})},
         "dct:modified": _typed(edition.created.isoformat(timespec="seconds"), "dateTime"),
         "dct:license": licence,
         "dct:accessRights": {"@id": f"{_EU_VOCABULARY_URL}/access-right/PUBLIC"},

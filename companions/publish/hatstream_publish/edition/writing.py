@@ -110,5 +110,6 @@ def _named_in(sums: Path) -> set[str]:
     """Reads the names in a checksum file, without those outside the folder."""
     if not sums.is_file():
         return set()
+    # Lines as of `sha256sum`: a checksum, two blanks, a name.
     names = {line.partition("  ")[2] for line in sums.read_text("utf-8", "replace").splitlines()}
     return {name for name in names if name and not name.startswith("/") and ".." not in Path(name).parts}

@@ -131,10 +131,8 @@ def is_beside(rows: pa.Table) -> NDArray[np.bool_]:
     """Marks rows that show only a coarser value."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
-    is_parent: NDArray[np.bool_] = pc.and_(
-        pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])
-    ).to_numpy()
-    return is_parent
+    marks: NDArray[np.bool_] = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
+    return marks
 
 
 # --- what is published -----------------------------------------------------------------------------------------------
