@@ -14,7 +14,7 @@ from apache_beam.pvalue import DoOutputsTuple, PBegin, PCollection
 from pipelines.job import Job, Outputs
 from transforms.records import REFUSED, KeyedTally, PackedEvents, RecordedSlot, Refused, SlotEstimates, TallyBytes
 from transforms.sinks.steps import PublishFiles, PublishToKafka
-from transforms.steps.metrics import Shelf
+from transforms.steps.metrics import Store
 from transforms.steps.observe import Assign, CountRefused, Parse, RefuseLate
 from transforms.steps.release import ByHexagon, Estimate
 
@@ -43,16 +43,16 @@ class Runner(Protocol):
 
 
 def road(
-    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", shelf: Shelf | None = None
+    tallies: PCollection[KeyedTally], job: Job, runner: Runner, drawing: str = "by hexagon", store: Store | None = None
 ) -> PCollection[SlotEstimates]:
     """Draws, records and estimates all units of the job's tallies.
 
     tallies: by (first slot planned together, release shard); an empty one, b"", of each seals slots without reports.
-    drawing: label of the step. shelf: keeps drawn units out of the shuffle, where all steps share one process.
+    drawing: label of the step. store: keeps drawn units out of the shuffle, where all steps share one process.
     """
     if job.release.draws_in_order:  # each group's noise rests on the units recorded before
         return runner.in_order(tallies, job)
-    drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, shelf)  # key, Unit
+    drawn = tallies | drawing >> ByHexagon(job.release, job.transaction, job.account, store)  # key, Unit
     return estimate(runner.recorded(drawn, job), job)
 
 

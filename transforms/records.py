@@ -89,12 +89,12 @@ class Refused(NamedTuple):
 
 
 class PackedEvents(NamedTuple):
-    """Observations of a slot and pane, packed for grouping."""
+    """Packed `Events` of a slot, pane and vehicle shard."""
 
     key: SlotShard
     data: EventBytes
     rows: int
-    pane_s: int  # start of the pane
+    pane_s: int  # start of the pane, seconds since 1970 UTC
 
 
 CONSENT: Final = UnitBytes(b"")
@@ -129,7 +129,7 @@ class HatColumns:
     estimates: Estimates
     vehicles: Sequence[int | None]  # of the HAT's plan; None where secret or without plan
     reports: Sequence[int | None]
-    notes: Mapping[str, Sequence[float | str | None]] = field(default_factory=dict)
+    optional: Mapping[str, Sequence[float | str | None]] = field(default_factory=dict)  # further columns, by name
     spans: Sequence[tuple[str, str]] | None = None  # start and end, where they are not the slot's
     geometries: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # GeoJSON of cells other than H3's
 

@@ -94,6 +94,7 @@ def derived(
 def draw_units(groups: Mapping[SlotShard, Iterable[bytes]], release: ReleaseKind, history: History) -> list[DrawnUnit]:
     """Draws groups from their packed tallies."""
     tables = {group: wire.unpack_tally(packed, release.columns) for group, packed in groups.items()}
+    # A group's tallies are read by a call, see `Tallies`: here one of one tally.
     return release.draw({group: partial(list, [table]) for group, table in tables.items()}, history, Noise())
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.order import changes, factorize
-from transforms.records import EventBytes, ExposureBytes, Observations, PartialBytes, TallyBytes
+from transforms.records import EventBytes, ExposureBytes, Observations, PackedEvents, PartialBytes, TallyBytes
 from transforms.value import NAME
 
 _TALLY_COLUMNS = ("slot_s", "vehicle", "cell", "kept", "dropped")
@@ -126,23 +126,13 @@ class Exposure(NamedTuple):
     drawn: Int64s
 
 
-class WirePart(NamedTuple):
-    """Packed events of one slot, pane and vehicle shard."""
-
-    slot_s: int  # seconds since 1970 UTC, as pane_s
-    pane_s: int
-    shard: int
-    data: EventBytes
-    rows: int
-
-
 def split(
     observations: Observations,
     cell: Int64s,
     shards: int,
     pane_s: int | None = None,
     packing: pa.ipc.IpcWriteOptions = DENSE,
-) -> Iterable[WirePart]:
+) -> Iterable[PackedEvents]:
     """Splits a batch by slot, pane and vehicle shard.
 
     cell: of each event. pane_s: length of a slot's panes; None: a slot is one pane.
@@ -156,10 +146,8 @@ def split(
     events = Events(vehicle, event_us - slot_start_us, lat_e7, lon_e7, cell, value)
     for first, chosen in _runs(pane_and_shard):
         pane_start_s, shard = divmod(int(pane_and_shard[first]), S_US)
-        packed = events.take(chosen)
-        yield WirePart(
-            int(slot_start_us[first]) // S_US, pane_start_s, shard, pack_events(packed, packing), packed.vehicle.size
-        )
+        data, slot_s = pack_events(events.take(chosen), packing), int(slot_start_us[first]) // S_US
+        yield PackedEvents((slot_s, shard), data, len(vehicle[chosen]), pane_start_s)
 
 
 def _runs(run_key: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:
@@ -252,6 +240,7 @@ def unpack_exposure(packed: Iterable[bytes], statistics: int) -> Exposure:
 
 
 def _columns(packed: Iterable[bytes], width: int) -> list[Int64s]:
+    """Reads and joins the `width` columns of packed streams."""
     batches = [pa.ipc.open_stream(data, options=_READ_OPTIONS).read_next_batch() for data in packed]
     if not batches:
         return [np.zeros(0, np.int64) for _ in range(width)]

@@ -36,7 +36,7 @@ from transforms.releases import KINDS, SlotFacts
 from transforms.releases.base import History, ReleaseKind
 from transforms.releases.periods.release import PeriodRelease
 from transforms.releases.periods.states import learned_from
-from transforms.sinks.rows import Shape, columns_of, noted, schema_of
+from transforms.sinks.rows import Shape, columns_of, schema_of, shown_names
 from transforms.time.calendar import Calendar
 
 
@@ -201,7 +201,7 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
     tables = []
     for slot in estimates:
         columns = columns_of(slot, shape)
-        schema = schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
+        schema = schema_of(slot.statistics, shape, shown_names(slot.hats.optional, shape))
         ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
         spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
         # Period and numbers of both slots; None for rows over several periods.

@@ -225,11 +225,9 @@ def _factor(epsilon: Fraction) -> str:
     return f"{Context(prec=3, rounding=ROUND_CEILING).create_decimal(factor):,f}"
 
 
-def costs(
-    privacy_unit: str, limit: Limit, by_period: Mapping[str, Accountant], days: Sequence[int] = DAYS
-) -> list[Cost]:
+def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
     """Computes costs of consecutive days, each at the dearest period's debits."""
-    claims = reduce(Accountant.largest, by_period.values(), Accountant()).claims()
+    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()
     spent = ((number, Accountant().compose(claims * periods_in(privacy_unit, number))) for number in days)
     return [Cost(number, loss_of(total, limit)) for number, total in spent]
 

@@ -110,7 +110,7 @@ def progress_bars(*, quiet: bool) -> Iterator[Report]:
     else:
         log = _Log()
         try:
-            with watched_every(min(SAY_EVERY_S, 1.0), log.look):
+            with watched_every(min(SAY_EVERY_S, 1.0), log.write_if_due):
                 yield log.report
         finally:
             log.end_phase()
@@ -172,13 +172,14 @@ class _Log:
         self._line_s, self._has_lines, self._lock = time.monotonic(), False, threading.Lock()
 
     def report(self, name: str, count: int, total: int | None) -> None:
+        """Notes a phase's progress; ends the phase before where its name is new."""
         with self._lock:
             if self._phase is None or self._phase[0] != name:
                 self.end_phase()
                 self._phase = (name, time.monotonic(), count, total)
             self._phase = (*self._phase[:2], count, total)
 
-    def look(self) -> None:
+    def write_if_due(self) -> None:
         """Writes a line if the newest one is a minute old."""
         with self._lock:
             if time.monotonic() - self._line_s >= SAY_EVERY_S:
@@ -191,6 +192,7 @@ class _Log:
         self._has_lines = False
 
     def write(self) -> None:
+        """Writes the phase's line to stderr."""
         self._line_s, self._has_lines = time.monotonic(), True
         if self._phase is not None:
             name, begun_s, count, total = self._phase

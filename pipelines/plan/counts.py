@@ -112,7 +112,7 @@ def _tally_of(observations: Observations, slots: Calendar, spec: Specification) 
     in_slots = observations._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, region=None))  # everywhere: none is outside
     split = wire.split(located, cell, 1)
-    tallies = [tally(wire.unpack_events([events.data]), events.slot_s, None, ())[0] for events in split]
+    tallies = [tally(wire.unpack_events([events.data]), events.key[0], None, ())[0] for events in split]
     return wire.joined(tallies) if tallies else None
 
 

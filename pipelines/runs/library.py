@@ -26,7 +26,7 @@ from transforms.layouts.base import FIELDS
 from transforms.ledger.spending import AccountRefusal
 from transforms.records import KeyedEvents, KeyedTally, KeyedUnit, PackedEvents, RecordedSlot, Refused, SlotEstimates
 from transforms.releases.periods.products import DISTRIBUTION
-from transforms.sinks.rows import NOTES, noted, schema_of
+from transforms.sinks.rows import OPTIONAL, schema_of, shown_names
 from transforms.sinks.steps import ToRows
 from transforms.sources.elements import ReadElements, why_no_reports
 from transforms.sources.heartbeat import Heartbeat, ScriptedHeartbeat, script_of
@@ -92,8 +92,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
         # Columns of learned rows beside the statistics; those of distributions only where these are released.
         unused = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
-        notes = [name for name in noted(NOTES, shape) if spec.is_learned and name not in unused]
-        schema = schema_of([stat.name for stat in spec.statistics], shape, notes) if self.typed else None
+        optional = [name for name in shown_names(OPTIONAL, shape) if spec.is_learned and name not in unused]
+        schema = schema_of([stat.name for stat in spec.statistics], shape, optional) if self.typed else None
         return released.estimates | "rows" >> ToRows(shape, schema, may_be_late=elements.is_bounded)
 
     def released(self, elements: PCollection[Any], outputs: Outputs = NOWHERE) -> "ReleasedEstimates":

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.cli import main
-from transforms.sinks.rows import NOTES, SCHEMA
+from transforms.sinks.rows import OPTIONAL, SCHEMA
 
 CENTRE = h3.latlng_to_cell(50.45, -104.6, 7)
 CELLS = sorted(h3.grid_disk(CENTRE, 2))
@@ -15,7 +15,7 @@ CELLS = sorted(h3.grid_disk(CENTRE, 2))
 PARENT = h3.cell_to_parent(CENTRE, 6)
 
 _PARENTS = ("parent", "parent_value", "parent_lower95", "parent_upper95")
-WITH_PARENTS = pa.schema([*SCHEMA, *(pa.field(name, NOTES[name]) for name in _PARENTS)])
+WITH_PARENTS = pa.schema([*SCHEMA, *(pa.field(name, OPTIONAL[name]) for name in _PARENTS)])
 
 
 def row(
@@ -49,7 +49,7 @@ def known_of(row: dict[str, object], parent: str, value: float, half_kmh: float 
 def write(path: Path, rows: list[dict[str, object]]) -> Path:
     schema = WITH_PARENTS if any("parent" in row for row in rows) else SCHEMA
     if any("product" in row for row in rows):
-        schema = schema.append(pa.field("product", NOTES["product"]))
+        schema = schema.append(pa.field("product", OPTIONAL["product"]))
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path
 

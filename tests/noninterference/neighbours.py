@@ -130,7 +130,7 @@ def seen(batches: Iterable[Any], road: Road) -> Seen:
         observations, cell, outside = locate(observations, road.job.ground)
         refused["outside"] += outside
         for part in wire.split(observations, cell, 1):
-            events[part.slot_s].append(part.data)
+            events[part.key[0]].append(part.data)
     tallies = list(_tallies(events))
     if not tallies:
         return Seen(np.zeros(2 * road.stage.groups, np.int64), +refused)

@@ -45,7 +45,7 @@ def test_a_batch_is_cut_by_slot_and_shard_each_in_its_order(shards):
     batch = Observations(rows.vehicle, slot_us + rows.offset_us, slot_us, rows.lat_e7, rows.lon_e7, rows.value, nothing)
     seen = 0
     for part in split(batch, rows.cell, shards):
-        chosen = (slot_us == part.slot_s * wire.S_US) & (rows.vehicle % shards == part.shard)
+        chosen = (slot_us == part.key[0] * wire.S_US) & (rows.vehicle % shards == part.key[1])
         read = unpack_events([part.data])
         assert part.rows == chosen.sum() > 0
         assert all(np.array_equal(column, whole[chosen]) for column, whole in zip(read, rows, strict=True))

@@ -191,9 +191,7 @@ def _with_choices(
                 raise ValueError(f"{_KEYS.get(field, field)}: with layout {name!r} {rule}, got {column_name[:60]!r}")
         if names:
             columns[field] = names[0] if len(names) == 1 else names
-    flat_names, flat_fields = _flat_columns(
-        name, {field: columns[field] for field in fields if field in columns}, fields
-    )
+    flat_names, flat_fields = _flat_columns(name, {key: columns[key] for key in fields if key in columns}, fields)
     return replace(layout, columns=flat_names, fields=flat_fields) if flat_names != layout.columns else layout
 
 

@@ -67,6 +67,7 @@ def values_at(column: Any, steps: Path) -> Any:
         if pa.types.is_struct(column.type):
             column = pc.struct_field(column, step)
         elif _is_list(column.type):
+            # As a slice, padded with null: list_element alone fails where a list is too short.
             column = pc.list_element(pc.list_slice(column, int(step), int(step) + 1, return_fixed_size_list=True), 0)
         else:  # points in well-known binary (GeoParquet); null for bytes that are no point
             import shapely

@@ -95,11 +95,11 @@ def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
     column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
-    minus, plus = (
+    is_negative, is_positive = (
         pc.is_in(text, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) for marks in (_SOUTH_WEST, _NORTH_EAST)
     )
-    valid = degrees.valid & (minus | plus)
-    return Numbers(np.where(valid, np.where(minus, -degrees.values, degrees.values), 0.0), valid, degrees.missing)
+    valid = degrees.valid & (is_negative | is_positive)
+    return Numbers(np.where(valid, np.where(is_negative, -degrees.values, degrees.values), 0.0), valid, degrees.missing)
 
 
 OfTexts = Callable[[pa.Array, str | None], Instants]  # called with texts, and with the zone of those without offset

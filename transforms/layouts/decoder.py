@@ -108,14 +108,14 @@ def receive(file: IO[bytes]) -> bytes:
     return file.read(struct.unpack("<q", size)[0]) if len(size) == 8 else b""
 
 
-def _answers(work: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
+def _answers(task: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | None]]:
     """Yields a task's batches, then its end or error, within limits of CPU time."""
     try:
-        sizes = [*map(len, work.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in work.paths)]
-        task_limit_s = time.process_time() + work.step_cpu_s + BYTE_CPU_S * sum(sizes)
-        batches = work.batches()
+        sizes = [*map(len, task.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in task.paths)]
+        task_limit_s = time.process_time() + task.step_cpu_s + BYTE_CPU_S * sum(sizes)
+        batches = task.batches()
         while True:  # the next batch's limit, unless that of all batches so far is lower
-            limit_s = min(task_limit_s, time.process_time() + work.step_cpu_s)
+            limit_s = min(task_limit_s, time.process_time() + task.step_cpu_s)
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, resource.RLIM_INFINITY))
             batch = next(batches, None)
             if batch is None:

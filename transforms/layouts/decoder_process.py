@@ -114,7 +114,7 @@ class _Refusal(Exception):
         self.reason = reason
 
 
-def _answers(work: DecoderTask) -> Iterator[RawBatch]:
+def _answers(task: DecoderTask) -> Iterator[RawBatch]:
     """Yields a task's batches from an idle or new process. Raises _Refusal or OSError."""
     decoder, is_reusable = None, False
     with _IDLE_LOCK:
@@ -125,7 +125,7 @@ def _answers(work: DecoderTask) -> Iterator[RawBatch]:
                 decoder = None
     decoder = decoder or _Decoder()
     try:
-        decoder.ask(work)
+        decoder.ask(task)
         while True:
             answer, batch = decoder.answer()
             if batch is not None:
@@ -162,9 +162,9 @@ class _Decoder:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, work: DecoderTask) -> None:
+    def ask(self, task: DecoderTask) -> None:
         try:
-            send(self._asks, pickle.dumps(work))
+            send(self._asks, pickle.dumps(task))
         except OSError:
             raise self._lost() from None
 

@@ -33,7 +33,7 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
         if not claimed.debited.covers(claim):
             raise LedgerError(
                 f"{where_text}: the plans of {spec_id} claim more than the account was debited for them "
-                f"({_said(claim)} above {_said(claimed.debited)})"
+                f"({_claims_text(claim)} above {_claims_text(claimed.debited)})"
             )
         dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
         if claimed.rate and dearest > claimed.rate:
@@ -117,11 +117,9 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     codes = list(map(number_of_terms.__getitem__, terms))
     claims = [claim_of_terms(*of_plan) for of_plan in number_of_terms]
     free = {code for code, claim in enumerate(claims) if claim == FREE}
-    for released in compress(drawn, [code in free for code in codes]) if free else ():
-        if released.plan is None or released.integers != [released.plan["facts"].get("constant")]:
-            raise LedgerError(
-                f"a plan of {released.mechanism} claims nothing, but its constant is not what was released"
-            )
+    for hat in compress(drawn, [code in free for code in codes]) if free else ():
+        if hat.plan is None or hat.integers != [hat.plan["facts"].get("constant")]:
+            raise LedgerError(f"a plan of {hat.mechanism} claims nothing, but its constant is not what was released")
     by_cell: dict[str, tuple[int, ...]] = dict.fromkeys([item.cell for item in unit.released], ())  # codes of claims
     if len(by_cell) == len(codes) == len(unit.released):  # one statistic, and every HAT was drawn
         return ClaimedUnit(unit, [(claim,) for claim in claims], dict(zip(by_cell, codes, strict=True)))
@@ -132,10 +130,8 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
         codes_of_cell: distinct.setdefault(tuple(claims[item] for item in codes_of_cell), len(distinct))
         for codes_of_cell in dict.fromkeys(by_cell.values())
     }
-    return ClaimedUnit(
-        unit, list(distinct), dict(zip(by_cell, map(code_of.__getitem__, by_cell.values()), strict=True))
-    )
+    return ClaimedUnit(unit, list(distinct), {cell: code_of[codes_of_cell] for cell, codes_of_cell in by_cell.items()})
 
 
-def _said(sum_: Accountant) -> str:
+def _claims_text(sum_: Accountant) -> str:
     return " and ".join(str(claim) for claim in sum_.claims()) or "nothing"

@@ -89,23 +89,23 @@ def _place(unit: Unit) -> Entry:
     return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": column_of(unit.key)}
 
 
-def _differs(recorded_unit: Unit, now: Unit) -> str | None:
+def _differs(recorded: Unit, offered: Unit) -> str | None:
     """Returns why a unit differs from the recorded one: "input", "code", or None."""
-    if recorded_unit.digest != now.digest:
+    if recorded.digest != offered.digest:
         return "input"
-    is_same = len(recorded_unit.released) == len(now.released) and all(
+    is_same = len(recorded.released) == len(offered.released) and all(
         (hat.cell, hat.statistic, hat.mechanism) == (hat_now.cell, hat_now.statistic, hat_now.mechanism)
         and _repeats_plan(hat.plan, hat_now.plan)
-        for hat, hat_now in zip(recorded_unit.released, now.released, strict=True)
+        for hat, hat_now in zip(recorded.released, offered.released, strict=True)
     )
     return None if is_same else "code"
 
 
-def _repeats_plan(recorded_unit: Any, now: Any) -> bool:
-    """Checks that a plan has every stored item; newer versions may add some."""
-    if isinstance(recorded_unit, dict) and isinstance(now, dict):
-        return all(name in now and _repeats_plan(value, now[name]) for name, value in recorded_unit.items())
-    return bool(recorded_unit == now)
+def _repeats_plan(recorded: Any, offered: Any) -> bool:
+    """Checks that a plan, or value in it, has all recorded items, perhaps more."""
+    if isinstance(recorded, dict) and isinstance(offered, dict):
+        return all(name in offered and _repeats_plan(value, offered[name]) for name, value in recorded.items())
+    return bool(recorded == offered)
 
 
 def _changes(

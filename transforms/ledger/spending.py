@@ -207,9 +207,10 @@ def windows(sums: Mapping[str, Accountant], days: int) -> dict[str, Accountant]:
     if days == 1 or not sums:
         return {**sums}
     first, last = (date.fromisoformat(day) for day in (min(sums), max(sums)))
-    # From the first window that ends on the first day to the last one that begins on the last.
+    # From the first window that ends on the first day to the last day of the window that begins on the last.
     every = [(first + timedelta(days=step)).isoformat() for step in range(1 - days, (last - first).days + days)]
-    return dict(zip(every, sums_over([sums.get(day, Accountant()) for day in every], days), strict=False))
+    of_windows = sums_over([sums.get(day, Accountant()) for day in every], days)
+    return dict(zip(every, of_windows, strict=False))  # the last `days - 1` begin no window
 
 
 def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
@@ -263,6 +264,7 @@ class _Spec(msgspec.Struct):
     spec: str
 
 
+# Of a specification's text and of a unit: what `_slots_of_newest` reads.
 _SpecText = msgspec.defstruct("_SpecText", [("slot", msgspec.defstruct("_SlotMinutes", [("minutes", int)]))])
 _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end", datetime)])
 

@@ -22,9 +22,7 @@ METRES_PER_E7 = math.pi / 180 * 6_371_008.8 * 1e-7
 _TURN_E7 = 3_600_000_000  # 360 degrees
 _COS_STEP_E7 = 100_000  # 0.01 degrees: a distance is off by 0.02 % at most
 _COS_BITS = 30  # cosines are integers times 2**-30, so that products are exact
-_COSINE: Int64s = np.array(
-    [round(math.cos(math.radians(index / 100)) * (1 << _COS_BITS)) for index in range(9_001)], np.int64
-)
+_COSINE: Int64s = np.array([round(math.cos(math.radians(i / 100)) * (1 << _COS_BITS)) for i in range(9_001)], np.int64)
 
 _KMH_PER_M_US = 3_600_000.0  # km/h of a metre a microsecond
 FIRST, GAP, TOO_FAST = "first-of-day", "gap", "too-fast"

@@ -38,7 +38,7 @@ _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: Fib
 _UNKNOWN, _NO_CELL = -1, 0
 
 
-class _SquareSize(NamedTuple):
+class _SquareTable(NamedTuple):
     """Squares of one size and their cells, in a write-once hash table."""
 
     resolution: int  # of the cells
@@ -54,8 +54,8 @@ def cells_at(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
         return cells_by_h3(lat_e7, lon_e7, resolution)
     cells = np.full(lat_e7.size, _NO_CELL, np.int64)
     rows: slice | Int64s = slice(None)  # all
-    for size in _sizes(resolution):
-        cells[rows] = _remembered(size, lat_e7[rows], lon_e7[rows])
+    for table in _tables(resolution):
+        cells[rows] = _remembered(table, lat_e7[rows], lon_e7[rows])
         rows = np.flatnonzero(cells == _NO_CELL)
         if rows.size == 0:
             return cells
@@ -70,23 +70,23 @@ def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 
 
 @cache
-def _sizes(resolution: int) -> tuple[_SquareSize, ...]:
+def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     """Creates empty tables of coarse to fine squares, sides powers of 2."""
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # see _SHIFT_E7
-    bits = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
-    unknown, nothing = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
-    return tuple(_SquareSize(resolution, b, unknown.copy(), nothing.copy(), nothing.astype(np.uint8)) for b in bits)
+    sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
+    unknown, zeros = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
+    return tuple(_SquareTable(resolution, bits, unknown.copy(), zeros.copy(), zeros.astype(np.uint8)) for bits in sizes)
 
 
-def _remembered(size: _SquareSize, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
+def _remembered(table: _SquareTable, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
     """Looks up cells by square, else _NO_CELL, and learns frequent squares."""
-    row, column = (lat_e7 + _SHIFT_E7) >> size.bits, (lon_e7 + _SHIFT_E7) >> size.bits
+    row, column = (lat_e7 + _SHIFT_E7) >> table.bits, (lon_e7 + _SHIFT_E7) >> table.bits
     squares = (row << 32) | column  # never below 0
-    cell, is_known = _look(size, squares)
+    cell, is_known = _cells_of(table, squares)
     unknown = np.flatnonzero(~is_known)
-    if unknown.size and _learn(size, squares[unknown]):
-        cell[unknown] = _look(size, squares[unknown])[0]
+    if unknown.size and _learn(table, squares[unknown]):
+        cell[unknown] = _cells_of(table, squares[unknown])[0]
     return cell
 
 
@@ -95,39 +95,39 @@ def _buckets(square: Int64s) -> Int64s:
     return (mixed >> np.uint64(64 - BUCKET_BITS)).view(np.int64)
 
 
-def _look(size: _SquareSize, squares: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
+def _cells_of(table: _SquareTable, squares: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
     """Looks up squares' cells, _NO_CELL if unknown; marks the known ones."""
     bucket = _buckets(squares)
-    is_known = size.key[bucket] == squares
-    return np.where(is_known, size.cell[bucket], _NO_CELL), is_known
+    is_known = table.key[bucket] == squares
+    return np.where(is_known, table.cell[bucket], _NO_CELL), is_known
 
 
-def _learn(size: _SquareSize, key: Int64s) -> bool:
+def _learn(table: _SquareTable, key: Int64s) -> bool:
     """Counts positions in unknown squares, and stores cells of frequent ones; False for none."""
-    key = key[size.key[_buckets(key)] == _UNKNOWN]
+    key = key[table.key[_buckets(key)] == _UNKNOWN]
     squares, positions = np.unique(key, return_counts=True)
     bucket, first = np.unique(_buckets(squares), return_index=True)  # of several squares in a bucket, one is counted
     squares = squares[first]
-    met = np.minimum(size.met[bucket] + positions[first], OFTEN)
-    size.met[bucket] = met
+    met = np.minimum(table.met[bucket] + positions[first], OFTEN)
+    table.met[bucket] = met
     bucket, squares = bucket[met == OFTEN], squares[met == OFTEN]
     if not squares.size:
         return False
-    size.cell[bucket] = _cell_around(size, squares)
-    size.key[bucket] = squares  # last: who finds the key finds the cell too, in any thread
+    table.cell[bucket] = _cell_around(table, squares)
+    table.key[bucket] = squares  # last: who finds the key finds the cell too, in any thread
     return True
 
 
-def _cell_around(size: _SquareSize, squares: Int64s) -> Int64s:
+def _cell_around(table: _SquareTable, squares: Int64s) -> Int64s:
     """Finds the cell that contains each square and a margin; _NO_CELL if several."""
-    side = 1 << size.bits
+    side = 1 << table.bits
     high, wide = -(-side // 4), -(-side // 2)  # the margins above, rounded up
-    south = ((squares >> 32) << size.bits) - _SHIFT_E7 - high
-    west = ((squares & 0xFFFFFFFF) << size.bits) - _SHIFT_E7 - wide
+    south = ((squares >> 32) << table.bits) - _SHIFT_E7 - high
+    west = ((squares & 0xFFFFFFFF) << table.bits) - _SHIFT_E7 - wide
     north, east = south + side + 2 * high, west + side + 2 * wide
     is_regular = (south >= -FARTHEST_E7) & (north <= FARTHEST_E7) & (west >= -WIDEST_E7) & (east <= WIDEST_E7)
     corners = [(south, west), (south, east), (north, west), (north, east)]
     lat_lon = (np.where(is_regular, corner, 0) for corner in corners)
-    cells = [cells_by_h3(lat, lon, size.resolution) for lat, lon in lat_lon]
+    cells = [cells_by_h3(lat, lon, table.resolution) for lat, lon in lat_lon]
     is_in_one = is_regular & np.logical_and.reduce([corner == cells[0] for corner in cells[1:]])
     return np.where(is_in_one, cells[0], _NO_CELL)

@@ -182,7 +182,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
     """Finds the cells, pieces or keys of observations; drops and counts those outside."""
     resolution = ground.resolution
-    cells = observations.lon_e7  # the numbers of keys, see `records.BY_KEY`
+    cells = observations.lon_e7  # without cells it holds the numbers of keys, see `records.BY_KEY`
     if resolution is not None:
         cells = cells_at(observations.lat_e7, cells, resolution)
     key = ground.keys(cells, observations.heading)
@@ -195,5 +195,5 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """Packs a batch's accepted events by slot start."""
     observations, cell, _ = locate(parse(table, rules)[0], ground)
-    for packed_events in wire.split(observations, cell, 1):
-        yield packed_events.slot_s, packed_events.data
+    for packed in wire.split(observations, cell, 1):
+        yield packed.key[0], packed.data

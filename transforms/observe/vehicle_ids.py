@@ -43,6 +43,7 @@ def vehicle_hashes(key: bytes, periods: list[str], ids: list[bytes]) -> Int64s:
 @lru_cache(maxsize=REMEMBERED)
 def _hash(key: bytes, period: str, vehicle: bytes) -> int:
     tag = period.encode()
+    # The period's length stands in front, so that no other period and id are the same bytes.
     digest = hmac.digest(key, len(tag).to_bytes(2, "big") + tag + vehicle, "sha256")
     return int.from_bytes(digest[:8], "big") & _LOW_63_BITS
 
@@ -56,6 +57,7 @@ _WHITE_SPACE = "".join(
     map(chr, [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000])
 )
 """Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of."""
+# Spellings of whole numbers: of 0, and of others, whose sign and digits are groups 1 and 2.
 _ZERO, _WHOLE = r"^[+-]?0+(\.0*)?$", r"^\+?(-?)0*([1-9][0-9]*)(\.0*)?$"
 
 
@@ -114,6 +116,7 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     absent = nulls(coded.indices)
     if absent.all():
         return VehicleIds(np.zeros(rows, np.int64), [], absent, ~absent)
+    # `used`: indices of the dictionary's values that the rows have; `code`: each row's index in `used`.
     used, code = factorize(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     values = coded.dictionary.take(pa.array(used))
     texts = _formed(_texts(_plain(values)), form)
@@ -123,18 +126,18 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     distinct = pc.if_else(pa.array(bad | empty), "", texts).dictionary_encode()
     ids = distinct.dictionary.cast(pa.binary()).to_pylist()
     missing, bad = absent | _of_rows(empty, code), _of_rows(bad, code)
-    if len(ids) < len(texts):
+    if len(ids) < len(texts):  # several spellings are one id
         code = distinct.indices.to_numpy(zero_copy_only=False)[code]
     return VehicleIds(code, ids, missing, bad)
 
 
 def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
     """Joins the parts of ids by a separator; one bad part refuses all."""
-    first, *others = columns
+    first, *others = columns  # with no ids where all rows are refused
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for column in others:
         size = max(len(column.ids), 1)
-        pairs, code = np.unique(code * size + column.code, return_inverse=True)  # distinct pairs of ids
+        pairs, code = np.unique(code * size + column.code, return_inverse=True)  # of an id so far and the column's
         both = ((ids or [b""])[pair // size] + sep + (column.ids or [b""])[pair % size] for pair in pairs.tolist())
         ids, missing, bad = list(both), missing | column.missing, bad | column.bad
     return VehicleIds(code, ids, missing, bad & ~missing)

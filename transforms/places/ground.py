@@ -20,7 +20,7 @@ BLOCK = 8
 
 @dataclass(frozen=True)
 class Keys(Sequence[int]):
-    """Public keys, numbered from 0: a region of keys in the place of cells.
+    """Public keys that rows name, such as lines, numbered like a region's cells.
 
     >>> Keys.of(["1", "2"], ["north", "south"]).names
     ('1|north', '1|south', '2|north', '2|south')
@@ -33,7 +33,7 @@ class Keys(Sequence[int]):
 
     @classmethod
     def of(cls, keys: Sequence[str], inner: Sequence[str] | None = None) -> "Keys":
-        """Creates keys, or all pairs with `inner` ones. Raises ValueError."""
+        """Creates keys, or all pairs with `inner`, a pair's parent its key. Raises ValueError."""
         for listed in (keys, *([] if inner is None else [inner])):
             if not listed or len(set(listed)) < len(listed):
                 raise ValueError("keys must be at least one, without repeats")
@@ -145,6 +145,7 @@ class Pieces:
         cell = number_in(cells, ancestors(fine[order], coarse))
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
         row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
+        # Of each fine cell without a heading, then of each row of `by_heading` and sector.
         all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         all_places = np.concatenate([place[order], by_heading.ravel()])
         of_cell, of_place, piece = _numbered(all_cells, all_places, cells.size, len(places.names))

@@ -12,7 +12,7 @@ import numpy as np
 from dpops.types import Float64s
 
 MOST_CELLS, MOST_KM2 = 5_000_000, 20_000_000  # of a region: more would not fit into memory
-MOST_LOOKS = 3 * 10**10  # cells times positions of the polygons that they are looked for in: H3 takes 3 ns for each
+MOST_COMPARISONS = 3 * 10**10  # of cells with positions of the polygons that may hold them: 3 ns each in H3
 MOST_ROOM, MOST_ROOM_IN_ALL = 40_000_000, 400_000_000
 """Cells that H3 takes room for, 20 bytes each, to fill one polygon and one after the other: see `room_of`."""
 KM_PER_DEGREE = 111.2
@@ -98,17 +98,15 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
     room = room_of(bounds, resolution)
     if room.max(initial=0) > MOST_ROOM or room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
-    check_looks(cells, [sum(map(len, rings)) for rings in polygons])
+    check_comparisons(cells, [sum(map(len, rings)) for rings in polygons])
     inside = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]
     return tuple(np.unique(np.concatenate([np.zeros(0, np.uint64), *inside])).tolist())
 
 
-def check_looks(cells: Sequence[float], positions: Sequence[int]) -> None:
-    """Raises ValueError where H3 would compare too many cells with positions."""
-    if sum(map(operator.mul, cells, positions)) > MOST_LOOKS:
-        raise ValueError(
-            f"polygons of {sum(positions):,} positions are too detailed for so large an area: simplify them"
-        )
+def check_comparisons(cells: Sequence[float], corners: Sequence[int]) -> None:
+    """Raises ValueError where H3 would compare too many cells with polygons' corners."""
+    if sum(map(operator.mul, cells, corners)) > MOST_COMPARISONS:
+        raise ValueError(f"polygons of {sum(corners):,} positions are too detailed for so large an area: simplify them")
 
 
 def _polygons(document: Any) -> Iterator[Rings]:

@@ -37,7 +37,7 @@ def hats_of_places(places: Places, hours: Sequence[int]) -> PublicHats:
 
 
 def _clock_hours(hours: Sequence[int]) -> tuple[int, ...]:
-    """Maps habits' hours (days off: 24 more) to the clock's hours."""
+    """Maps hours of `calendar.hours_of` (24 more on days off) to the clock's hours."""
     from dpops.learning.releases import HOURS  # who learns nothing begins sooner without it
 
     return tuple(hour % HOURS for hour in hours)
@@ -76,10 +76,10 @@ def design_of(region: Sequence[int]) -> "Design":
         return Design(parents=np.array(region.parents), neighbours=np.zeros((0, 2), np.int64))
     number = {cell_text(cell): position for position, cell in enumerate(region)}
     pairs = [
-        (position, number[near])
+        (position, number[neighbour])
         for cell, position in number.items()
-        for near in h3.grid_disk(cell, 1)
-        if position < number.get(near, -1)
+        for neighbour in h3.grid_disk(cell, 1)
+        if position < number.get(neighbour, -1)
     ]
     hats = hats_of(region, [0])
     return Design(

@@ -19,16 +19,16 @@ ALONG_M = 10.0  # a line's direction is that between points so far before and be
 _ALL_SECTORS = (1 << SECTORS) - 1  # a bit for each sector
 
 
-class Near(NamedTuple):
-    """Pairs of fine cells and places, nearest first."""
+class NearPairs(NamedTuple):
+    """Pairs of fine cell and nearby place, int64 (pairs,); a cell's nearest first."""
 
     cell: Int64s
     place: Int64s
     bearing: Int64s  # degrees from north, ANY_WAY or NO_WAY
 
 
-class Shared(NamedTuple):
-    """Places of sorted fine cells; turns where headings decide."""
+class CellPlaces(NamedTuple):
+    """The place of each fine cell, in ascending order; by heading where that decides."""
 
     cell: Int64s  # int64 (cells,)
     place: Int64s  # without a heading, or NOWHERE
@@ -41,7 +41,7 @@ def bearings(way: Float64s) -> Int64s:
     return np.where((x == 0) & (y == 0), NO_WAY, np.rint(np.degrees(np.arctan2(x, y))) % 360).astype(np.int64)
 
 
-def shared(near: Near) -> Shared:
+def places_of_cells(near: NearPairs) -> CellPlaces:
     """Assigns fine cells their nearest places, also by heading.
 
     Without a heading a report belongs to no one-way line: it could stand there, or have come the other way.
@@ -49,7 +49,8 @@ def shared(near: Near) -> Shared:
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    # By bearing, the bits of sectors whose centre is near: for 0 to 359 degrees, then NO_WAY and ANY_WAY (-2, -1).
+    # By bearing, the bits of sectors that fit it: for 0 to 359 degrees, then NO_WAY and ANY_WAY (-2, -1). In half
+    # degrees, as a sector's centre may lie on one.
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]
@@ -69,17 +70,17 @@ def shared(near: Near) -> Shared:
     for sector in range(SECTORS):
         fits = masks[pairs] >> sector & 1 == 1
         _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], fits)
-    return Shared(cell, place, Turns(turn_row, table))
+    return CellPlaces(cell, place, Turns(turn_row, table))
 
 
-def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     """Pairs region cells with places, counting fine cells.
 
     region_cell: of each fine cell, or NOWHERE. Returns region cell, place and number, int64 (pairs,) each. A fine cell
     with places by heading counts for each.
     """
     inside = region_cell != NOWHERE
-    turn_row, table = shared.turns
+    turn_row, table = places.turns
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
@@ -88,7 +89,7 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
     pair = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
-    plain_cell, plain_place, count = pairs_of(region_cell[plain], shared.place[plain])
+    plain_cell, plain_place, count = pairs_of(region_cell[plain], places.place[plain])
     return (
         np.concatenate([np.repeat(turning_cell, size), plain_cell]),
         np.concatenate([place[pair], plain_place]),
@@ -98,18 +99,19 @@ def cells_by_place(shared: Shared, region_cell: Int64s) -> tuple[Int64s, Int64s,
 
 def fine_cells_of(pieces: Pieces) -> Int64s:
     """Counts each place's fine cells, those of any heading included; at least 1."""
-    rows = len(pieces.by_heading)
+    rows = len(pieces.by_heading)  # each is of fine cells whose place depends on the heading
     row, piece, _ = pairs_of(np.repeat(np.arange(rows), SECTORS), pieces.by_heading.ravel())
     plain = pieces.piece[pieces.heading_row == NOWHERE]
     place = pieces.place[np.concatenate([plain, piece])]
-    turning = np.bincount(pieces.heading_row[pieces.heading_row != NOWHERE], minlength=rows)
-    times = np.concatenate([np.ones(plain.size, np.int64), turning[row]])
+    cells_of_row = np.bincount(pieces.heading_row[pieces.heading_row != NOWHERE], minlength=rows)
+    times = np.concatenate([np.ones(plain.size, np.int64), cells_of_row[row]])
     cells = np.bincount(place[place != NOWHERE], times[place != NOWHERE], len(pieces.places.names))
     return np.maximum(cells.astype(np.int64), 1)  # H3 cells as places have none finer
 
 
 def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tuple[Int64s, Int64s, Int64s]:
     """Counts the distinct pairs of two columns, in order; times: weights of rows."""
+    # Both in one integer, from 0 on, as NOWHERE is -1.
     code, number = np.unique((first - NOWHERE) << 32 | (second - NOWHERE), return_inverse=True)
     count = np.bincount(number, times, code.size).astype(np.int64)
     return (code >> 32) + NOWHERE, (code & 0xFFFFFFFF) + NOWHERE, count
@@ -130,13 +132,13 @@ def _codes(cell: Int64s, value: Int64s) -> Int64s:
     label = np.unique(value, return_inverse=True)[1]
     first = np.flatnonzero(np.diff(cell, prepend=NOWHERE))
     length = np.diff(first, append=cell.size)
-    code, unused = np.zeros(first.size, np.int64), 1
+    code, next_code = np.zeros(first.size, np.int64), 1  # 0: of an empty list
     for position in range(int(length.max(initial=0))):
         rows = np.flatnonzero(length > position)
-        longer = code[rows] * (label.size + 1) + label[first[rows] + position]
+        longer = code[rows] * (label.size + 1) + label[first[rows] + position]  # pairs in one integer
         number = np.unique(longer, return_inverse=True)[1]
-        code[rows] = unused + number
-        unused += number.size
+        code[rows] = next_code + number
+        next_code += number.size
     return code
 
 
@@ -170,7 +172,7 @@ def ignore(_done: int, _whole: int) -> None:
     """Ignores progress that nobody wants to see."""
 
 
-def near(shapes: Shapes, report: Report = ignore) -> Near:
+def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
     """Lists fine cells centred in shapes' areas, by distance."""
     twin = _twins(shapes)
     order = np.argsort(twin, kind="stable")  # twins are in one part, which finds their cells once
@@ -183,7 +185,7 @@ def near(shapes: Shapes, report: Report = ignore) -> Near:
             report(first + rows.size, order.size)
     cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*chunks, strict=True))
     order = np.lexsort((place, apart_m, cell))
-    return Near(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))
+    return NearPairs(cell[order], place[order].astype(np.int64), bearing[order].astype(np.int64))
 
 
 def _twins(shapes: Shapes) -> Int64s:
@@ -234,7 +236,10 @@ def nearest(
 
 
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
-    """Pairs fine cells in areas and around lines with shapes' rows; twins share cells."""
+    """Pairs fine cells in areas and around lines with shapes' rows.
+
+    twin: ascending, as `_twins` numbers them: twins take the cells of the first. Returns cells and rows, (pairs,).
+    """
     import shapely
 
     is_first = np.diff(twin, prepend=-1) != 0
@@ -250,7 +255,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     ]
     size = np.array([cells.size for cells in cells_of_parts])
     part_first = np.append(0, np.cumsum(size))[np.searchsorted(line_of_polygon, np.arange(first.size + 1))]
-    group = np.cumsum(is_first) - 1
+    group = np.cumsum(is_first) - 1  # each row's index in `first`
     cells = np.concatenate(cells_of_parts)
     return (
         np.concatenate([cells[part_first[number] : part_first[number + 1]] for number in group.tolist()]),

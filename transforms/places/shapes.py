@@ -9,8 +9,18 @@ import numpy as np
 
 from dpops.types import Int64s
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors, number_in
-from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_looks, room_of
-from transforms.places.near import FINE_RES, Report, Shapes, Shared, cells_by_place, ignore, near, pairs_of, shared
+from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_comparisons, room_of
+from transforms.places.near import (
+    FINE_RES,
+    CellPlaces,
+    Report,
+    Shapes,
+    cells_by_place,
+    ignore,
+    near_pairs,
+    pairs_of,
+    places_of_cells,
+)
 
 if TYPE_CHECKING:
     import shapely
@@ -30,7 +40,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 
     A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m. What several contain
     belongs to the nearest, among equals the first. A line with the property `directed` is driven along, in the order of
-    its positions: see `near.shared`.
+    its positions: see `near.places_of_cells`.
     """
     features, names, cells, main = _parts(document, region, buffer_m, report)
     for name in _lacking(names, main):
@@ -63,7 +73,7 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 
 def _parts(
     document: Any, region: Sequence[int], buffer_m: float, report: Report = ignore
-) -> tuple[list[dict[str, Any]], tuple[str, ...], Shared, Int64s]:
+) -> tuple[list[dict[str, Any]], tuple[str, ...], CellPlaces, Int64s]:
     """Reads GeoJSON places. Raises ValueError for unfit ones.
 
     Returns:
@@ -89,8 +99,8 @@ def _parts(
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
     fine_m2 = h3.average_hexagon_area(FINE_RES, "m^2")
-    check_looks((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
-    names, fine_cells = _names(features), shared(near(shapes, report))
+    check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
+    names, fine_cells = _names(features), places_of_cells(near_pairs(shapes, report))
     above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
     cell, place, count = cells_by_place(fine_cells, number_in(np.array(region, np.int64), above))
     place, cell, size = pairs_of(place, cell, count)
@@ -199,7 +209,7 @@ def _meetings(line: "shapely.Geometry", buffer_m: float) -> float:
     sample = segments[:: max(1, segments.size // _SAMPLED)]  # evenly along the line
     reach = shapely.bounds(sample) + np.array([-buffer_m, -buffer_m, buffer_m, buffer_m])
     met = shapely.STRtree(segments).query(shapely.box(*reach.T))
-    return float(met.shape[1] / sample.size * segments.size / 2)
+    return float(met.shape[1] / sample.size * segments.size / 2)  # both segments of a pair meet
 
 
 def _buffer_of(feature: dict[str, Any], buffer_m: float, number: int) -> float:

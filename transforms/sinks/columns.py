@@ -82,7 +82,7 @@ _COMMON = [column for column in COLUMNS if column.presence in (ALWAYS, NULLABLE)
 SCHEMA = pa.schema([pa.field(column.name, column.kind, nullable=column.presence == NULLABLE) for column in _COMMON])
 """Columns that every file has; `schema_of` adds those of statistics with several outputs."""
 
-NOTES = {column.name: column.kind for column in COLUMNS if column.presence == SOME}
+OPTIONAL = {column.name: column.kind for column in COLUMNS if column.presence == SOME}
 EXTRAS = {column.name: column.kind for column in COLUMNS if column.presence in (SOME, STATISTIC)}
 """Columns that only some rows have, without the instants (slot_start_at), which repeat texts."""
 TYPES = {column.name: column.kind for column in COLUMNS}

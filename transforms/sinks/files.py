@@ -19,7 +19,7 @@ from transforms.failpoints import failpoint
 from transforms.places.hexagons import hexagon_of
 from transforms.records import SlotEstimates
 from transforms.sinks.published import HATS, LIVE, OtherValues, refuse_other_values
-from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, noted, rows_in, schema_of
+from transforms.sinks.rows import PLAIN, Columns, Shape, columns_of, json_of, rows_in, schema_of, shown_names
 
 
 def _parquet(columns: Columns, schema: pa.Schema, _name: str) -> bytes:
@@ -106,7 +106,7 @@ def file_stem(spec_id: str, slot_start: str, prefix: str = HATS) -> str:
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
     """Writes a slot's file in each format, atomically."""
-    columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, noted(slot.hats.notes, shape))
+    columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, shown_names(slot.hats.optional, shape))
     prefix = slot.product or (LIVE if slot.is_live else HATS)
     stem = file_stem(slot.spec_id, slot.slot_start, prefix)
     written = []

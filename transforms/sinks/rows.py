@@ -15,7 +15,7 @@ from dpops.statistics import Output
 from dpops.types import Float64s, fraction
 from transforms.public import Fact
 from transforms.records import ABOUT_COLUMNS, TRAFFIC_COLUMNS
-from transforms.sinks.columns import NOTES as NOTES
+from transforms.sinks.columns import OPTIONAL as OPTIONAL
 from transforms.sinks.columns import SCHEMA as SCHEMA
 from transforms.time.trips import Trips
 
@@ -50,8 +50,8 @@ class Shape:
 PLAIN = Shape()
 
 
-def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] = ()) -> pa.Schema:
-    """Lists a file's columns; names: of its statistics; notes: of its optional columns."""
+def schema_of(names: Sequence[str], shape: Shape = PLAIN, optional: Sequence[str] = ()) -> pa.Schema:
+    """Lists a file's columns; names: of its statistics; optional: of its further columns."""
     extras = [
         pa.field(name, pa.list_(pa.float64()) if output.is_list else pa.float64())
         for output in statistics.extras_of(names)
@@ -60,7 +60,7 @@ def schema_of(names: Sequence[str], shape: Shape = PLAIN, notes: Sequence[str] =
     instant = pa.timestamp("us", shape.zone or "UTC")
     times = [pa.field(name, instant, nullable=False) for name in _TIMES] if shape.zone else []
     counts = [pa.field(name, pa.int64()) for name in _COUNT_COLUMNS] if shape.counts else []
-    fields = [*SCHEMA, *extras, *times, *counts, *(pa.field(name, NOTES[name]) for name in notes)]
+    fields = [*SCHEMA, *extras, *times, *counts, *(pa.field(name, OPTIONAL[name]) for name in optional)]
     if not shape.value_means:
         return pa.schema(fields)
     metadata = {"description": shape.value_means}
@@ -133,7 +133,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
         columns |= {name: _of_each(times[text_column], datetime.fromisoformat) for name, text_column in _TIMES.items()}
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
-    columns |= {name: hats.notes[name] for name in noted(hats.notes, shape)}
+    columns |= {name: hats.optional[name] for name in shown_names(hats.optional, shape)}
     hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN
     if slot.product or (shape.trips is None and hidden.isdisjoint(hats.estimates.status)):
         return columns
@@ -143,10 +143,10 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     return {name: [*compress(column, is_shown)] for name, column in columns.items()}
 
 
-def noted(notes: Iterable[str], shape: Shape) -> tuple[str, ...]:
+def shown_names(optional: Iterable[str], shape: Shape) -> tuple[str, ...]:
     """Selects optional columns that `shape` shows."""
     hidden = (*(() if shape.traffic else TRAFFIC_COLUMNS), *(() if shape.about else ABOUT_COLUMNS))
-    return tuple(name for name in notes if name not in hidden)
+    return tuple(name for name in optional if name not in hidden)
 
 
 def _of_each(column: Sequence[str], value: Callable[[str], Any]) -> list[Any]:

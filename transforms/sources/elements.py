@@ -52,10 +52,8 @@ class ReadElements(Parting[PCollection[Any]]):
     fields: tuple[str, ...] = FIELDS
 
     def expand(self, elements: PCollection[Any]) -> DoOutputsTuple:
-        elements_in_window = elements | "in one window" >> beam.WindowInto(GlobalWindows())
-        return elements_in_window | "into batches" >> beam.ParDo(_IntoBatches(self)).with_outputs(
-            REFUSED, main="batches"
-        )
+        in_window = elements | "in one window" >> beam.WindowInto(GlobalWindows())
+        return in_window | "into batches" >> beam.ParDo(_IntoBatches(self)).with_outputs(REFUSED, main="batches")
 
 
 class _IntoBatches(beam.DoFn):

@@ -59,7 +59,7 @@ _SLOTS = beam.DoFn.RestrictionParam(_Slots())
 class _Beat(beam.DoFn):
     def __init__(self, timetable: Timetable, shards: int, lag_s: int = 0) -> None:
         self._timetable, self._shards = timetable, shards
-        self._wait_s = timetable.slot_s + max(0, lag_s - int(PAUSE_S))
+        self._wait_s = timetable.slot_s + max(0, lag_s - int(PAUSE_S))  # a call comes up to PAUSE_S later
 
     @beam.DoFn.unbounded_per_element()
     def process(self, element: tuple[int, int], tracker: Any = _SLOTS, estimator: Any = PROMISE) -> Iterator[Any]:

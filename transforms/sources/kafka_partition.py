@@ -21,15 +21,14 @@ from transforms.sources.topic import READ_SETTINGS, Topic
 LOG = logging.getLogger("hatstream.kafka")
 
 POLL_MESSAGES = 20_000  # most of one poll, which are held in memory
-POLL_WAIT_S = 0.05
+POLL_WAIT_S = 0.05  # the most that a poll without messages takes
 IDLE_S = 1.0  # a partition that brought nothing for so long is asked whether it is read to its end
 RETURN_S = 15.0
 """So long after an outage nothing is promised: producers were cut off too, look for the broker again every 10 s at the
 latest (librdkafka), and then send what they kept."""
 PARTITIONS_EVERY_S = 60.0
 GONE_S = 30.0  # so long a broker may say that a topic does not exist before it is believed
-ASK_S = 1.0
-START_S = 10.0
+ASK_S, START_S = 1.0, 10.0  # the most that a question to a broker takes: between polls, and at the start
 
 _SILENT_LOG: Final = 2  # of syslog's levels: librdkafka's own lines would come once a second while a broker is away
 _DEFAULT_SETTINGS: Mapping[str, Any] = {
@@ -232,14 +231,17 @@ class Partition:
             )
 
     def _note(self, error: KafkaError) -> None:
+        """Keeps the newest error that the client reports, as reason of an outage."""
         self._trouble = error.name()
 
     def _away(self, reason: str) -> None:
+        """Warns once where an outage of brokers begins."""
         if self._away_since_s is None:
             self._away_since_s = time.monotonic()
             LOG.warning("%s: no answer from a broker (%s); trying until there is one", self, self._trouble or reason)
 
     def _back(self) -> None:
+        """Warns where an outage ends."""
         if self._away_since_s is not None:
             LOG.warning("%s: a broker answers again after %.0f s", self, time.monotonic() - self._away_since_s)
             self._away_since_s, self._trouble = None, ""

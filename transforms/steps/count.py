@@ -28,7 +28,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
     release: ReleaseKind
     in_panes: bool = False  # the input is partial tallies of panes
     fetch: Callable[[bytes], bytes] | None = None  # loads packed events from grouped references
-    keeps_shard: bool = False  # tallies are keyed by vehicle shard, not split by release shard
+    in_order: bool = False  # groups are drawn in order: tallies stay by vehicle shard, else by release shard
 
     def expand(self, events: PCollection[KeyedEvents | KeyedPartial]) -> PCollection[KeyedTally]:
         grouped = events | "group" >> beam.GroupByKey()
@@ -50,7 +50,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
             table = tasks.tally_slot(slot_s, events, self.release, count)
         passed("counted", slot_s)
         plan_s = self.release.group(slot_s)
-        if self.keeps_shard:  # whole periods: every vehicle shard of a period is drawn in one group
+        if self.in_order:  # whole periods: every vehicle shard of a period is drawn in one group
             yield (plan_s, vehicle_shard), wire.pack_tally(table)
             return
         shard = release_shard(table.cell, self.release.shards)

@@ -42,7 +42,7 @@ def report_to(listener: Listener) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-class Shelf(Protocol):
+class Store(Protocol):
     """Store of bytes between steps of one process."""
 
     def put(self, data: bytes) -> bytes:

@@ -68,8 +68,7 @@ class Assign(Parting[PCollection[Observations]]):
         observations, cell, outside = locate(observations, self.ground)
         yield from dead_letters("assign", {hexagons.OUTSIDE_REGION: outside})
         failpoint("assign")
-        for part in wire.split(observations, cell, self.vehicle_shards, self.pane_s):
-            yield PackedEvents((part.slot_s, part.shard), part.data, part.rows, part.pane_s)
+        yield from wire.split(observations, cell, self.vehicle_shards, self.pane_s)
 
 
 @dataclass
@@ -145,11 +144,9 @@ class InTime(Parting[PCollection[PackedEvents]]):
     def expand(self, events: PCollection[PackedEvents]) -> DoOutputsTuple:
         return events | "compare panes" >> beam.FlatMap(self.compare).with_outputs(BEHIND, main="in_time")
 
-    def compare(
-        self, packed: PackedEvents, promised: Any = beam.DoFn.TimestampParam
-    ) -> Iterator[PackedEvents | Behind]:
-        """Marks events whose pane is over."""
-        is_open = (packed.pane_s + self.pane_s) * _S_US - _MS_US > promised.micros
+    def compare(self, packed: PackedEvents, promise: Any = beam.DoFn.TimestampParam) -> Iterator[PackedEvents | Behind]:
+        """Tags events whose pane was over by the watermark, their element's timestamp."""
+        is_open = (packed.pane_s + self.pane_s) * _S_US - _MS_US > promise.micros
         yield packed if is_open else TaggedOutput(BEHIND, packed)
 
 

@@ -16,7 +16,7 @@ from transforms.recorded.units import Unit
 from transforms.records import KeyedTally, KeyedUnit, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases import SlotFacts
 from transforms.releases.base import ReleaseKind, Stopped, release_group
-from transforms.steps.metrics import Shelf, count
+from transforms.steps.metrics import Store, count
 from transforms.steps.observe import windows
 from transforms.steps.release import beyond_the_limit, is_over
 from transforms.tasks import recorded
@@ -104,12 +104,13 @@ class ReleaseInOrder(
 ):
     """Releases a closed range's periods like `ReleasePeriod`, given consent.
 
-    One worker does so, oldest period first, since each rests on earlier ones. shelf: holds the tallies meanwhile.
+    One worker does so, oldest period first, since each rests on earlier ones. store: holds their tallies, in place of
+    the shuffle.
     """
 
     account: LedgerAccount
     release: ReleaseKind
-    shelf: Shelf | None = None
+    store: Store | None = None
 
     def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
         tallies, consents = both
@@ -122,7 +123,7 @@ class ReleaseInOrder(
 
     def _of_all(self, tally: KeyedTally) -> PartOfAll:
         slot_shard, data = tally
-        return 0, (slot_shard, data if self.shelf is None or not data else self.shelf.put(data))
+        return 0, (slot_shard, data if self.store is None or not data else self.store.put(data))
 
     def _released(self, group: tuple[int, Iterable[tuple[SlotShard, bytes]]]) -> Iterator[SlotEstimates]:
         periods: dict[int, dict[int, list[bytes]]] = {}  # tallies by period's first slot, then vehicle shard
@@ -137,4 +138,4 @@ class ReleaseInOrder(
         """Unpacks a period's tallies, a vehicle shard at a time."""
         for encoded in shards.values():
             packed = filter(None, encoded)  # heartbeats are empty
-            yield wire.unpack_tally(packed if self.shelf is None else map(self.shelf.get, packed), self.release.columns)
+            yield wire.unpack_tally(packed if self.store is None else map(self.store.get, packed), self.release.columns)

@@ -22,7 +22,7 @@ from transforms.recorded.codec import encode
 from transforms.recorded.units import Transaction
 from transforms.records import KeyedTally, KeyedUnit, RecordedSlot, SlotEstimates, SlotShard, TallyBytes
 from transforms.releases.base import History, ReleaseKind
-from transforms.steps.metrics import Demanded, Parting, Shelf, count, passed
+from transforms.steps.metrics import Demanded, Parting, Store, count, passed
 
 DRAW_BYTES = 1 << 20  # of packed tallies: a range's groups are collected up to so many, and drawn together
 
@@ -31,13 +31,13 @@ DRAW_BYTES = 1 << 20  # of packed tallies: a range's groups are collected up to 
 class ByHexagon(Parting[PCollection[KeyedTally]]):
     """Units drawn from tallies, and vehicles' spending as demand.
 
-    A unit's key names its transaction. shelf: holds units until recorded.
+    A unit's key names its transaction. store: holds units until they are recorded, in place of the shuffle.
     """
 
     release: ReleaseKind
     transaction: Transaction
     account: LedgerAccount
-    shelf: Shelf | None = None
+    store: Store | None = None
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
@@ -78,11 +78,11 @@ class Draw(beam.DoFn):
 
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
         """Draws the groups collected so far; yields demands, and units by transaction."""
-        groups, transaction, shelf = self._groups, self._step.transaction, self._step.shelf
+        groups, transaction, store = self._groups, self._step.transaction, self._step.store
         self.start_bundle()
         if not groups:
             return
-        tally_bytes = {transaction_key: filter(None, encoded) for transaction_key, encoded in groups.items()}
+        tally_bytes = {slot_shard: filter(None, encoded) for slot_shard, encoded in groups.items()}
         for unit, exposure in tasks.draw_units(tally_bytes, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
             spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)
@@ -94,7 +94,7 @@ class Draw(beam.DoFn):
             text = encode(unit)
             # Units of one key are recorded in one transaction.
             transaction_key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
-            yield transaction_key, records.UnitBytes(text if shelf is None else shelf.put(text))
+            yield transaction_key, records.UnitBytes(text if store is None else store.put(text))
 
 
 def _of_range(element: Any) -> WindowedValue:
@@ -121,7 +121,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
     needs_rows: bool = False
     may_lose: bool = True
     needs_consent: bool = False
-    shelf: Shelf | None = None
+    store: Store | None = None
 
     def expand(self, units: PCollection[KeyedUnit]) -> PCollection[RecordedSlot]:
         grouped = units | "group" >> beam.GroupByKey()
@@ -132,7 +132,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         encoded = list(group[1])
         if self.needs_consent and records.CONSENT not in encoded:
             return
-        units = decoded(self.shelf.get(unit) if self.shelf else unit for unit in encoded if unit != records.CONSENT)
+        units = decoded(self.store.get(unit) if self.store else unit for unit in encoded if unit != records.CONSENT)
         if self.needs_rows and not any(hat.plan is not None for unit in units for hat in unit.released):
             raise StepError(f"the input has no row of {units[0].period}: nothing was recorded or spent")
         for period, together in groupby(units, key=lambda unit: unit.period):

@@ -316,7 +316,7 @@ def slots_from(timetable: Timetable, from_s: int, to_s: int) -> Iterator[int]:
         day += timedelta(days=1)
 
 
-SATURDAY = 5
+SATURDAY = 5  # as `date.weekday` counts
 
 
 def hours_of(slots: Sequence[int], zone: str) -> list[int]:

@@ -72,9 +72,9 @@ class Bounded:
         tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
         if self.in_panes:  # parts of slots: merged here, and heartbeats add the slots without a report
-            slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, keeps_shard=job.release.draws_in_order)
+            slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, in_order=job.release.draws_in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
-        publish(road(tallies, job, _Judged(self, tallied[COUNTED]), shelf=self.spool), job.outputs)
+        publish(road(tallies, job, _Judged(self, tallied[COUNTED]), store=self.spool), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
         """Reads the input and groups events by tally.
@@ -88,12 +88,13 @@ class Bounded:
             listed = listed | "spread" >> beam.Reshuffle()
         return listed | "observe" >> beam.ParDo(Observe(self)) | "group" >> beam.GroupByKey()
 
-    def keyed(self, events: wire.WirePart) -> KeyedPart:
+    def keyed(self, events: records.PackedEvents) -> KeyedPart:
         """Keys packed events by what is tallied together, see `Group`."""
         data = events.data if self.spool is None else records.EventBytes(self.spool.put(events.data))
+        slot_s, shard = events.key
         if self.job.rules.need_whole_periods:
-            return ((self.job.release.group(events.slot_s), events.shard), 0), (events.slot_s, data)
-        return ((events.slot_s, events.shard), events.pane_s if self.in_panes else 0), (events.slot_s, data)
+            return ((self.job.release.group(slot_s), shard), 0), (slot_s, data)
+        return (events.key, events.pane_s if self.in_panes else 0), (slot_s, data)
 
     def by_slot(self, events: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
         """Groups packed events by slot. events: start, and events or their spool's reference."""
@@ -117,7 +118,7 @@ class _Tally(beam.DoFn):
         fetch = None if bounded.spool is None else bounded.spool.get  # groups hold names of batches on a disk
         self._in_panes = InPanes(job.release, fetch, may_be_late=False)
         # In order, one worker releases whole periods, each of which it tallies by vehicle shard.
-        self._by_vehicle = ByVehicle(job.release, fetch=fetch, keeps_shard=job.release.draws_in_order)
+        self._by_vehicle = ByVehicle(job.release, fetch=fetch, in_order=job.release.draws_in_order)
 
     def process(self, group: Group) -> Iterator[records.KeyedTally | records.KeyedPartial | CountedFact | Beat]:
         """Tallies a group's events. Under NO_SLOT passes facts on, and makes heartbeats once."""
@@ -153,7 +154,7 @@ class _Judged:
         requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand  # debits by period
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
         both = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()
-        return both | "record" >> Record(job.account, needs_consent=True, shelf=self.bounded.spool)
+        return both | "record" >> Record(job.account, needs_consent=True, store=self.bounded.spool)
 
     def in_order(self, tallies: PCollection[records.KeyedTally], job: Job) -> PCollection[records.SlotEstimates]:
         both = tallies, self._consents(self.counted)

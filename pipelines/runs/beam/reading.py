@@ -69,7 +69,7 @@ class Observe(beam.DoFn):
                 passed("read", batch.rows)
                 self._counts.update({counters.ROWS: batch.rows} | refused)
                 for events in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):
-                    self._counts[judge.OF_PERIOD + job.slots[events.slot_s].period] += events.rows
+                    self._counts[judge.OF_PERIOD + job.slots[events.key[0]].period] += events.rows
                     yield bounded.keyed(events)
             elif job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)

@@ -72,7 +72,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def __init__(self) -> None:
         self._copies = multiprocessing.get_context("forkserver")
         self._copies.set_forkserver_preload(IMPORTED)
-        forkserver.ensure_running()
+        forkserver.ensure_running()  # imports now, not at the first worker
         self._workers: dict[str, list[BaseProcess]] = {}
         self._lock = threading.Lock()
 
@@ -83,7 +83,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             with self._lock:  # only one at a time may ask for a copy
                 worker.start()
                 self._workers.setdefault(request.worker_id, []).append(worker)
-        except Exception as error:  # noqa: BLE001 - it is told where it was asked for
+        except Exception as error:  # noqa: BLE001 - the engine reports it
             return beam_fn_api_pb2.StartWorkerResponse(error=f"no worker could be started: {error}")
         return beam_fn_api_pb2.StartWorkerResponse()
 

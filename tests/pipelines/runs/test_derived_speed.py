@@ -44,7 +44,8 @@ def tallied(folder, lines, header, shards=1):
     for batch in tasks.read(job.layout, str(folder / "feed.csv")):
         observations, cell, _ = locate(parse(batch.table, job.rules)[0], job.ground)
         for part in wire.split(observations, cell, shards):
-            events.setdefault(part.shard, {}).setdefault(part.slot_s, []).append(part.data)
+            slot_s, shard = part.key
+            events.setdefault(shard, {}).setdefault(slot_s, []).append(part.data)
     for slots in events.values():
         derived = tasks.derived(slots, job.rules, job.ground, job.release, lambda name, n: counts.update({name: n}))
         tables += [table for _, table in derived]

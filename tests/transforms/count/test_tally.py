@@ -194,7 +194,7 @@ def test_any_number_of_vehicle_shards_and_length_of_panes_gives_the_tally_of_the
     observations = Observations(vehicle, second * S_US, np.zeros(len(rows), np.int64), lat, lon, value, value)
     panes = {}
     for part in split(observations, lat * 5 + lon + 100, shards, pane_s):
-        panes.setdefault(part.shard, []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))
+        panes.setdefault(part.key[1], []).append(tally_pane(unpack_events([part.data]), cap, COLUMNS))
     merged = [merge_panes([partial for partial, _ in of_slot], 0, cap, COLUMNS) for of_slot in panes.values()]
     whole = joined(merged)
     whole = whole.take(np.lexsort((whole.cell, whole.vehicle)))

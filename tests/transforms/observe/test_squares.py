@@ -42,9 +42,9 @@ def _vector(lat, lon):
 @pytest.fixture(autouse=True)
 def _forgetful(monkeypatch):
     monkeypatch.setattr(hexagons, "OFTEN", 1)  # so that every square is learnt
-    hexagons._sizes.cache_clear()
+    hexagons._tables.cache_clear()
     yield
-    hexagons._sizes.cache_clear()
+    hexagons._tables.cache_clear()
 
 
 @pytest.mark.few(1)

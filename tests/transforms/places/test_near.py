@@ -10,7 +10,7 @@ import shapely.geometry
 from tests.transforms.places.lines import LAT, LON
 from transforms.places import near as near_shapes
 from transforms.places.hexagons import KM_PER_DEGREE
-from transforms.places.near import FINE_RES, Shapes, near, nearest
+from transforms.places.near import FINE_RES, Shapes, near_pairs, nearest
 
 CENTRES = {
     "Austin": (LAT, LON),
@@ -53,7 +53,7 @@ def of_each(shapes):
 def test_each_cell_has_the_lines_that_it_is_near_the_nearest_first(where, monkeypatch):
     monkeypatch.setattr(near_shapes, "AT_ONCE", 37)
     shapes = drawn(CENTRES[where])
-    pairs = near(shapes)
+    pairs = near_pairs(shapes)
     of_cell = {}
     for cell, place in zip(pairs.cell.tolist(), pairs.place.tolist(), strict=True):
         of_cell.setdefault(cell, []).append(place)

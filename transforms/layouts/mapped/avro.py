@@ -113,7 +113,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
     _strip(schema)
-    tops = {steps[0] for steps in columns}
+    tops = {steps[0] for steps in columns}  # first steps
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
     is_mixed = any({"string", "bytes"} <= of_kind for of_kind in names)
@@ -124,19 +124,19 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     reader = fastavro.reader(file, reader_schema, handle_unicode_errors="surrogateescape")
     _strip(reader.writer_schema)
     top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
-    is_nested, count, nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(reader.writer_schema)
+    is_nested, row_count, row_nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(reader.writer_schema)
     # A field of type null takes no byte in the file, but memory: so many are decoded at most, by the file's size.
     most_nulls = max(FREE_NULLS, NULLS_PER_BYTE * file_bytes)
-    batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(nulls, 1))
+    batch_rows = min(DECODE_ROWS, 1 + most_nulls // max(row_nulls, 1))
     while rows := list(map(top_values_of, islice(reader, batch_rows))):
         if is_nested:
             pairs = zip(zip(*rows, strict=True), columns, strict=True)
             rows = list(zip(*(walk(values, steps[1:]) for values, steps in pairs), strict=True))
-        count += len(rows)
-        if count > FILE_ROWS:
+        row_count += len(rows)
+        if row_count > FILE_ROWS:
             raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
-        if count * nulls > most_nulls:
-            raise UnreadableFile(path, f"{nulls:,} fields hold nothing in any row: leave them out of the schema")
+        if row_count * row_nulls > most_nulls:
+            raise UnreadableFile(path, f"{row_nulls:,} fields hold nothing in any row: leave them out of the schema")
         yield _batch([tuple(map(_as_text, row)) for row in rows] if is_mixed else rows, table.fields, types)
 
 

@@ -69,13 +69,16 @@ class CsvTable(MappedLayout):
             raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
         if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
-        bare, indices = [name.strip(BLANK) for name in names], []  # a column matches a name without blanks too
+        stripped, indices = (
+            [name.strip(BLANK) for name in names],
+            [],
+        )  # a column matches a name without blanks too
         for column in self.columns:
-            named = names if column in names else bare
-            if named.count(column) != 1:
-                rule = "missing" if column not in named else "there more than once"
+            candidates = names if column in names else stripped
+            if candidates.count(column) != 1:
+                rule = "missing" if column not in candidates else "there more than once"
                 raise UnreadableFile(path, f"column {column!r} is {rule}")
-            indices.append(named.index(column))
+            indices.append(candidates.index(column))
         return _Header(len(names), tuple(indices), self.delimiter)
 
 
@@ -145,13 +148,13 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
         is_opening = _quotes_before(quotes, quotes, lines) % 2 == 0
         previous_letter = letters[np.maximum(quotes - 1, 0)]
         next_letter = letters[np.minimum(quotes + 1, len(letters) - 1)]
-        fine = np.where(
+        is_valid = np.where(
             is_opening,
             (quotes == lines.start[line_of_quote]) | (previous_letter == mark) | (previous_letter == text_lines.QUOTE),
             (quotes + 1 == lines.end[line_of_quote]) | (next_letter == mark) | (next_letter == text_lines.QUOTE),
         )
         broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
-        broken[line_of_quote[~fine]] = True
+        broken[line_of_quote[~is_valid]] = True
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
     broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1
     return broken

@@ -45,10 +45,8 @@ class ParquetTable(MappedLayout):
                 _refuse_bomb(path, parquet, self.columns)
                 paths = [_path(column, parquet.schema_arrow) for column in self.columns]
                 needed = list(dict.fromkeys(map(_stored, self.columns, paths)))
-                row_groups = list(share.among(parquet.metadata.num_row_groups))
-                for batch in parquet.iter_batches(
-                    base.BATCH_ROWS, row_groups=row_groups, columns=needed, use_threads=False
-                ):
+                groups, most = list(share.among(parquet.metadata.num_row_groups)), base.BATCH_ROWS
+                for batch in parquet.iter_batches(most, row_groups=groups, columns=needed, use_threads=False):
                     arrays = (base.values_at(batch.column(head), steps) for head, steps in paths)
                     yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), {})
             except (pa.ArrowException, OSError, UnicodeDecodeError):

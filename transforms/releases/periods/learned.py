@@ -20,7 +20,7 @@ from transforms.recorded.stage_plan import numbers_of
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
-from transforms.releases.periods.classes import learned_classes, notes_of
+from transforms.releases.periods.classes import distribution_columns, learned_classes
 from transforms.releases.periods.places import learned_places, place_product
 from transforms.releases.periods.products import grouping
 from transforms.releases.periods.publish import HatEstimates, estimates_of_product
@@ -107,8 +107,8 @@ def product_estimates(
             groups = smooth_hours(groups, coarser(models, posterior, whole_day))
         estimates = hat_estimates(groups, policy, forecast=forecast)
         if product.has_distributions and policy.classes is not None:
-            notes = notes_of(classes, groups, estimates.status, float(policy.value.standard.upper))
-            estimates = estimates._replace(notes=notes)
+            columns = distribution_columns(classes, groups, estimates.status, float(policy.value.standard.upper))
+            estimates = estimates._replace(distributions=columns)
         tables.append(estimates_of_product(estimates, product.name, grouped, slots, policy))
     return tuple(tables)
 

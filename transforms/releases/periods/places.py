@@ -33,7 +33,7 @@ from transforms.recorded.units import StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
 from transforms.releases.periods.products import Product, ProductGroups, slot_groups
-from transforms.releases.periods.publish import Behind, HatEstimates, estimates_of_product
+from transforms.releases.periods.publish import HatEstimates, PlaceFacts, estimates_of_product
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 
@@ -152,9 +152,9 @@ def place_product(
     result = result._replace(parent=parent, parent_values=parents)
     proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
-    behind = Behind(models.state.days * days, proved, named.geometries)
+    place_facts = PlaceFacts(models.state.days * days, proved, named.geometries)
     grouped = ProductGroups(groups, list(named.names), spans)
-    return estimates_of_product(result, product.name, grouped, slots, policy, behind)
+    return estimates_of_product(result, product.name, grouped, slots, policy, place_facts)
 
 
 def _estimates(

@@ -37,16 +37,16 @@ class HatEstimates(NamedTuple):
     parent: NDArray[np.str_] | None = None  # cell of an unknown HAT, if known
     parent_values: tuple[Float64s, ...] | None = None  # the parent's value and bounds
     products: tuple[SlotEstimates, ...] = ()
-    notes: Mapping[str, NDArray[Any]] | None = None  # columns of distributions, by name
+    distributions: Mapping[str, NDArray[Any]] | None = None  # columns DISTRIBUTION, by name
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
     def shown(self, value: Value) -> "HatEstimates":
         """Converts numbers from the standard scale to the value's own unit."""
         if value.scale == 1 and not value.lower:
             return self
-        notes = {
-            name: value.shown(column) if column.dtype.kind == "f" else column
-            for name, column in (self.notes or {}).items()
+        distributions = {
+            name: value.shown(column) if column.dtype.kind == "f" else column  # "f": floats, others are statuses
+            for name, column in (self.distributions or {}).items()
         }
         return self._replace(
             value=value.shown(self.value),
@@ -55,12 +55,12 @@ class HatEstimates(NamedTuple):
             sd=value.width(self.sd),
             traffic=None if self.traffic is None else (value.shown(self.traffic[0]), value.shown(self.traffic[1])),
             parent_values=None if self.parent_values is None else tuple(map(value.shown, self.parent_values)),
-            notes=notes,
+            distributions=distributions,
         )
 
 
-class Behind(NamedTuple):
-    """Facts behind places' rows: released days, and by place vehicles and GeoJSON geometries."""
+class PlaceFacts(NamedTuple):
+    """Facts that places' rows add: released days, and by place vehicles and GeoJSON geometries."""
 
     days: int
     vehicles: Sequence[int | None]  # as many are proved to visit it; None if too few
@@ -70,7 +70,7 @@ class Behind(NamedTuple):
 def estimates_of_slot(estimates: HatEstimates, index: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
     """Estimates one slot of a period for every cell."""
     cell_names, estimates = texts_of(policy.region), estimates.shown(policy.value)
-    hats = _columns(estimates, [index], cell_names, _notes(estimates, [index]), policy.on(facts.period))
+    hats = _columns(estimates, [index], cell_names, _optional(estimates, [index]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
 
 
@@ -80,23 +80,23 @@ def estimates_of_product(
     grouped: ProductGroups,
     slots: Sequence[SlotFacts],
     policy: LevelsPolicy,
-    behind: Behind | None = None,
+    place_facts: PlaceFacts | None = None,
 ) -> SlotEstimates:
     """Estimates a product's places and times in a period.
 
-    Column `cell` holds a place's id too, so maps and joins work unchanged; `behind` is set for products of places.
+    Column `cell` holds a place's id too, so maps and joins work unchanged; place_facts: for products of places.
     """
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
     product_column: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}  # a row a place and span
-    of_estimates = _notes(estimates, list(spans))
-    notes, geometries = product_column | of_estimates, dict[str, Any]()
-    if behind is not None:
-        days, vehicles = [behind.days] * len(names) * len(spans), [*behind.vehicles] * len(spans)
+    of_estimates = _optional(estimates, list(spans))
+    optional, geometries = product_column | of_estimates, dict[str, Any]()
+    if place_facts is not None:
+        days, vehicles = [place_facts.days] * len(names) * len(spans), [*place_facts.vehicles] * len(spans)
         of_places: dict[str, list[Any]] = {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
-        notes = of_estimates | product_column | of_places
-        geometries = dict(zip(names, behind.geometries, strict=False))
-    columns = _columns(estimates, list(spans), names, notes, policy.on(slots[0].period))
+        optional = of_estimates | product_column | of_places
+        geometries = dict(zip(names, place_facts.geometries, strict=False))
+    columns = _columns(estimates, list(spans), names, optional, policy.on(slots[0].period))
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]
     hats = replace(columns, spans=times, geometries=geometries)
     start, end = slots[0].start, slots[-1].end
@@ -107,10 +107,10 @@ def _columns(
     estimates: HatEstimates,
     slots_of_rows: Sequence[int],
     cell_names: Sequence[str],
-    notes: Mapping[str, list[Any]],
+    optional: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Builds the result's columns, all cells slot after slot; notes: optional ones."""
+    """Builds the result's columns, all cells slot after slot."""
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
@@ -129,11 +129,11 @@ def _columns(
         estimates=of_cells,
         vehicles=[None] * value.size,
         reports=[None] * value.size,
-        notes={**notes, "model": [VERSION] * value.size},
+        optional={**optional, "model": [VERSION] * value.size},
     )
 
 
-def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
+def _optional(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
     """Builds optional columns by name, with None for nan and empty text."""
     columns = {
         "leans_on_day": estimates.leans,
@@ -141,7 +141,7 @@ def _notes(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]
         **dict(zip(_PARENT_COLUMNS, estimates.parent_values or (), strict=False)),
         **dict(zip(TRAFFIC_COLUMNS, estimates.traffic or (), strict=False)),
         **dict(zip(ABOUT_COLUMNS, estimates.about or (), strict=False)),
-        **(estimates.notes or {}),
+        **(estimates.distributions or {}),
     }
     lists = {name: column[:, slots].T.ravel().tolist() for name, column in columns.items() if column is not None}
     return {name: [None if x == "" or x != x else x for x in values] for name, values in lists.items()}  # x != x: nan

@@ -70,7 +70,7 @@ class PeriodRelease(VectorRelease):
     draws_in_order = True
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
-        """Computes each period's debits; the specification's first period differs."""
+        """Computes each period's debit, of its stage 0; the specification's first period differs."""
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not history.stages(policy.spec_id)
         for period, joint_slots_s in {facts.period: facts.joint_slots_s for facts in self.slots.values()}.items():
