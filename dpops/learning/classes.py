@@ -1,8 +1,9 @@
-"""Speed classes: posterior distributions of cells and their quantiles.
+"""Distributions of cells' speeds over classes: posteriors, and quantiles.
 
-The logarithm of a cell's weight in a class is normal around the city's, which is learned from all cells. Cells differ
-in weight, by a tilt (e to a multiple of the speed, which changes the mean), and smoothly otherwise. The
-cell's mean from coarser levels is one more observation. Source: docs/released.md, "Under a small total". Linear cost.
+Releases are noisy weights by cell and class. The log of a cell's weight in a class is normal around the city's, which
+is learned from all cells. Cells differ in total weight, by a tilt (e to a multiple of the speed, which moves the mean),
+and smoothly otherwise. A cell's mean from coarser levels is one more observation. Source: docs/released.md, "Under a
+small total". In arrays the last axis is of classes, of which the first is standing, 0 km/h.
 """
 
 import math
@@ -14,14 +15,15 @@ import numpy as np
 
 from dpops import fitted
 from dpops.spread import FLEET_SD, Z95, growth
-from dpops.types import Float64s
+from dpops.types import Float64s, Int64s
 
 _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
 """Updates of the city; Gauss-Newton steps of cells in each; Newton steps of tilts."""
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 """Largest step, and bounds, of log weights, so that exp stays finite where noise is all that is released."""
 _EVEN_SD = math.sqrt(1 / 12)
-"""Standard deviation of a uniform law over a class, in its widths."""
+"""Standard deviation of a uniform distribution over a class, in widths of the class."""
+_LEAST_VARIANCE = 1  # (km/h)^2, of a distribution's speeds, as a divisor: it is 0 where one class has all
 
 
 class ClassDay(NamedTuple):
@@ -33,7 +35,7 @@ class ClassDay(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassSums:
-    """Daily class weights summed by precision, and summed precisions."""
+    """Days' class weights times precision, summed, (cells, classes); summed precisions, (classes,)."""
 
     weights: Float64s
     precisions: Float64s
@@ -61,8 +63,8 @@ class OfCells(NamedTuple):
 class ClassFit:
     """Posterior of cells' usual distributions.
 
-    edges: (classes + 1,), from 0 to the upper bound, km/h. logs: of weights, (cells, classes). covariances: of these,
-    (cells, classes, classes).
+    edges: (classes + 1,), from 0 to the upper bound, km/h. logs: posterior means of log weights, (cells, classes).
+    covariances: of these, (cells, classes, classes).
     """
 
     edges: Float64s
@@ -87,12 +89,12 @@ class ClassFit:
     @property
     def mean_variances(self) -> Float64s:
         """Variances of `means`, (cells,)."""
-        slopes = self.shares * (self.speeds - self.means[:, None])
+        slopes = self.shares * (self.speeds - self.means[:, None])  # derivatives of the mean by log weights
         return np.asarray(np.einsum("ci,cij,cj->c", slopes, self.covariances, slopes))
 
 
 class Quantiles(NamedTuple):
-    """Quantiles with 95 % intervals, km/h, (levels, ..) each."""
+    """Quantiles with 95 % intervals, km/h, (targets, ..) each."""
 
     values: Float64s
     lower95: Float64s
@@ -105,22 +107,22 @@ def middles(edges: Float64s) -> Float64s:
 
 
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: float) -> ClassFit:
-    """Fits cells' log weights by class: cells given the city, and in turn.
+    """Fits log weights of cells given the city's, and the city's in turn.
 
-    cells: their usual means come from coarser levels, one more observation each. day_weight: declared, the prior mean.
+    cells: from coarser levels; their means are observations here. day_weight: declared, the city's prior mean.
     """
     speeds, classes = middles(edges), edges.size - 1
     measured = sums.weights / np.maximum(sums.precisions, 1e-300)  # mean of days; 0 before the first
-    precision: Float64s = _inverted(prior_covariance(edges))
+    precision: Float64s = _inverted(prior_covariance(edges))  # of a cell around the city
     city_precision: Float64s = _inverted(_city_covariance(classes))
-    offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]
+    offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]  # of a cell's log weight; finite
     prior_mean = np.full(classes, np.log(day_weight / classes))
     city, logs = prior_mean, prior_mean + offset
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
             gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
-            total = gradient - (logs - city - offset) @ precision
-            step = np.linalg.solve(information + precision, total[..., None])[..., 0]
+            posterior_gradient = gradient - (logs - city - offset) @ precision
+            step = np.linalg.solve(information + precision, posterior_gradient[..., None])[..., 0]
             logs = np.clip(logs + np.clip(step, -_MOST_STEP, _MOST_STEP), _LEAST_LOG, _MOST_LOG)
         gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
         covariances: Float64s = _inverted(information + precision)
@@ -130,15 +132,16 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
 
 def prior_covariance(edges: Float64s) -> Float64s:
     """Computes the prior covariance of a cell's log weights around the city's, (classes, classes)."""
-    # A tilt that moves the mean, a level common to classes, and a squared exponential kernel, of .01 to be invertible.
+    # Three independent parts: a tilt that moves the mean of even shares by PLACES_KMH, a total weight common to all
+    # classes, and a smooth curve (squared exponential kernel; the ridge makes it invertible); the latter of FLEET_SD.
     classes, index, speeds = edges.size - 1, np.arange(edges.size - 1), middles(edges)
-    tilt = fitted.PLACES_KMH * (speeds - speeds.mean()) / speeds.var()  # moves the mean of even shares by PLACES_KMH
+    tilt = fitted.PLACES_KMH * (speeds - speeds.mean()) / speeds.var()
     kernel = np.exp(-0.5 * (index[:, None] - index) ** 2) + 0.01 * np.eye(classes)
     return np.asarray(np.outer(tilt, tilt) + FLEET_SD**2 * (1 + kernel))
 
 
 def _city_covariance(classes: int) -> Float64s:
-    """Computes the city's prior covariance: of a common level and of each class."""
+    """Computes the city's prior covariance: of a total weight and, independently, of each class."""
     return FLEET_SD**2 * (np.eye(classes) + 1)
 
 
@@ -147,37 +150,44 @@ def _gradient_and_information(
 ) -> tuple[Float64s, Float64s]:
     """Computes log-likelihood gradients and Gauss-Newton information by log weights.
 
-    Observed are class weights, (cells, classes), and each cell's mean, whose derivatives by log weights are `slopes`.
+    Observed are class weights, `measured` (cells, classes) of `precisions` (classes,), and each cell's mean speed.
     """
-    weights, shares = np.exp(logs), _shares(logs)
+    weights, shares = np.exp(logs), _shares(logs)  # weights are their own derivatives by log weights
     means = shares @ speeds
-    slopes, of_means = shares * (speeds - means[:, None]), 1 / (cells.variances + fitted.FLOOR_VARIANCE)  # precisions
-    gradient = (measured - weights) * weights * precisions + slopes * ((cells.means - means) * of_means)[:, None]
-    information = slopes[:, :, None] * slopes[:, None, :] * of_means[:, None, None]
+    slopes = shares * (speeds - means[:, None])  # derivatives of the mean by log weights
+    mean_precisions = 1 / (cells.variances + fitted.FLOOR_VARIANCE)
+    gradient = (measured - weights) * weights * precisions + slopes * ((cells.means - means) * mean_precisions)[:, None]
+    information = slopes[:, :, None] * slopes[:, None, :] * mean_precisions[:, None, None]
     index = np.arange(speeds.size)
     information[:, index, index] += weights**2 * precisions
     return gradient, information
 
 
 def _city(
-    mean: Float64s, precision: Float64s, logs: Float64s, slope: Float64s, information: Float64s, covariances: Float64s
+    mean: Float64s,
+    precision: Float64s,
+    logs: Float64s,
+    gradient: Float64s,
+    information: Float64s,
+    covariances: Float64s,
 ) -> tuple[Float64s, Float64s]:
-    """Fits the city's log weights and covariance by generalised least squares.
+    """Fits the city's log weights by generalised least squares; returns mean and covariance.
 
-    A cell's observations are one z of precision A (`information`), A z = A logs + slope. Around the city z has the
-    covariance P + A^-1, P of the cell's deviation; its inverse is A - A (P^-1 + A)^-1 A (Woodbury).
+    A cell's likelihood is quadratic near its `logs`: it is as if z = logs + A^-1 gradient were observed with precision
+    A (`information`). Around the city z has the covariance P + A^-1, P of cells around the city, whose inverse is
+    A - A (P^-1 + A)^-1 A (Woodbury).
 
-    mean, precision: the city's prior. logs: less cells' offsets; slope: gradients there. covariances: (P^-1 + A)^-1.
+    mean, precision: the city's prior. logs: less cells' offsets. covariances: (P^-1 + A)^-1, (cells, classes, classes).
     """
     information_covariance = information @ covariances
-    information_z = np.einsum("cij,cj->ci", information, logs) + slope
+    information_z = np.einsum("cij,cj->ci", information, logs) + gradient  # A z, as A may have no inverse
     residual = information_z - np.einsum("cij,cj->ci", information_covariance, information_z)
     covariance: Float64s = _inverted(precision + (information - information_covariance @ information).sum(axis=0))
     return covariance @ (precision @ mean + residual.sum(axis=0)), covariance
 
 
 def _with_city(covariances: Float64s, precision: Float64s, city: Float64s) -> Float64s:
-    """Adds the city's part to covariances given it (law of total variance)."""
+    """Adds the city's covariance to cells' given the city (law of total variance)."""
     slopes = covariances @ precision  # of a cell's posterior mean by the city's, its prior mean
     return np.asarray(covariances + slopes @ city @ slopes.transpose(0, 2, 1))
 
@@ -189,19 +199,20 @@ def _shares(logs: Float64s) -> Float64s:
 
 
 def tilted(posterior: ClassFit, means: Float64s) -> Float64s:
-    """Tilts distributions to means, (cells, times) km/h; returns shares, (cells, times, classes).
+    """Tilts usual distributions to means, (cells, times) km/h; returns shares, (cells, times, classes).
 
     The usual one times e to a multiple of the speed is the nearest in relative entropy that has the mean. The multiple
     is found by Newton's steps: the mean's derivative by it is the variance.
     """
-    speeds, lowest = posterior.speeds, posterior.speeds[-1] / 100  # only an infinite multiple has the mean 0
-    target = np.clip(means, lowest, posterior.speeds[-1] - lowest)
+    speeds = posterior.speeds
+    margin = speeds[-1] / 100  # the means of standing and of the fastest class have an infinite multiple
+    target = np.clip(means, margin, speeds[-1] - margin)
     logs, multiple = np.log(posterior.shares)[:, None, :], np.zeros(means.shape)
     largest_step = 4 / speeds[-1]  # changes the odds of the fastest class to standing by at most e^4
     for _ in range(_TILT_ROUNDS):
         shares = _shares(logs + multiple[..., None] * speeds)
         mean = shares @ speeds
-        variance = np.maximum(shares @ speeds**2 - mean**2, 1.0)  # (km/h)^2; 0 where one class has all
+        variance = np.maximum(shares @ speeds**2 - mean**2, _LEAST_VARIANCE)
         multiple = multiple + np.clip((target - mean) / variance, -largest_step, largest_step)
     return _shares(logs + multiple[..., None] * speeds)
 
@@ -211,65 +222,72 @@ def quantiles(
 ) -> Quantiles:
     """Reads speed quantiles and intervals off tilted class distributions.
 
-    shares: (cells, times, classes). mean_variances: of means, visits: independent ones behind reports, (cells, times).
+    shares: (cells, times, classes). targets: shares of reports, such as .85. mean_variances: of the means that shares
+    were tilted to, visits: numbers of independent ones behind reports, (cells, times).
     """
     cdf = _below(shares)
     sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, visits))
     highest, lowest = (np.clip(cdf + sign * Z95 * sd, 0, 1) for sign in (1, -1))
-    # Bounds of a distribution curve rise like the curve itself.
+    # Bounds of a distribution function rise like the function itself.
     highest = np.maximum.accumulate(highest, axis=-1)
     lowest = np.minimum.accumulate(lowest[..., ::-1], axis=-1)[..., ::-1]
-    of_levels = [_ends(posterior.edges, cdf, (highest, lowest), target) for target in targets]
-    return Quantiles(*(np.stack(column) for column in zip(*of_levels, strict=True)))
+    of_targets = [_crossings(posterior.edges, cdf, (highest, lowest), target) for target in targets]
+    return Quantiles(*(np.stack(column) for column in zip(*of_targets, strict=True)))
 
 
-def _ends(edges: Float64s, curve: Float64s, band: tuple[Float64s, Float64s], target: float) -> Quantiles:
-    """Finds where distribution curves cross a level, with intervals.
+def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], target: float) -> Quantiles:
+    """Finds speeds at which distribution functions reach the target, with intervals.
 
-    edges: (classes + 1,). curve: part below each edge, (.., classes + 1); band: its highest and lowest. A speed's place
-    in its class is unknown whatever the curve is: the squares of both errors add up. The first class is standing, 0
-    km/h exactly; the last one holds all faster speeds, so that its intervals end at the upper bound.
+    edges: (classes + 1,). cdf: share below each edge, (.., classes + 1). band: its upper and lower bounds, which reach
+    the target at lower and at higher speeds. Where in its class a speed lies is unknown too: squares of both errors add
+    up. Standing is 0 km/h exactly; the last class holds all faster speeds, so its intervals end at the upper bound.
     """
-    crossing, index = _inverse(edges, curve, target)
+    crossing, index = _inverse(edges, cdf, target)
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)
     value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _EVEN_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), in_class[lower_index]), 0.0)
     upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), in_class[upper_index]), edges[-1])
+    is_last = index == edges.size - 2
     return Quantiles(
         value,
         np.where(lower_index == 0, 0.0, lower),
-        np.where(upper_index == 0, edges[1], np.where(index == edges.size - 2, edges[-1], upper)),
+        np.where(upper_index == 0, edges[1], np.where(is_last, edges[-1], upper)),
     )
 
 
 class ExpectedCell(NamedTuple):
-    """Expected cell: class weights; variances of its usual mean, of a day's own; visits."""
+    """Public facts of a cell: expected class weights, (classes,), and number of visits.
+
+    mean_variance: of the usual mean that coarser levels tell. day_variance: of a day's mean around the usual one.
+    """
 
     weights: Float64s
-    usual: float
-    own: float
+    mean_variance: float
+    day_variance: float
     visits: float
 
 
 def expected_error(
     edges: Float64s, cell: ExpectedCell, precisions: Float64s, target: float, typical: tuple[Float64s, int] | None
 ) -> float:
-    """Forecasts a daily percentile's error, km/h, from released precisions.
+    """Forecasts the mean absolute error of a cell's daily percentile, km/h.
 
-    precisions: of class weights, (classes,). target: the percentile's share. typical: weights of a typical cell,
-    and the number of cells that inform the city; None if it is known.
+    precisions: of released class weights, (classes,). target: the percentile's share. typical: weights of a typical
+    cell, and the number of cells, from which the city is learned; None if it is known.
     """
     precision: Float64s = _inverted(prior_covariance(edges))
-    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.usual, precision)
+    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.mean_variance, precision)
     if typical is not None:
-        _, evidence, covariance = _expected_posterior(edges, typical[0], precisions, cell.usual, precision)
-        city = _inverted(_city_covariance(logs.size)) + typical[1] * (evidence - evidence @ covariance @ evidence)[0]
-        covariances = _with_city(covariances, precision, _inverted(city))
+        weights, cells = typical
+        _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, precision)
+        of_cell = (information - information @ covariance @ information)[0]  # precision about the city, as in `_city`
+        city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
+        covariances = _with_city(covariances, precision, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)
-    shares = posterior.shares[:, None]
-    curve, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.own
-    sd = np.sqrt(_variances(posterior, shares, curve, mean_variances, np.full((1, 1), cell.visits)))[0, 0]
-    value, index = _inverse(edges, curve, target)
+    shares = posterior.shares[:, None]  # (1, 1, classes): one cell, one time
+    cdf, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.day_variance
+    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, np.full((1, 1), cell.visits)))[0, 0]
+    value, index = _inverse(edges, cdf, target)
     # Delta method: a share's error over the density, per km/h; sqrt(2 / pi) makes a normal sd a mean absolute error.
     density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]
     return float(math.sqrt(2 / math.pi) * np.interp(value[0, 0], edges, sd) / density)
@@ -278,7 +296,7 @@ def expected_error(
 def _expected_posterior(
     edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, prior_precision: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Computes one cell's expected log weights, information and posterior covariance given the city."""
+    """Computes an expected cell's log weights, information of data, covariance given the city."""
     logs, speeds = np.log(weights)[None], middles(edges)  # (1, classes): one cell
     means = OfCells(weights=np.ones(1), means=_shares(logs) @ speeds, variances=np.full(1, mean_variance))
     _, information = _gradient_and_information(logs, weights[None], precisions, means, speeds)
@@ -286,6 +304,7 @@ def _expected_posterior(
 
 
 def _inverted(matrices: Float64s) -> Float64s:
+    """Inverts matrices, float64."""
     return np.linalg.inv(matrices).astype(np.float64, copy=False)
 
 
@@ -298,29 +317,31 @@ def _below(shares: Float64s) -> Float64s:
 def _variances(
     posterior: ClassFit, shares: Float64s, cdf: Float64s, mean_variances: Float64s, visits: Float64s
 ) -> Float64s:
-    """Computes variances of the shares below class edges, by the delta method.
+    """Computes variances of shares below edges, (cells, times, edges), by the delta method.
 
-    Sources: the cell's shape given the mean; the mean, which tilts shares; and what neither explains of few visits'
-    reports, alike by the intraclass correlation: the part of speeds' variance that lies between vehicles. Axes of
-    einsum: cell, time, edge, class i, class j.
+    Three errors add up. The mean, given, tilts shares. The shape, given the mean, errs by posterior covariances. And
+    few visits sample the distribution: reports of a visit correlate by the part of speeds' variance that lies between
+    vehicles, so the day's share varies as that of a binomial law, less what the day's mean explains.
     """
     speeds, edges = posterior.speeds, np.arange(posterior.edges.size)
     means = shares @ speeds
-    speed_variances = np.maximum(shares @ speeds**2 - means**2, 1.0)
-    is_below = (np.arange(speeds.size) < edges[:, None]).astype(np.float64)
+    speed_variances = np.maximum(shares @ speeds**2 - means**2, _LEAST_VARIANCE)
+    is_below = (np.arange(speeds.size) < edges[:, None]).astype(np.float64)  # (edges, classes)
+    # Derivatives of shares below edges: by the mean, through the tilt; by log weights, (.., classes); at a fixed mean.
     mean_slopes = ((shares * speeds) @ is_below.T - cdf * means[..., None]) / speed_variances[..., None]
     slopes = shares[..., None, :] * (is_below - cdf[..., None])
     slopes = slopes - mean_slopes[..., None] * (shares * (speeds - means[..., None]))[..., None, :]
-    shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
-    of_visits = np.maximum(cdf * (1 - cdf) - mean_slopes**2 * speed_variances[..., None], 0.0)
+    # Axes: cell, time, edge, class i, class j.
+    of_shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
+    of_report = np.maximum(cdf * (1 - cdf) - mean_slopes**2 * speed_variances[..., None], 0.0)
     correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / speed_variances, 1.0)
-    of_visits = of_visits * (correlation / np.maximum(visits, 1.0))[..., None]
-    return np.asarray(shape + mean_slopes**2 * mean_variances[..., None] + of_visits)
+    of_visits = of_report * (correlation / np.maximum(visits, 1.0))[..., None]
+    return np.asarray(of_shape + mean_slopes**2 * mean_variances[..., None] + of_visits)
 
 
-def _inverse(edges: Float64s, cdf: Float64s, target: float) -> tuple[Float64s, "np.typing.NDArray[np.int64]"]:
-    """Finds rising curves' level crossings, km/h, and their classes, by linear interpolation."""
-    index = np.sum(cdf[..., 1:-1] < target, axis=-1)
+def _inverse(edges: Float64s, cdf: Float64s, target: float) -> tuple[Float64s, Int64s]:
+    """Interpolates where distribution functions reach the target; returns speeds, km/h, and classes."""
+    index = np.sum(cdf[..., 1:-1] < target, axis=-1)  # of the class: inner edges that are below the target
     start, end = (np.take_along_axis(cdf, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
-    fraction = np.clip((target - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
+    fraction = np.clip((target - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)  # never divided by 0
     return edges[index] + fraction * (edges[index + 1] - edges[index]), index

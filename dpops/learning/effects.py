@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -15,9 +16,9 @@ from dpops.types import Float64s, Int64s
 
 Days = TypeVar("Days", int, Int64s)
 Strengths = Mapping[str, Float64s]
-"""Precision of each block by name: (1,), or (days,) for daily blocks."""
+"""Precision of each block's effects, by the block's name: (1,), or (days,) for daily blocks."""
 Regressors = Mapping[str, Float64s]
-"""Factors of HATs' effects by name: (cells, slots) or one number; effects of others are left out."""
+"""Numbers that multiply effects, by name: (cells, slots) or one number; effects of regressors without are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +26,13 @@ class Block:
     """Effects of one kind, keyed by cell and hour.
 
     Attributes:
-        cell_keys: int64 (cells,).
-        slot_keys: by hour, 0 to 47, int64; -1 where HATs of the hour have no effect.
+        cell_keys: int64 (cells,); HATs with the same two keys share an effect.
+        slot_keys: int64 (HABITS,), by hour; -1 where HATs of the hour have no effect.
         precision: prior of the strength; the strength itself if `is_learned` is false.
         differences: incidence D, (effects, pairs); the prior precision is the strength times D D' + ridge I.
         is_daily: one set of effects for each day.
         is_border: in the dense border of the arrowhead precision matrix, as its effects touch most cells.
-        regressor: name of a number by which each HAT's effect is multiplied.
+        regressor: name of a number of each HAT that multiplies the block's only effect.
     """
 
     name: str
@@ -63,14 +64,9 @@ class Block:
 
     @cached_property
     def root(self) -> sparse.csr_matrix:
-        """Builds R, (rows, effects), where R'R is the structure matrix."""
+        """R, (rows, effects), where R'R is the prior precision at strength 1."""
         ridge = math.sqrt(self.ridge) * sparse.identity(self.size, format="csr")
         return ridge if self.differences is None else sparse.vstack([ridge, self.differences.T], format="csr")
-
-    def of_hats(self, effects: Float64s, hours: Int64s) -> Float64s:
-        """Expands effects to HATs, (cells, slots) or (cells, 1)."""
-        table = effects.reshape(-1, self.slots)[self.cell_keys]
-        return table if self.slots == 1 else table[:, self.slot_keys[hours]]
 
 
 class Effects(NamedTuple):
@@ -107,11 +103,6 @@ class EffectRows:
     def __getitem__(self, rows: slice) -> "EffectRows":
         return EffectRows(self.local[rows], self.border[rows])
 
-    def scale(self, factors: Float64s) -> None:
-        """Multiplies each row by its factor, in place."""
-        self.local.data *= np.repeat(factors, np.diff(self.local.indptr))
-        self.border[:] *= factors[:, None]
-
 
 class EffectPrior(NamedTuple):
     """Roots R, (rows, effects), of prior precisions R'R; means at the border.
@@ -130,23 +121,18 @@ class EffectPrior(NamedTuple):
 
 
 class EffectLayout:
-    """Index of effects by block and day; known: regressors of every day, (cells, HABITS)."""
+    """Order of effects by block and day; known: regressors of every day, (cells, HABITS)."""
 
     def __init__(self, blocks: Sequence[Block], known: Regressors | None = None) -> None:
         self.blocks = tuple(blocks)
         self._known = dict(known or {})
         self.local = tuple(block for block in blocks if not block.is_border)
         self._starts: dict[str, int] = {}  # first effect of each block among the lasting ones, or those of a day
-        self._sizes = {}  # numbers of effects by (is_border, is_daily)
-        for is_border in (False, True):
-            for is_daily in (False, True):
-                start = 0
-                for block in self.blocks:
-                    if (block.is_border, block.is_daily) == (is_border, is_daily):
-                        self._starts[block.name] = start
-                        start += block.size
-                self._sizes[is_border, is_daily] = start
-        self._memory: dict[bytes, list[_PairSums]] = {}
+        self._sizes = dict.fromkeys(product((False, True), repeat=2), 0)  # number of effects by (is_border, is_daily)
+        for block in self.blocks:
+            self._starts[block.name] = self._sizes[block.is_border, block.is_daily]
+            self._sizes[block.is_border, block.is_daily] += block.size
+        self._memory: dict[bytes, list[_PairSums]] = {}  # `pair_sums` by groups and hours: equal for many days
 
     @property
     def cells(self) -> int:
@@ -154,11 +140,11 @@ class EffectLayout:
         return int(self.blocks[0].cell_keys.size)
 
     def size(self, days: int, *, border: bool) -> int:
-        """Counts coefficients of days, inside or at the border."""
+        """Counts local or border effects, with those of so many days."""
         return self._sizes[border, False] + days * self._sizes[border, True]
 
     def zeros(self, days: int) -> Effects:
-        """Creates zero coefficients."""
+        """Creates effects of 0."""
         return Effects(np.zeros(self.size(days, border=False)), np.zeros(self.size(days, border=True)))
 
     def padded(self, effects: Effects, days: int) -> Effects:
@@ -179,74 +165,78 @@ class EffectLayout:
         """Finds the index of a single-effect block."""
         return next(int(self.span(block, day).start) for block in self.blocks if block.name == name)
 
-    def block_effects(self, effects: Effects, block: Block, day: int = 0) -> Float64s:
-        """Takes a block's effects, (effects, ..)."""
-        return effects[block.is_border][self.span(block, day)]
-
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
-        """Builds the prior; days: of how many days each is the mean."""
+        """Builds the prior; days: number of days that each is the mean of."""
         means, roots, names = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
         for block, day, precision in self.precisions(strengths, days):
             span, root = self.span(block, day), math.sqrt(precision) * block.root
-            roots.append((block.is_border, span.start, root, np.full(root.shape[0], names.index(block.name))))
-            means[span] = block.mean if block.is_border else means[span]
+            block_of_row = np.full(root.shape[0], names.index(block.name))
+            roots.append((block.is_border, span.start, root, block_of_row))
+            if block.is_border:
+                means[span] = block.mean
         roots.sort(key=lambda root: root[:2])  # in the order of effects: local or border, then first effect
         local, border = (
-            sparse.block_diag([root for side, _, root, _ in roots if side == is_border], format="csr")
+            sparse.block_diag([root for at_border, _, root, _ in roots if at_border == is_border], format="csr")
             for is_border in (False, True)
         )
         return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in roots]))
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists precisions by block and day; those of means of n days are n-fold."""
-        rows = []
+        """Lists (block, day, precision of its effects)."""
+        precisions = []
         for block in self.blocks:
             by_day = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
             for day, strength in enumerate(by_day):
+                # The effect of a mean of n days varies by an n-th; strengths that are not learned are of the mean.
                 factor = days[day] if block.is_daily and block.is_learned else 1
-                rows.append((block, day, float(strength) * factor))
-        return rows
+                precisions.append((block, day, float(strength) * factor))
+        return precisions
 
     def known(self, hours: Int64s) -> dict[str, Float64s]:
-        """Takes known regressors of a day's HATs, (cells, slots)."""
+        """Takes known regressors of HATs in slots of these hours, (cells, slots)."""
         return {name: values[:, hours] for name, values in self._known.items()}
 
     def hats(self, effects: Effects, hours: Int64s, day: int | None, regressors: Regressors | None = None) -> Float64s:
-        """Sums effects by HAT, (cells, slots); day: None without daily ones."""
+        """Sums effects of each HAT, (cells, slots). day: None leaves daily effects out."""
         days = None if day is None else np.full(hours.size, day)
         total = self.slot_rows(hours, days, effects.border.size) @ effects.border
         regressors = self.known(hours) | dict(regressors or {})
         for block in self.blocks:
             if day is not None or not block.is_daily:
-                values = self.block_effects(effects, block, day or 0)
+                values = effects[block.is_border][self.span(block, day or 0)]
                 if block.regressor is not None:
                     total = total + values[0] * regressors.get(block.regressor, 0.0)
                 elif not block.is_border:
-                    total = total + block.of_hats(values, hours)
+                    of_cells = values.reshape(-1, block.slots)[block.cell_keys]
+                    total = total + (of_cells if block.slots == 1 else of_cells[:, block.slot_keys[hours]])
         return np.asarray(total)
 
     def slot_rows(self, hours: Int64s, days: Int64s | None, size: int) -> Float64s:
-        """Builds indicators of slots' border effects without regressor, (slots, size), 0 or 1."""
+        """Builds indicators of slots' border effects without regressor, (slots, size), 0 or 1.
+
+        days: index of each slot's day, (slots,); None leaves daily effects out.
+        """
         rows = np.zeros((hours.size, size))
         for block in self.blocks:
             if block.is_border and block.regressor is None and (days is not None or not block.is_daily):
                 keys = block.slot_keys[hours]
                 columns = self.start(block, 0 * hours if days is None else days) + keys
-                rows[keys >= 0, columns[keys >= 0]] = 1
+                rows[keys >= 0, columns[keys >= 0]] = 1  # -1: the hour has no effect
         return rows
 
     def pair_sums(self, item: "Item") -> "list[_PairSums]":
-        """Prepares sums by group and effect of each block, for any weights."""
+        """Prepares each block's sums by group and effect; blocks of equal keys share them."""
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
-            by_keys = {block.keys: block for block in self.blocks}
-            sums = {keys: _PairSums(block, item) for keys, block in by_keys.items()}
+            sums = {
+                keys: _PairSums(block, item) for keys, block in {block.keys: block for block in self.blocks}.items()
+            }
             self._memory[key] = [sums[block.keys] for block in self.blocks]
         return self._memory[key]
 
 
 class Item(NamedTuple):
-    """Groups to sum a day's HATs over; hours of its slots; its index; regressors."""
+    """Sums of a day: groups of HATs, slots' hours, the day's index, regressors' names."""
 
     groups: Groups
     hours: Int64s
@@ -255,14 +245,14 @@ class Item(NamedTuple):
 
 
 class Stack:
-    """Concatenated rows of sums, for any weights; starts: first row of each."""
+    """Rows of items' weighted sums of HATs, by effect; built once for any weights."""
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
-        self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])
+        self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # first rows, and the end
         by_hours = {item.hours.tobytes(): layout.known(item.hours) for item in items}  # once in memory
         self._known = [by_hours[item.hours.tobytes()] for item in items]
-        self._terms: list[tuple[int, Block, _PairSums, int]] = []
-        local = [np.zeros((2, 0), np.int64)]
+        self._terms: list[tuple[int, Block, _PairSums, int]] = []  # (item, block, sums, the block's first effect)
+        local = [np.zeros((2, 0), np.int64)]  # rows and columns of local effects, by term
         for index, item in enumerate(items):
             for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):
                 if block.regressor is None or block.regressor in {*item.regressors, *self._known[index]}:
@@ -272,18 +262,18 @@ class Stack:
                         local.append(np.stack([self.starts[index] + sums.rows, first + sums.columns]))
         rows, columns = np.concatenate(local, axis=1)
         shape, self._border = (self.starts[-1], layout.size(days, border=False)), layout.size(days, border=True)
-        # Its data are places of values in the order of terms: so any weights are filled in without another sort.
+        # A sparse matrix of positions in the concatenated terms: it sorts values of any weights without another sort.
         self._order = sparse.coo_matrix((np.arange(rows.size), (rows, columns)), shape).tocsr()
 
     def __call__(self, hats: Sequence[Float64s], regressors: Sequence[Regressors] | None = None) -> EffectRows:
-        """Fills in rows with weights of HATs and regressors, (cells, slots) of each item."""
+        """Fills in the rows. hats: weights, (cells, slots), by item; regressors: by item, too."""
         order, border = self._order, np.zeros((self.starts[-1], self._border))  # (rows, border effects)
         local, sums_by_key = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
         for index, block, sums, first in self._terms:
-            key = index, id(sums), block.regressor  # blocks of equal keys have equal sums
+            key = index, id(sums), block.regressor  # blocks of equal keys have the same sums: they are computed once
             if key not in sums_by_key:
                 of_item = {**self._known[index], **(regressors[index] if regressors else {})}
-                factors = of_item.get(block.regressor or "")
+                factors = of_item.get(block.regressor or "")  # None for blocks without regressor
                 sums_by_key[key] = sums(hats[index] if factors is None else hats[index] * factors)
             if block.is_border:
                 border[self.starts[index] :, first:][sums.rows, sums.columns] = sums_by_key[key]
@@ -294,15 +284,17 @@ class Stack:
 
 
 class _PairSums:
-    """Sums of HATs by pair of group (rows) and effect (columns): cells', then slots'."""
+    """Sums HATs' numbers by pair of group (row) and effect (column) that meet."""
 
     def __init__(self, block: Block, item: Item) -> None:
-        cell_pairs, of_cells = _numbered(item.groups.cells, block.cell_keys)
-        slot_pairs, of_slots = _numbered(item.groups.slots, block.slot_keys[item.hours])
-        rows = cell_pairs[0][:, None] * item.groups.shape[1] + slot_pairs[0]
-        columns = cell_pairs[1][:, None] * block.slots + slot_pairs[1]
-        self._present = np.broadcast_to(slot_pairs[1] >= 0, rows.shape)
+        # Groups and effects are products of cells' and slots' ones, so pairs are products of pairs of these.
+        (cell_groups, cell_keys), of_cells = _numbered(item.groups.cells, block.cell_keys)
+        (slot_groups, slot_keys), of_slots = _numbered(item.groups.slots, block.slot_keys[item.hours])
+        rows = cell_groups[:, None] * item.groups.shape[1] + slot_groups
+        columns = cell_keys[:, None] * block.slots + slot_keys
+        self._present = np.broadcast_to(slot_keys >= 0, rows.shape)  # -1: the hour has no effect
         self.rows, self.columns = rows[self._present], columns[self._present]
+        # Indicators of pairs, (slots, slot pairs) and (cell pairs, cells): HATs are summed by product with both.
         self._of_slots = (np.arange(of_slots.max() + 1) == of_slots[:, None]).astype(np.float64)
         self._of_cells = sparse.csr_matrix((np.ones(of_cells.size), (of_cells, np.arange(of_cells.size))))
 
@@ -311,7 +303,7 @@ class _PairSums:
 
 
 def _numbered(groups: Int64s, keys: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Numbers distinct pairs of group and key; returns pairs, and their indices, (n,)."""
-    width = int(keys.max(initial=0)) + 2  # keys begin at -1: no effect
+    """Lists distinct pairs (groups, keys), and the index in them of each element."""
+    width = int(keys.max(initial=0)) + 2  # a pair's code is group * width + key + 1, as keys begin at -1
     pairs, inverse = np.unique(groups * width + keys + 1, return_inverse=True)
     return (pairs // width, pairs % width - 1), inverse.astype(np.int64)

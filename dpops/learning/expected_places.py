@@ -1,4 +1,4 @@
-"""Expected accuracy of daily place maps, from public numbers.
+"""Expected accuracy of maps of places, from public numbers.
 
 Rough: only releases and timetables show how places of a city, and their traffic, differ.
 """
@@ -21,10 +21,11 @@ from dpops.types import Float64s
 LEAST_VEHICLES = 1
 """A place of a single vehicle is never `ok`."""
 Z90 = 1.645
-"""A normal law exceeds its mean by fewer standard deviations with a probability of 95 %."""
+"""A normal law exceeds its mean by more standard deviations with a probability of 5 %."""
 EVEN, SPREAD, CONCENTRATED = (fitted.BUSIER * times for times in (1 / 2, 3 / 2, 5 / 2))
-"""Spreads of traffic over segments of streets, which many share, and over hexagons: lines lie between the latter."""
-_CLASSES = 1_000
+"""Guessed: standard deviations of places' log traffic. Segments of streets, which many lines share, lie between the
+first two, hexagons between the last two."""
+_CLASSES = 1_000  # equally many places in each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,25 +46,25 @@ class ExpectedMap:
 def expected_maps(
     stage: Stage, fleet: Fleet, *, places: int, cells: int, crowding: float, days: Sequence[int]
 ) -> list[ExpectedMap]:
-    """Forecasts the map after each of these days.
+    """Forecasts the map after each of these numbers of released days.
 
-    stage: a day's stage of places. cells: of the region that hold them. crowding: as SPREAD or CONCENTRATED. A place of
-    weight w is known to (noise / w)^2 a day; the error of its weight moves its difference likewise.
+    stage: a day's stage of places. cells: of the region that hold places. crowding: EVEN, SPREAD or CONCENTRATED.
     """
     share = dict(stage.shares)["place"]
-    of_speed, of_weight = speed_noise(stage, share), weight_noise(stage, share)
-    relative_visits = _popular(crowding)
-    visits = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
-    weights = visits * relative_visits / places
-    own = TYPICAL.of(np.maximum(weights, 1.0))
-    maps, reports = [], relative_visits / relative_visits.sum()
+    speed_sd, weight_sd = speed_noise(stage, share), weight_noise(stage, share)  # of a place's sums
+    traffic = _relative_traffic(crowding)
+    total_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
+    weights = total_weight * traffic / places  # of a place in each class, (classes,)
+    day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
+    maps, reports = [], traffic / traffic.sum()
     for day in days:
-        # Places around their cells, and what is unknown of cells, a third of the city's variance, less every day.
+        # Places vary around their cells, cells by a third of the city's variance, which days' releases soon tell.
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2
-        noise_variance = (of_speed**2 + prior_variance * of_weight**2) / weights**2
-        variance = 1 / (1 / prior_variance + day / (noise_variance + own))
-        half = Z95 * np.sqrt(variance + own / day)
-        is_sure = weights - Z90 * of_weight / math.sqrt(day) > LEAST_VEHICLES
+        # Noise of a day's mean, sum of speeds over weight; an error of the weight scales the place's difference.
+        noise_variance = (speed_sd**2 + prior_variance * weight_sd**2) / weights**2
+        variance = 1 / (1 / prior_variance + day / (noise_variance + day_variances))
+        half = Z95 * np.sqrt(variance + day_variances / day)
+        is_sure = weights - Z90 * weight_sd / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(
                 day=day,
@@ -77,11 +78,11 @@ def expected_maps(
 
 
 @cache
-def _popular(crowding: float) -> Float64s:
-    """Computes relative traffic of _CLASSES equal classes of places, lognormal, at their midpoints."""
-    normal = NormalDist()
-    z = np.array([normal.inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
-    raw = np.exp(crowding * z)
+def _relative_traffic(crowding: float) -> Float64s:
+    """Computes traffic of _CLASSES equal classes of places, lognormal, of mean 1."""
+    # Midpoints of classes.
+    z_scores = np.array([NormalDist().inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
+    raw = np.exp(crowding * z_scores)
     return np.asarray(raw / raw.mean())
 
 

@@ -1,7 +1,8 @@
 """Places: posterior of their usual speeds around cells' speeds.
 
-Places are independent around their cells: neither smoothness between neighbours nor effects of groups gain anything.
-A place's weight and mean are learned together, on a grid of weights; how weights are spread is learned from all.
+Places are independent given their cells: neither smoothness between neighbours nor effects of groups gain anything.
+A released sum of speeds is weight times (speed - centre), so a place's weight and mean are learned together: weights
+are summed over on a grid, speeds integrated out, and the distribution of weights is learned from all places.
 """
 
 import math
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 SDS_KMH = fitted.PLACES_KMH * np.array([0.25, 0.5, 1.0, 2.0])
 COPIES_KMH = np.array([1e-3])
-"""Standard deviations of places around their cells, and those of a model without differences."""
+"""Standard deviations of places' means around their cells', an even mixture; those of a model without differences."""
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
-"""Possible weights of a place, relative to the expected one."""
+"""Grid of possible weights of a place, relative to the expected one: 0, and evenly in logs."""
 AT_LEAST = 4
 """Vehicles that a product names. One to three that come every day must not be taken for as many."""
 EVIDENCE = 5
@@ -33,17 +34,19 @@ CHANCE = 0.05
 """That at any place, on any day, four vehicles are spoken of where fewer were."""
 _TINY = 1e-12
 _CHUNK = 512  # places at once, which bounds memory
-_NEAR = np.linspace(-4, 4, RATIOS.size)  # in standard deviations of a weight's noise
+_NEAR = np.linspace(-4, 4, RATIOS.size)
 _SURE = 5.0
-"""A weight so many standard deviations above 0 is looked for near what was measured."""
+"""A weight measured so many standard deviations of noise above 0 has its grid near, at such deviations from it:
+RATIOS are then too coarse."""
 _POWERS = np.linspace(0, 1, 3)
-"""Segments that vehicles pass have reports as they are slow: one that weighs r times as much may be r slower."""
+"""Slowness of a segment that weighs r times the expected is r to one of these powers: slow passes have more reports."""
 
 
 class PlaceDay(NamedTuple):
-    """A day's noisy weights and centred weighted speeds, (places,).
+    """A day's noisy weights, and sums of weights times (speed - centre), (places,).
 
-    weight_variance, speed_variance: of the noise. day_weight: relative to a usual day. is_laplace: else it is Gaussian.
+    weight_variance, speed_variance: of the noise. day_weight: the city's, relative to a usual day. is_laplace: the
+    noise's law, else Gaussian.
     """
 
     weights: Float64s
@@ -57,10 +60,11 @@ class PlaceDay(NamedTuple):
 
 @dataclass(frozen=True)
 class PlaceSums:
-    """Sums over all days, (places,) each or one number.
+    """Sums over days that determine likelihoods, (places,) each or one number.
 
-    S, W: a day's sums; c: centres; a: day_weight; v: variance. speeds: of a S / v. centred: a c S / v.
-    centres: a^2 c / v. squares: a^2 c^2 / v. weights: a W / v. speed_precision, weight_precision: a^2 / v.
+    A day's sums have the means W = a w, S = a w (x - c): w, x are a place's usual weight and speed, a the day's weight,
+    c its centres; v are noise variances. speeds: of a S / v. centred: of a c S / v. centres: of a^2 c / v. squares: of
+    a^2 c^2 / v. weights: of a W / v. speed_precision, weight_precision: of a^2 / v.
     """
 
     speeds: Float64s
@@ -96,10 +100,10 @@ class PlaceSums:
 
 @dataclass(frozen=True, kw_only=True)
 class Around:
-    """Facts of places without their sums, (places,) each.
+    """Facts of places from their cells and maps, (places,) each.
 
-    values: km/h, of their cells. expected: weights on a usual day by their cells' traffic. sizes: of segments of
-    streets, which vehicles pass in full, so that they report more on long and on slow ones; else None.
+    values: mean speeds of their cells, km/h. expected: weights on a usual day by their cells' traffic, above 0. sizes:
+    of segments of streets, which vehicles pass in full, so that they report more on long and on slow ones; else None.
     """
 
     values: Float64s
@@ -111,8 +115,8 @@ class Around:
 class PlaceFit:
     """Posterior of places, float64 (places,) each.
 
-    values: km/h, of a report at the place, or of its cell where evidence is too small; variances: around them.
-    weights: on a usual day, and their variances. own: variance of a day's own mean around the usual one. evidence: log
+    values: mean of reports at the place, or its cell's while evidence is below EVIDENCE, km/h; variances: around them.
+    weights: on a usual day, and their variances. day_variances: of a day's mean around the usual one. evidence: log
     likelihood ratio of places that differ from their cells to places that do not.
     """
 
@@ -120,28 +124,21 @@ class PlaceFit:
     variances: Float64s
     weights: Float64s
     weight_variances: Float64s
-    own: Float64s
+    day_variances: Float64s
     evidence: float
 
 
-class Traffic(NamedTuple):
-    """Expected weights, (places,), and probabilities of RATIOS, mean 1."""
-
-    expected: Float64s
-    ratios: Float64s
-
-
 def whole_weight(sums: PlaceSums, expected: float) -> float:
-    """Computes the posterior mean of all places' total weight."""
+    """Computes the posterior mean of all places' total weight, lognormal around `expected`."""
     if not sums.days:
         return expected
-    scores = np.linspace(-20, 20, 20_001)  # of the logarithm, in prior deviations: a grid fine at small noise too
-    weights = expected * np.exp(FLEET_SD * scores)
-    precision = sums.weight_precision / sums.weights.size  # of the total: noises of places add up
-    residuals = weights - float(sums.weights.sum()) / sums.weight_precision
-    costs = scores**2 + precision * residuals**2
+    scores = np.linspace(-20, 20, 20_001)  # grid of z-scores of the log total, fine enough for small noise
+    totals = expected * np.exp(FLEET_SD * scores)
+    precision = sums.weight_precision / sums.weights.size  # of the total: noise variances of places add up
+    residuals = totals - float(sums.weights.sum()) / sums.weight_precision
+    costs = scores**2 + precision * residuals**2  # twice the negative log posterior
     likely = np.exp(-0.5 * (costs - costs.min()))
-    return float(likely @ weights / likely.sum())
+    return float(likely @ totals / likely.sum())
 
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
@@ -153,16 +150,16 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
-    means, of_reports, variances, weights, weight_variances = moments
+    means, report_means, variances, weights, weight_variances = moments
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
-    values = of_reports if evidence >= EVIDENCE else around.values
-    own = TYPICAL.of(np.maximum(weights, 1.0))
+    values = report_means if evidence >= EVIDENCE else around.values
+    day_variances = TYPICAL.of(np.maximum(weights, 1.0))
     return PlaceFit(
         values=values,
-        variances=variances + (means - values) ** 2 + own / max(sums.days, 1),
+        variances=variances + (means - values) ** 2 + day_variances / max(sums.days, 1),
         weights=weights,
         weight_variances=weight_variances,
-        own=own,
+        day_variances=day_variances,
         evidence=evidence,
     )
 
@@ -170,7 +167,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
 def _posterior(
     ratios: Float64s, power: float, sums: PlaceSums, around: Around, sds_kmh: Float64s
 ) -> tuple[Float64s, float]:
-    """Computes places' posterior moments, integrating weights and speeds out.
+    """Computes posterior moments of places' speeds and weights, and the sums' log likelihood.
 
     Args:
         ratios: probabilities of RATIOS.
@@ -178,25 +175,25 @@ def _posterior(
         sds_kmh: of places around their cells, an even mixture.
 
     Returns:
-        Mean, mean by reports, variance, weight and its variance, (5, places); log likelihood of sums, up to a constant.
+        Mean, mean by reports, variance, weight and its variance, (5, places); log likelihood, up to a constant.
     """
     moments, log_likelihood = [], 0.0
-    factors = _slowed(RATIOS, power)
-    typical = ratios @ (RATIOS * factors)  # so that cells' values are those of all reports
+    typical = ratios @ (RATIOS * _slowed(RATIOS, power))  # relative speed of all reports: makes their mean the cell's
     for chosen in _chunks(sums.weights.size):
         expected = around.expected[chosen]
-        weights, log = nodes(ratios, sums, expected, chosen)
+        weights, log = weight_nodes(ratios, sums, expected, chosen)  # (places, nodes)
         speeds, centred, centres, squares, information = (
             item[chosen, None] for item in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )
         relative_speed = _slowed(weights / expected[:, None], power) / typical
         expected_kmh = around.values[chosen, None] * relative_speed
+        # Given the weight: log likelihood of speeds' sums at the expected speed, and its derivative by the speed.
         misfit = expected_kmh**2 * information - 2 * expected_kmh * centres + squares
-        # Log likelihood at the place's expected speed (`expected_kmh`), then its derivative by the speed (`slope`).
         log = log + weights * (speeds * expected_kmh - centred) - 0.5 * weights**2 * misfit
         slope = (weights * speeds + weights**2 * (centres - information * expected_kmh))[..., None]
+        # The speed is normal given weight and deviation: (places, nodes, deviations) from here on.
         precision = sds_kmh**-2.0 + (weights**2 * information)[..., None]
-        gain = np.log(sds_kmh**-2.0 / precision) + slope**2 / precision  # the speed integrated out, times 2
+        gain = np.log(sds_kmh**-2.0 / precision) + slope**2 / precision  # of the integral over speeds, times 2
         joint = log[..., None] + 0.5 * gain - math.log(sds_kmh.size)
         largest = joint.max(axis=(1, 2), keepdims=True)  # log-sum-exp over weights and deviations
         likely = np.exp(joint - largest)
@@ -209,70 +206,72 @@ def _posterior(
         likely_weights = likely.sum(axis=2)
         weight = np.sum(likely_weights * weights, axis=1)
         weight_variance = np.maximum(np.sum(likely_weights * weights**2, axis=1) - weight**2, 0.0)
-        of_visits = np.sum(np.sum(likely * value, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
-        of_reports = np.where(weight > _TINY, of_visits, mean)
-        moments.append(np.stack([mean, of_reports, np.maximum(variance, 1e-6), weight, weight_variance]))
+        weighted = np.sum(np.sum(likely * value, axis=2) * weights, axis=1) / np.maximum(weight, _TINY)
+        report_mean = np.where(weight > _TINY, weighted, mean)  # reports are as many as the weight
+        moments.append(np.stack([mean, report_mean, np.maximum(variance, 1e-6), weight, weight_variance]))
     return np.concatenate(moments, axis=1), log_likelihood
 
 
 def _slowed(ratios: Float64s, power: float) -> Float64s:
-    """Computes relative speeds at relative weights, which count within one deviation of busyness."""
+    """Computes relative speeds at relative weights, which are clipped to one deviation of busyness."""
     return np.asarray(np.clip(ratios, math.exp(-fitted.BUSIER), math.exp(fitted.BUSIER)) ** power)
 
 
 def _chunks(places: int) -> list[slice]:
+    """Lists slices of at most _CHUNK places; an empty one without places."""
     return [slice(start, min(start + _CHUNK, places)) for start in range(0, max(places, 1), _CHUNK)]
 
 
-def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> Traffic:
-    """Learns how traffic spreads over places, from released weights.
+def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> tuple[Float64s, Float64s]:
+    """Learns places' expected weights and probabilities of RATIOS from released weights.
 
-    By the likelihood of all released weights. LAWS count by their likelihood, none is chosen, so that what releases
-    leave open stays open, and places that look busy are not believed to be. expected: float64 (places,), above 0.
+    Expected weights go with powers of the cells' traffic and of sizes, the most likely ones of a few. RATIOS have the
+    mean of LAWS by likelihood: none is chosen, so that places that look busy by noise are not believed to be.
     """
     if not sums.days:
-        return Traffic(expected, LAWS.mean(axis=0))
-    candidates = []
+        return expected, LAWS.mean(axis=0)
+    candidates = []  # (log likelihood, expected, ratios)
     for power in np.linspace(0, 1, 4):  # 0: places are alike whatever traffic their cells have
         for size_power in (0.0,) if sizes is None else np.linspace(0, 1, 3):
             scaled = expected**power * (1.0 if sizes is None else sizes**size_power)
             scaled = scaled * (expected.sum() / scaled.sum())
-            logs = np.sum([_of_laws(sums, scaled[chosen], chosen) for chosen in _chunks(expected.size)], axis=0)
+            logs = np.sum([_law_logs(sums, scaled[chosen], chosen) for chosen in _chunks(expected.size)], axis=0)
             likely = np.exp(logs - logs.max())
-            traffic = Traffic(scaled, likely @ LAWS / likely.sum())
-            candidates.append((float(np.logaddexp.reduce(logs)), traffic))
-    return max(candidates, key=lambda candidate: candidate[0])[1]
+            candidates.append((float(np.logaddexp.reduce(logs)), scaled, likely @ LAWS / likely.sum()))
+    return max(candidates, key=lambda candidate: candidate[0])[1:]
 
 
-def nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
-    """Lists possible weights and log posteriors, (places, RATIOS) each."""
+def weight_nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
+    """Lists possible weights and log posteriors by sums of weights, (places, RATIOS)."""
     weights, log, low, fraction, density = _weight_grid(sums, expected, chosen)
     high = np.minimum(low + 1, RATIOS.size - 1)
     prior = density * ((1 - fraction) * ratios[low] + fraction * ratios[high])  # interpolated between RATIOS
     return weights, log + np.log(prior + _TINY)
 
 
-def _of_laws(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
-    """Computes LAWS' log likelihoods; weights between two RATIOS count for both."""
+def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
+    """Computes log likelihoods of LAWS, (laws,), up to a constant."""
     _, log, low, fraction, density = _weight_grid(sums, expected, chosen)
     likely = density * np.exp(log - log.max(axis=1, keepdims=True))
-    grid, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
-    np.add.at(grid, (rows, low), (1 - fraction) * likely)
-    np.add.at(grid, (rows, np.minimum(low + 1, RATIOS.size - 1)), fraction * likely)
-    return np.asarray(np.sum(np.log(grid @ LAWS.T + _TINY), axis=0))
+    # Likelihoods of RATIOS, (places, RATIOS): a weight between two of them counts for both.
+    of_ratios, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
+    np.add.at(of_ratios, (rows, low), (1 - fraction) * likely)
+    np.add.at(of_ratios, (rows, np.minimum(low + 1, RATIOS.size - 1)), fraction * likely)
+    return np.asarray(np.sum(np.log(of_ratios @ LAWS.T + _TINY), axis=0))
 
 
 def _weight_grid(
     sums: PlaceSums, expected: Float64s, chosen: slice
 ) -> tuple[Float64s, Float64s, Int64s, Float64s, Float64s]:
-    """Lays weight grids: RATIOS, or near precisely measured weights.
+    """Lays a grid of possible weights for each place, with likelihoods.
 
     Returns:
-        (places, RATIOS) each: weights; the log likelihood of the place's sum; index of the ratio below, and the part of
-        the way to the next; and the density of ratios.
+        (places, RATIOS) each: weights; the log likelihood of the place's sum; the index in RATIOS of the ratio below,
+        and the fraction of the way to the next; the factor of probabilities of RATIOS that makes them probabilities of
+        these weights, which near a measured one are spaced otherwise.
     """
     precision = max(sums.weight_precision, _TINY)
-    measured = sums.weights[chosen] / precision
+    measured = sums.weights[chosen] / precision  # estimates by sums alone, of variance 1 / precision
     is_sure = measured > _SURE / np.sqrt(precision)
     weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
@@ -288,38 +287,35 @@ def _weight_grid(
 
 
 def _laws() -> Iterator[Float64s]:
-    """Tabulates laws of RATIOS with mean 1: a share of places unvisited, others lognormal."""
+    """Yields distributions of RATIOS with mean 1: a share of places unvisited, others lognormal."""
     for unvisited in np.linspace(0, 1, 7, endpoint=False):
         ratios = RATIOS[1:] * (1 - unvisited)  # the mean of those that are visited is 1
         for sd in np.geomspace(0.25, 4, 9):
-            density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1
-            yield _anchored(np.concatenate([[unvisited], (1 - unvisited) * density / density.sum()]))
+            density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1, by log ratio
+            yield _with_mean_1(np.concatenate([[unvisited], (1 - unvisited) * density / density.sum()]))
 
 
-def _anchored(counts: Float64s) -> Float64s:
-    """Maximises the likelihood of `counts` over probabilities of RATIOS with mean 1."""
-    # Empirical likelihood (Owen, 1988): bisection finds Lagrange's multiplier of the mean.
+def _with_mean_1(probabilities: Float64s) -> Float64s:
+    """Tilts probabilities of RATIOS to mean 1, by empirical likelihood (Owen, 1988)."""
+    # They are proportional to p / (1 + multiplier (ratio - 1)): at multipliers between these ends all are above 0.
     low, high = -1 / (RATIOS[-1] - 1) * (1 - 1e-9), 1 - 1e-9
-    counts = (counts + 1e-9) / (1 + 1e-9 * counts.size)
-    for _ in range(60):
+    probabilities = (probabilities + 1e-9) / (1 + 1e-9 * probabilities.size)  # none 0
+    for _ in range(60):  # bisections, to the last bit: the mean falls as the multiplier grows
         multiplier = (low + high) / 2
-        result = counts / (1 + multiplier * (RATIOS - 1))
-        if result @ RATIOS / result.sum() > 1:
-            low = multiplier
-        else:
-            high = multiplier
+        result = probabilities / (1 + multiplier * (RATIOS - 1))
+        low, high = (multiplier, high) if result @ RATIOS / result.sum() > 1 else (low, multiplier)
     return np.asarray(result / result.sum())
 
 
 LAWS = np.array(list(_laws()))
-"""Possible laws of RATIOS, float64 (laws, RATIOS)."""
+"""Possible distributions of RATIOS, float64 (laws, RATIOS)."""
 
 
 def surprise(scores: Float64s, draws: int) -> Float64s:
-    """Computes the unnormalised negative log density of Laplace sums.
+    """Computes negative log densities of sums of n Laplace draws, unnormalised.
 
-    By the saddle point (Daniels, 1954): with the cumulants K(t) = -log(1 - t^2 / 2) of a draw of variance 1 it is
-    n (t x - K(t)) + log(K''(t)) / 2 where K'(t) = x, x being the mean of n draws. Many draws give scores^2 / 2.
+    By the saddle point (Daniels, 1954): a draw of variance 1 has the cumulant function K(t) = -log(1 - t^2 / 2). At
+    the mean x of n draws the result is n (t x - K(t)) + log(K''(t)) / 2, where K'(t) = x. Many draws give scores^2 / 2.
 
     Args:
         scores: the sum in its standard deviations.
@@ -328,20 +324,20 @@ def surprise(scores: Float64s, draws: int) -> Float64s:
     ([2.2, 6.4], [2.0, 12.4])
     """
     x = np.abs(scores) / np.sqrt(draws)
-    t = 2 * x / (1 + np.sqrt(1 + 2 * x * x))
+    t = 2 * x / (1 + np.sqrt(1 + 2 * x * x))  # solves K'(t) = t / (1 - t^2 / 2) = x
     remainder = 1 - t * t / 2
     return np.asarray(draws * (t * x + np.log(remainder)) + np.log((2 - remainder) / remainder**2) / 2)
 
 
 def tempered(sums: PlaceSums) -> PlaceSums:
-    """Scales sums of Laplace noise to the surprise of Gaussian ones.
+    """Scales sums of speeds with Laplace noise to the likelihood of normal ones.
 
-    Speeds are weighted by precision, so speeds / sqrt(precision) are z-scores; z^2 / 2 falls to the surprise.
-    Without it, of a thousand places those with the largest noise would be taken for busy ones.
+    A normal law would be too sure: large z-scores are likelier under Laplace noise. Its z^2 / 2 becomes `surprise`,
+    without which of a thousand places those with the largest noise would be taken for fast or slow ones.
     """
     if not sums.is_laplace:
         return sums
-    scores = np.maximum(np.abs(sums.speeds) / np.sqrt(sums.speed_precision), 1e-6)
+    scores = np.maximum(np.abs(sums.speeds) / np.sqrt(sums.speed_precision), 1e-6)  # z-scores, never 0
     factor = np.minimum(2 * surprise(scores, sums.days) / scores**2, 1.0)
     names = ("speeds", "centred", "centres", "squares", "speed_precision")
     return replace(sums, **{name: factor * getattr(sums, name) for name in names})
@@ -357,13 +353,13 @@ class VehiclesProved:
     places, whose number is public, and among days, the n-th of which has 1 / (n (n + 1)) of it. A proof stays: vehicles
     of more days are no fewer.
 
-    are_there: bool (places,). one_vehicle: a / v of all days, see `PlaceSums`. step: the largest scale of a day's noise
-    in these, a b / v, where b is that of a Laplace law of the same variance.
+    are_there: bool (places,). one_vehicle: what a vehicle of every day adds to `PlaceSums.weights` at most, the sum of
+    a / v. largest_scale: of a day's noise in these sums, a b / v, if the noise were Laplace of scale b = sqrt(v / 2).
     """
 
     are_there: NDArray[np.bool_] = field(repr=False)
     one_vehicle: float = 0.0
-    step: float = 0.0
+    largest_scale: float = 0.0
 
     @staticmethod
     def none(places: int) -> "VehiclesProved":
@@ -373,27 +369,28 @@ class VehiclesProved:
     def after(self, day: PlaceDay, sums: PlaceSums, kind: "Kind") -> "VehiclesProved":
         """Adds one more day, the last of the sums."""
         one_vehicle = self.one_vehicle + day.day_weight / day.weight_variance
-        step = max(self.step, day.day_weight / math.sqrt(2 * day.weight_variance))
+        largest_scale = max(self.largest_scale, day.day_weight / math.sqrt(2 * day.weight_variance))
         chance = CHANCE / (self.are_there.size * sums.days * (sums.days + 1))
-        largest = largest_noise(kind, chance, sums.weight_precision, step)
+        # Noise of variance v, weighted by a / v, has variance a^2 / v: that of the sum is `weight_precision`.
+        largest = largest_noise(kind, chance, sums.weight_precision, largest_scale)
         are_there = self.are_there | (sums.weights > (AT_LEAST - 1) * one_vehicle + largest)
-        return VehiclesProved(are_there=are_there, one_vehicle=one_vehicle, step=step)
+        return VehiclesProved(are_there=are_there, one_vehicle=one_vehicle, largest_scale=largest_scale)
 
 
-def largest_noise(kind: "Kind", chance: float, variance: float, step: float) -> float:
-    """Bounds days' summed noise at a chance below half.
+def largest_noise(kind: "Kind", chance: float, variance: float, scale: float) -> float:
+    """Bounds days' summed noise, which exceeds it with at most this chance.
 
-    step: the largest of their scales. Gaussian: the quantile of their sum. (Steps of the integers are a millionth of
-    the noise.) Laplace: Chernoff's bound, with moments of n = sum b_i^2 / step^2 draws of the largest scale, as
-    -log(1 - x) / x grows with x. A discrete Laplace has no larger moments than the continuous one of its scale.
+    chance: below half. variance: of the sum. scale: the largest of the days'. Gaussian: the quantile. (Steps of the
+    integers are a millionth of the noise.) Laplace: Chernoff's bound, with moments of n = sum b_i^2 / scale^2 draws of
+    the largest scale, as -log(1 - x) / x grows with x. A discrete Laplace has no larger moments than a continuous one.
     """
     if kind == "gaussian":
         return -NormalDist().inv_cdf(chance) * math.sqrt(variance)
-    days, log = variance / 2 / step**2, -math.log(chance)  # a Laplace law's variance is 2 scale^2
-    low, high = 0.0, 2 * (log + math.sqrt(log * days)) + 1
-    for _ in range(60):  # bisection of the bound's exponent; at each sum the best tilt is a root of a quadratic
+    draws, log = variance / 2 / scale**2, -math.log(chance)  # a Laplace law's variance is 2 scale^2
+    low, high = 0.0, 2 * (log + math.sqrt(log * draws)) + 1  # at this end the exponent is above log
+    for _ in range(60):  # bisections of the bound, in scales, at which the exponent is log
         middle = (low + high) / 2
-        tilt = (math.sqrt(days**2 + middle**2) - days) / middle
-        exponent = tilt * middle + days * math.log1p(-(tilt**2))
+        tilt = (math.sqrt(draws**2 + middle**2) - draws) / middle  # that makes the exponent largest
+        exponent = tilt * middle + draws * math.log1p(-(tilt**2))
         low, high = (low, middle) if exponent >= log else (middle, high)
-    return high * step
+    return high * scale

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sparse
-from scipy.sparse.linalg import SuperLU, splu
+from scipy.sparse.linalg import splu
 
 from dpops import fitted
 from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Regressors, Stack, Strengths
@@ -19,17 +18,19 @@ from dpops.types import Float64s, Int64s
 
 EXACT = 1_500
 """Most effects with exact variances; of more, local ones are sampled."""
-SAMPLES = 64
-ROUGH_SAMPLES = 24
-"""Samples of many effects for strengths alone, which pool them."""
+SAMPLES, ROUGH_SAMPLES = 64, 24
+"""Of many effects' posterior: for variances, and for strengths alone, which pool the effects of a block."""
 _SAME = 1e-9
-"""Tolerance of projections by which columns are multiples of one another."""
+"""Tolerance of ratios by which columns are multiples of one another."""
 LARGEST_STEP = 10.0
 """A strength moves by at most this factor in a round, so that one that cannot be learned stays finite."""
 
 
 class LinearData(NamedTuple):
-    """Linear observations of variance 1; rows from `wide` on touch most cells."""
+    """Linear observations scaled to variance 1 by the roots of `precisions`, (rows,).
+
+    values: (rows,). wide: first of the rows that touch most cells.
+    """
 
     rows: EffectRows
     values: Float64s
@@ -38,80 +39,79 @@ class LinearData(NamedTuple):
 
     @staticmethod
     def of(rows: EffectRows, values: Float64s, precisions: Float64s, wide: int) -> "LinearData":
-        """Scales observations of these precisions, their rows in place."""
-        rows.scale(np.sqrt(precisions))
-        return LinearData(rows, np.sqrt(precisions) * values, precisions, wide)
+        """Scales observations to variance 1, their rows in place."""
+        roots = np.sqrt(precisions)
+        rows.local.data *= np.repeat(roots, np.diff(rows.local.indptr))
+        rows.border[:] *= roots[:, None]
+        return LinearData(rows, roots * values, precisions, wide)
 
 
 class Posterior:
-    """Gaussian posterior of effects.
+    """Gaussian posterior of effects, given linear data.
 
-    Local effects are eliminated by a sparse factor; border effects, and one unknown for each wide row, by the dense
-    Schur complement that is left.
+    Local effects are eliminated by a sparse factor. Border effects, and one unknown for each wide row, are then solved
+    for by the inverse of the dense Schur complement. Wide rows touch most cells, so they would fill the sparse matrix.
 
     Attributes:
         mean: posterior mean.
-        samples: vectors around it, (effects, columns), whose mean of squares is the variance.
+        samples: deviations from it, (effects, samples), whose mean of squares is the variance.
+        conditional: such deviations of local effects, given those of the border.
         border_covariance: (border, border), exact.
     """
 
     def __init__(
-        self,
-        layout: EffectLayout,
-        strengths: Strengths,
-        days: Sequence[float],
-        data: LinearData,
-        *,
-        is_rough: bool = False,
+        self, layout: EffectLayout, strengths: Strengths, days: Sequence[float], data: LinearData, *, is_rough: bool
     ) -> None:
         self.layout, self.strengths, self.days = layout, strengths, tuple(days)
         narrow, wide = data.rows[: data.wide], data.rows[data.wide :]
-        # Block elimination of [[A, C E], [E'C', B]]: A of local effects, sparse; B of border effects and wide rows.
+        # The precision matrix is [[A, C E], [E'C', B]]: A of local effects, sparse; B of border effects and wide rows.
         self._prior = prior = layout.prior(strengths, days)
-        self._border = len(prior.means)
-        self._factor = _factored(prior.local.T @ prior.local + narrow.local.T @ narrow.local)
-        square = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
-        # Columns C without multiples of one another; E (`_expand`) restores all columns from them.
-        first, self._expand = _distinct(_probes(narrow, wide))
+        self._border = len(prior.means)  # number of border effects
+        local = prior.local.T @ prior.local + narrow.local.T @ narrow.local  # A, definite: no pivots are needed
+        self._factor = splu(local.tocsc(), "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+        of_border = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
+        # C has the coupling's columns without multiples of one another; E (`_expand`) restores all columns from them.
+        first, self._expand = _distinct_columns(narrow, wide)
         at_border, at_wide = np.split(first, [np.searchsorted(first, self._border)])
-        of_wide = wide.local[at_wide - self._border].T.toarray()
-        self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], of_wide])
-        self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))
-        inner = self._expand.T @ (self._coupling.T @ self._solved) @ self._expand
-        # A wide row's residual is an unknown of precision -1, so that its outer product does not fill A.
-        corner = np.block([[square, wide.border.T], [wide.border, -np.eye(len(wide.border))]])
-        self._schur: Float64s = np.linalg.inv(corner - inner)
+        from_wide = wide.local[at_wide - self._border].T.toarray()
+        self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], from_wide])
+        self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))  # A^-1 C
+        eliminated = self._expand.T @ (self._coupling.T @ self._solved) @ self._expand
+        # A wide row w adds w'w to the precision, by an unknown w x of precision -1: w stays in C and B, out of A.
+        corner = np.block([[of_border, wide.border.T], [wide.border, -np.eye(len(wide.border))]])
+        self._schur: Float64s = np.linalg.inv(corner - eliminated)
         shift = data.rows.adjoint(data.values)
         self.mean = self.solve(shift._replace(border=shift.border + prior.border.T @ (prior.border @ prior.means)))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
         is_small = len(self._coupling) <= EXACT
         if is_small and not is_rough:
-            of_local = self._draw_exactly()
+            local_variances = self._draw_exactly()
         else:
-            of_local = self._draw(narrow, wide, SAMPLES if is_small or not is_rough else ROUGH_SAMPLES)
-        of_border = prior.border.multiply(prior.border @ self.border_covariance).sum(axis=1)
-        # By block, posterior over prior variance summed: effects that data do not inform.
-        self._uninformed = np.bincount(prior.blocks, np.concatenate([of_local, np.ravel(of_border)]))
+            local_variances = self._draw(narrow, wide, SAMPLES if is_small or not is_rough else ROUGH_SAMPLES)
+        border_variances = prior.border.multiply(prior.border @ self.border_covariance).sum(axis=1)
+        # Rows of the prior have prior variance 1, so by block posterior variances count effects data do not inform.
+        self._uninformed = np.bincount(prior.blocks, np.concatenate([local_variances, np.ravel(border_variances)]))
 
     def solve(self, shift: Effects) -> Effects:
         """Multiplies the covariance by vectors, (effects, ..)."""
-        return self._with_border(self._factor.solve(shift.local), shift.border)
+        return self._back_substituted(self._factor.solve(shift.local), shift.border)
 
-    def _with_border(self, local: Float64s, border: Float64s) -> Effects:
-        """Solves for all effects; local: as solved without border, (local, ..), border: right-hand side."""
-        pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))
+    def _back_substituted(self, local: Float64s, border: Float64s) -> Effects:
+        """Completes a solution. local: A^-1 times its right-hand side; border: its right-hand side."""
+        pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))  # of wide rows
         eliminated = self._expand.T @ (self._coupling.T @ local)
         at_border = self._schur @ (np.concatenate([border, pad]) - eliminated)
         return Effects(local - self._solved @ (self._expand @ at_border), at_border[: self._border])
 
     def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> Float64s:
-        """Draws posterior samples, as `_draw_exactly`; `conditional` are given the border.
+        """Draws `samples` and `conditional`; returns posterior variances of the prior's local rows.
 
-        Perturbation: random signs for each row of the prior and of data, whose adjoint has the precision as covariance,
-        are solved for. Variances of the prior's rows by Hutchinson's (1990) estimator: exact where data tell nothing.
+        Perturbation: the adjoint of random signs, one for each row of the prior and of data, has the precision as
+        covariance; times the covariance it is a sample. Hutchinson's (1990) estimator multiplies the prior's rows of
+        samples by the rows' signs: without data they agree, and the variance is exact.
         """
         rng, prior = np.random.default_rng(1), self._prior
-        local, border, of_narrow, of_wide = (
+        local, border, of_narrow, of_wide = (  # signs, (rows, samples)
             1.0 - 2 * rng.integers(0, 2, (rows.shape[0], columns), np.int8)
             for rows in (prior.local, prior.border, narrow.local, wide.local)
         )
@@ -120,22 +120,22 @@ class Posterior:
         self.conditional = np.ascontiguousarray(self._factor.solve(prior.local.T @ local + shift.local))
         at_local = self.conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
         at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
-        self.samples = self._with_border(at_local, at_border)
+        self.samples = self._back_substituted(at_local, at_border)
         return np.asarray(np.mean(local * (prior.local @ self.samples.local), axis=1))
 
     def _draw_exactly(self) -> Float64s:
-        """Computes scaled roots of covariances (block inverse); returns variances of the prior's rows."""
+        """Computes roots of covariances as `samples` and `conditional`; returns variances as `_draw`."""
         conditional = self._factor.solve(np.eye(len(self._coupling)))
         self.conditional = _root(conditional)
         shared = self._expand @ self._schur
         covariance = conditional + self._solved @ (shared @ self._expand.T) @ self._solved.T
-        mixed = -self._solved @ shared[:, : self._border]
-        root = _root(np.block([[covariance, mixed], [mixed.T, self.border_covariance]]))
-        self.samples = Effects(root[: len(mixed)], root[len(mixed) :])
+        cross = -self._solved @ shared[:, : self._border]  # covariance of local and border effects
+        root = _root(np.block([[covariance, cross], [cross.T, self.border_covariance]]))
+        self.samples = Effects(root[: len(cross)], root[len(cross) :])
         return np.asarray(np.mean((self._prior.local @ self.samples.local) ** 2, axis=1))
 
     def variances_of_rows(self, rows: EffectRows) -> Float64s:
-        """Computes variances of rows of effects; many by samples."""
+        """Computes variances of rows of effects, (rows,); by samples if they are cheaper."""
         if len(rows.border) <= SAMPLES:
             return np.asarray(np.diagonal(rows.times(self.solve(rows.adjoint(np.eye(len(rows.border)))))))
         return np.asarray(np.mean(rows.times(self.samples) ** 2, axis=-1))
@@ -143,15 +143,16 @@ class Posterior:
     def variances_of_hats(self, hours: Int64s, day: int | Int64s, regressors: Regressors | None = None) -> Float64s:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
-        A row r of local and b of border effects has the variance r A^-1 r' (sampled in large cities), plus that of the
-        border in (b - r A^-1 C) S (..)', S the inverse Schur complement. Slots of the same local effects (`starts`) are
-        computed at once; a regressor adds one more border effect to b. day: of all slots or of each.
+        A HAT sums local effects by r and border effects by b. Its variance is r A^-1 r', of `conditional`, plus that of
+        the border, d S d' with d = b - r A^-1 C E and S the inverse Schur complement, multiplied out below. Slots with
+        the same local effects (`starts`) are computed at once. day: of all slots, or of each.
         """
         layout, total, days = self.layout, np.empty((self.layout.cells, hours.size)), np.broadcast_to(day, hours.shape)
-        at_border = layout.slot_rows(hours, days, len(self._schur))
-        covariances, shared = at_border @ self._schur, self._expand @ self._schur
-        inner, mixed = shared @ self._expand.T, shared @ at_border.T
+        at_border = layout.slot_rows(hours, days, len(self._schur))  # b without regressors, (slots, border)
+        covariances, shared = at_border @ self._schur, self._expand @ self._schur  # b S, E S
+        inner, mixed = shared @ self._expand.T, shared @ at_border.T  # E S E', E S b'
         regressors = layout.known(hours) | dict(regressors or {})
+        # First local effect of each block in a slot: a cell's is `cell_keys * slots` further on.
         offsets = np.stack([layout.start(block, days) + block.slot_keys[hours] for block in layout.local])
         for starts in np.unique(offsets, axis=1).T:
             slots = np.flatnonzero((offsets == starts[:, None]).all(axis=0))
@@ -160,40 +161,39 @@ class Posterior:
             of_cells = np.mean(samples**2, axis=1) + np.einsum("ij,ij->i", solved @ inner, solved)
             total[:, slots] = of_cells[:, None] - 2 * solved @ mixed[:, slots]
             for block in layout.blocks:
-                if block.regressor in regressors:
+                if block.regressor in regressors:  # b has the factor at the block's only effect
                     factor = regressors[block.regressor][:, slots]
                     entry = layout.index_of(block.name, int(days[slots[0]]))
                     total[:, slots] += 2 * factor * (covariances[slots, entry] - solved @ shared[:, [entry]])
                     total[:, slots] += factor**2 * self._schur[entry, entry]
-        return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))
+        return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))  # rounding: above 0
 
     def next_strengths(self, effects: Effects | None = None) -> dict[str, Float64s]:
-        """Computes learned strengths: effective degrees of freedom over energy, a Fellner-Schall step.
+        """Learns strengths: effective degrees of freedom over energy, a Fellner-Schall step.
 
-        PRIOR_WORTH effects of the prior's precision are added to both. effects: where energies are taken; the posterior
-        mean by default.
+        The energy is the sum of squares of a block's effects over their prior variances at strength 1. PRIOR_WORTH
+        effects of the prior's precision are added to both. effects: whose energy; the posterior mean's by default.
         """
         steps, rows = dict(self.strengths), self._prior.rows_times(self.mean if effects is None else effects)
-        energies = np.bincount(self._prior.blocks, rows**2)  # times strengths
+        energies = np.bincount(self._prior.blocks, rows**2)  # times strengths, which scale the prior's rows
         for block, uninformed, energy in zip(self.layout.blocks, self._uninformed, energies, strict=True):
             if block.is_learned:
                 strength = float(np.mean(self.strengths[block.name]))
-                # Effects that data inform: all, less the prior's part of the posterior variance.
+                # Effects that data inform, of all; sampled, so it may be below 0.
                 freedom = max(block.size * (len(self.days) if block.is_daily else 1) - uninformed, 1e-3)
                 step = (freedom + fitted.PRIOR_WORTH) / (energy / strength + fitted.PRIOR_WORTH / block.precision)
                 steps[block.name] = np.array([np.clip(step, strength / LARGEST_STEP, strength * LARGEST_STEP)])
         return steps
 
 
-def _probes(narrow: EffectRows, wide: EffectRows) -> Float64s:
-    """Multiplies couplings by noise, (3, border and wide): multiples stay multiples."""
+def _distinct_columns(narrow: EffectRows, wide: EffectRows) -> tuple[Int64s, Float64s]:
+    """Finds the coupling's distinct columns, and all as multiples of them, (distinct, columns).
+
+    Columns, of border effects and wide rows, are multiples of one another if ratios of 3 random projections are equal.
+    """
     noise = np.random.default_rng(2).normal(size=(narrow.local.shape[1], 3))
-    return np.hstack([(narrow.local @ noise).T @ narrow.border, (wide.local @ noise).T])
-
-
-def _distinct(probes: Float64s) -> tuple[Int64s, Float64s]:
-    """Finds columns of which all are multiples, by probes, and the multiples, (distinct, columns)."""
-    sizes = probes[0] + 1e-300  # ratios of a column's other probes to its first are equal for its multiples
+    probes = np.hstack([(narrow.local @ noise).T @ narrow.border, (wide.local @ noise).T])
+    sizes = probes[0] + 1e-300  # never divided by 0
     _, first, kinds = np.unique(np.round(probes[1:] / sizes / _SAME), axis=1, return_index=True, return_inverse=True)
     order = np.argsort(first)  # np.unique sorts kinds by value; by first column those of the border stay in front
     coefficients = (order[:, None] == kinds.ravel()) * (sizes / sizes[first][kinds.ravel()])
@@ -201,22 +201,16 @@ def _distinct(probes: Float64s) -> tuple[Int64s, Float64s]:
 
 
 def _root(covariance: Float64s) -> Float64s:
-    """Computes a covariance's Cholesky root, scaled: squares average to the variance."""
-    stable = (covariance + covariance.T) / 2 + 1e-12 * np.diag(np.diag(covariance))
+    """Computes a covariance's Cholesky root, scaled: squares in a row average to the variance."""
+    stable = (covariance + covariance.T) / 2 + 1e-12 * np.diag(np.diag(covariance))  # definite in spite of rounding
     return np.asarray(np.sqrt(len(covariance)) * np.linalg.cholesky(stable))
-
-
-def _factored(precision: sparse.spmatrix) -> SuperLU:
-    """Factors a sparse positive definite matrix, minimum degree order."""
-    options = {"SymmetricMode": True}
-    return splu(precision.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
 
 
 @dataclass(frozen=True)
 class NoisySums:
-    """Noisy sums of one day's groups: weights, or weighted speeds around `centre`.
+    """Noisy sums over a day's groups: weights, or weights times (speed - centre).
 
-    values, variances: (groups,). centre: km/h, (cells, slots).
+    day: index in the days of the fields. values, variances of noise: (groups,). centre: km/h, (cells, slots).
     """
 
     day: int
@@ -227,11 +221,12 @@ class NoisySums:
 
 
 class LatentField:
-    """Latent Gaussian field on some days.
+    """Latent Gaussian field on some days: sums of effects by HAT.
 
     Attributes:
-        strengths: precision of each block.
-        posterior: of the last round.
+        strengths: precision of each block's effects, learned.
+        posterior: of effects, of the last round.
+        stack: rows of the observations; those from `wide` on touch most cells.
     """
 
     def __init__(self, layout: EffectLayout, days: Sequence[DayValues], strengths: Strengths | None) -> None:
@@ -239,10 +234,10 @@ class LatentField:
         prior = {block.name: np.array([block.precision]) for block in layout.blocks}
         self.strengths = prior if strengths is None else dict(strengths)
 
-    def lay(
+    def stack_rows(
         self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), wide_items: Sequence[Item] = ()
     ) -> list[NoisySums]:
-        """Orders sums, wide last, and prepares their rows; `wide_items`: observed besides sums."""
+        """Prepares `stack`; returns sums in its order, wide last. wide_items: observed besides them."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
         self.stack = Stack(self.layout, [*items, *wide_items], len(self.days))
@@ -250,7 +245,7 @@ class LatentField:
         return ordered
 
     def solve(self, data: LinearData, *, is_rough: bool) -> None:
-        """Computes the posterior. is_rough: with few samples, for strengths alone."""
+        """Computes the posterior from data. is_rough: with few samples, for strengths alone."""
         self.__dict__.pop("posterior", None)  # two at once exceed a large city's memory
         counts = [day.count for day in self.days]
         self.posterior = Posterior(self.layout, self.strengths, counts, data, is_rough=is_rough)

@@ -1,5 +1,6 @@
-"""A day's releases for learning: noisy sums around centres."""
+"""A day's releases: noisy sums of weights, and of weights times (speed - centre)."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,20 +10,20 @@ from dpops.types import Float64s, Int64s
 
 HOURS = 24
 HABITS = 2 * HOURS
-"""Hours of a working day, then of a day off, which have different habits."""
+"""Hours of a working day, 0 to 23, then of a day off, 24 to 47: people drive differently."""
 BLOCK_H = 4
-"""Hours of a part of the day: a parent's own effect lasts that long."""
+"""Hours of a part of the day, which the effect of a parent lasts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """Public facts of a city. Hours: 0 to 23, days off 24 to 47.
+    """Public facts of a city.
 
     Attributes:
         parents: int64 (cells,), the coarser cell that each cell belongs to, numbered from 0.
         neighbours: int64 (pairs, 2), cells that touch; each pair once.
         are_small: see `dpops.levels.stages.PublicHats`.
-        visits: vehicles that a timetable has in each cell and hour, (cells, HABITS); None: unknown.
+        visits: vehicles in each cell and hour by a timetable, (cells, HABITS); None: unknown.
     """
 
     parents: Int64s
@@ -48,7 +49,7 @@ class Design:
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """Groups of HATs: each cell's and slot's group, int64."""
+    """Groups of HATs: indices of each cell's group, (cells,), and of each slot's, (slots,)."""
 
     cells: Int64s
     slots: Int64s
@@ -74,14 +75,13 @@ class Groups:
 
     @property
     def is_wide(self) -> bool:
-        """Whether each group has many of the cells."""
+        """Whether groups have over 200 cells each, or all: many for a sparse matrix."""
         return self.shape[0] < max(2, self.cells.size // 200)
 
     def totals(self, hats: Float64s) -> Float64s:
         """Sums HATs' numbers by group, (cell groups, slot groups)."""
-        rows, columns = self.shape
-        sums = np.bincount(self._index, hats.ravel(), rows * columns)
-        return sums.astype(np.float64, copy=False).reshape(rows, columns)
+        sums = np.bincount(self._index, hats.ravel(), math.prod(self.shape))
+        return sums.astype(np.float64, copy=False).reshape(self.shape)
 
     def to_hats(self, groups: Float64s) -> Float64s:
         """Gives each HAT its group's number, (cells, slots)."""
@@ -90,9 +90,9 @@ class Groups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelValues:
-    """Noisy weights and weighted speeds of a level's groups.
+    """Noisy sums of a level by group: weights, and weights times (speed - centre).
 
-    Noise variances are one number, or one per group; infinite where there is no sum.
+    Noise variances are one number, or one per group; infinite where there is no sum, 0 for exact weights.
     """
 
     groups: Groups
@@ -111,7 +111,7 @@ class LevelValues:
 
     @property
     def weight_variances(self) -> Float64s:
-        """Noise variances per group, never below 1e-6."""
+        """Noise variances per group, at least 1e-6, as they are divisors."""
         return np.asarray(np.maximum(np.broadcast_to(self.weight_variance, self.groups.shape), 1e-6))
 
     @property
@@ -122,9 +122,9 @@ class LevelValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageValues:
-    """One stage's levels, and residuals' centres, km/h, (cells, slots).
+    """One stage's levels. centre: from which speeds are measured, km/h, (cells, slots).
 
-    counts_vehicles: it only counts them; each weighs as a typical vehicle-day without a clip.
+    counts_vehicles: its only sum is a noisy number of vehicles.
     """
 
     centre: Float64s
@@ -134,7 +134,10 @@ class StageValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayValues:
-    """Everything released of one day; hours: of its slots, as in `Design`."""
+    """All that is released of one day. hours: of its slots, (slots,), below HABITS.
+
+    count: number of days that it is the mean of; folded days count less as they age.
+    """
 
     hours: Int64s
     stages: tuple[StageValues, ...] = ()
@@ -143,9 +146,8 @@ class DayValues:
     def __post_init__(self) -> None:
         if self.hours.size == 0 or self.hours.min() < 0 or self.hours.max() >= HABITS:
             raise ValueError("a day needs slots whose hours are 0 to 47")
-        shapes = [(level.groups.cells.size, level.groups.slots.size) for s in self.stages for level in s.levels]
-        shapes += [stage.centre.shape for stage in self.stages]
-        if any(slots != self.hours.size for _, slots in shapes):
+        slots = {level.groups.slots.size for stage in self.stages for level in stage.levels}
+        if not slots.union(stage.centre.shape[1] for stage in self.stages) <= {self.hours.size}:
             raise ValueError("stages and hours are about different slots")
 
     @property
@@ -154,6 +156,11 @@ class DayValues:
         return [stage for stage in self.stages if not stage.counts_vehicles]
 
     @property
+    def speed_levels(self) -> list[tuple[StageValues, LevelValues]]:
+        """Levels of `speed_stages`, each with its stage."""
+        return [(stage, level) for stage in self.speed_stages for level in stage.levels]
+
+    @property
     def counted(self) -> list[LevelValues]:
-        """Numbers of its vehicles, each of one group."""
+        """Noisy numbers of its vehicles, as the weight of one group, the city."""
         return [level for stage in self.stages if stage.counts_vehicles for level in stage.levels]

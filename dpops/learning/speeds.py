@@ -1,4 +1,4 @@
-"""Field of speeds, fitted to noisy weighted speeds."""
+"""Field of speeds, fitted to noisy sums of weights times (speed - centre)."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
 
 MAX_DOUBT_STEP = 0.5
-"""Largest change of a day's doubt, a log weight, in a round."""
+"""Largest change of a day's doubt (the error of its log weight) in a round."""
 _MAX_EXCESS = 8.0
 """Cap of squared residuals, in variances, so that no outlier decides."""
 _MAX_VARIANCE_STEP = 0.7
@@ -22,13 +22,14 @@ _MAX_VARIANCE_STEP = 0.7
 
 
 class SpeedField(LatentField):
-    """Speeds of HATs on each day, km/h.
+    """Field of HATs' mean speeds on each day, km/h.
 
     Attributes:
-        values: posterior means, (cells, slots) of each day.
-        weights: of each day's HATs, with totals updated by sums of speeds.
+        values: posterior means of each day, (cells, slots).
+        weights: expected ones of each day's HATs, (cells, slots), whose totals sums of speeds correct by "doubt".
+        traffic: the field's regressor of that name on each day, (cells, slots).
         spread: learned variances of HATs around the field.
-        one_weights: of one vehicle in a HAT, on each day.
+        one_weights: weight of one vehicle in a HAT, (days,).
     """
 
     def __init__(self, layout: EffectLayout, days: Sequence[DayValues], facts: Facts, start: Start | None) -> None:
@@ -39,19 +40,20 @@ class SpeedField(LatentField):
         self._are_fitted = False
 
     def add(self, next_day: DayValues) -> None:
-        """Adds a day to come."""
+        """Appends a day without releases."""
         self.days = (*self.days, next_day)
         self.values.append(np.full((self.layout.cells, next_day.hours.size), TYPICAL_KMH))
 
     def fit(
         self, sums: Sequence[NoisySums], weights: WeightField, hats: Sequence[Float64s], rounds: int, *, is_last: bool
     ) -> None:
-        """Fits the field, strengths, variances and doubts of weights.
+        """Fits the field, strengths, variances and doubts of weights, in so many rounds.
 
         hats: expected weights of each day's HATs, (cells, slots). is_last: whether covariances of HATs are needed.
         """
         self.weights, self.traffic = list(hats), [weights.traffic(day) for day in weights.days]
-        # No hour has more vehicles than its day: where a feed has gaps, a vehicle has fewer HATs than declared.
+        # An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
+        # vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
         one_weight = self._facts.hat_weight * math.exp(weights.retention)
         self.one_weights = np.array(
             [
@@ -59,56 +61,47 @@ class SpeedField(LatentField):
                 for of_day, number in zip(hats, weights.numbers, strict=True)
             ]
         )
-        self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
-        doubts, sums = np.zeros(len(self.days)), self.lay(sums, ("traffic", "doubt"))
+        self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)  # prior: what weights leave open
+        doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, ("traffic", "doubt"))
+        entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
         is_first = not self._are_fitted
         for index in range(rounds):
             data = self._data(sums, doubts)
             self.solve(data, is_rough=not (is_last and index + 1 == rounds))
-            if self._are_fitted:
-                doubts = self._doubts(doubts)
+            mean = self.posterior.mean
+            if self._are_fitted:  # without fitted values "doubt" has no regressor
+                doubts = doubts + np.clip(mean.border[entries] - doubts, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)
                 self.weights = [of_day * np.exp(doubt) for of_day, doubt in zip(hats, doubts, strict=True)]
             self._are_fitted = True
-            self._update_values()
+            self.values = [  # without "doubt", an error of weights, not of speeds
+                self.layout.hats(mean, day.hours, number, {"traffic": traffic})
+                for number, (day, traffic) in enumerate(zip(self.days, self.traffic, strict=True))
+            ]
             if index + 1 < rounds:
                 self.strengths = self.posterior.next_strengths()
-                if index or not is_first:  # the very first data precede any fitted values
+                if index or not is_first:  # the very first residuals are not around fitted values
                     self._learn_spread(data)
             del data  # two at once exceed a large city's memory
 
     def hat_variances(self, day: int) -> Float64s:
-        """Computes variances of HATs' means around the field."""
-        hats = np.maximum(self.weights[day], 1e-9)
+        """Computes variances of HATs' means around the field, (cells, slots)."""
+        hats = np.maximum(self.weights[day], 1e-9)  # never divided by 0
         return self.spread.of(hats / self.one_weights[day], self.values[day])
 
     @property
     def cautious_spread(self) -> VehicleSpread:
-        """Multiple of the barely identified spread, for cautious intervals."""
+        """Multiple of the learned spread, which releases barely identify, for cautious intervals."""
         return VehicleSpread(CAUTION * self.spread.vehicle, CAUTION * self.spread.floor)
 
-    def _doubts(self, doubts: Float64s) -> Float64s:
-        """Moves doubts of days' weights towards their posterior mean."""
-        entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
-        step = self.posterior.mean.border[entries] - doubts
-        return doubts + np.clip(step, -MAX_DOUBT_STEP, MAX_DOUBT_STEP)
-
-    def _update_values(self) -> None:
-        """Recomputes posterior means, without "doubt", an error of weights, not of speeds."""
-        mean = self.posterior.mean
-        self.values = [
-            self.layout.hats(mean, day.hours, index, {"traffic": traffic})
-            for index, (day, traffic) in enumerate(zip(self.days, self.traffic, strict=True))
-        ]
-
     def _data(self, sums: Sequence[NoisySums], doubts: Float64s) -> LinearData:
-        """Writes released sums as observations of the field, given the weights.
+        """Turns released sums around centres into observations of sums of weights times speed.
 
-        A sum's variance is its noise's and that of HATs around the field: `vehicles` and `floor` are what multiplies
-        each part of the spread. A day's log weight off by d moves sums by d times the mean distance from the centre
-        (`offset`), the regressor of "doubt"; doubts already in the weights are added back.
+        A sum's variance is its noise's, and that of HATs around the field: `vehicles` and `floor` are the factors of
+        the spread's two parts. If a day's log weight errs by d, sums err by d times the weights times `offset`, the
+        day's mean distance from the centre: the regressor of "doubt". Doubts already in the weights are added back.
         """
         values, variances, regressors = [], [], []
-        self._parts: list[tuple[Float64s, Float64s]] = []
+        self._factors: list[tuple[Float64s, Float64s]] = []  # of `spread`, (groups,), for each sum
         for item in sums:
             hats, day, totals = self.weights[item.day], item.day, item.groups.totals
             offset = 0.0
@@ -117,23 +110,24 @@ class SpeedField(LatentField):
             regressors.append({"traffic": self.traffic[day], "doubt": np.array(offset)})
             vehicles = totals(hats * self.one_weights[day] * growth(self.values[day])).ravel()
             floor = totals(hats**2).ravel()
-            self._parts.append((vehicles, floor))
+            self._factors.append((vehicles, floor))
             variances.append(item.variances + self.spread.vehicle * vehicles + self.spread.floor * floor)
             values.append(item.values + totals(hats * (item.centre + doubts[day] * offset)).ravel())
         rows = self.stack([self.weights[item.day] for item in sums], regressors)
-        precisions = 1 / np.concatenate([np.ones(0), *variances])  # empty without sums
+        precisions = 1 / np.concatenate([np.ones(0), *variances])  # an empty array, as there may be no sums
         return LinearData.of(rows, np.concatenate([np.zeros(0), *values]), precisions, self.wide)
 
     def _learn_spread(self, data: LinearData) -> None:
-        """Takes a Fisher scoring step of both log variances, whose priors have FLEET_SD.
+        """Takes a Fisher scoring step of the spread's log variances, of prior sd FLEET_SD.
 
         Rows are scaled to variance 1, of which `slopes` are derivatives by log variances, (2, rows). A squared residual
-        is expected to be 1 less the leverage: `excess` is what it has beyond. Neither variance falls below its prior.
+        is expected to be 1 less the leverage (the part of the variance that the fit takes up): `excess` is the
+        difference. A Gaussian score is half the slopes times it. Neither variance falls below its prior.
         """
         posterior, prior = self.posterior, VehicleSpread()
-        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # sampled: may exceed 1
+        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # sampled: it may exceed 1
         excess = np.minimum((data.values - data.rows.times(posterior.mean)) ** 2 + leverage - 1, _MAX_EXCESS)
-        vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._parts, strict=True))
+        vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._factors, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
         precision = np.identity(2) / FLEET_SD**2
         logs = np.log([self.spread.vehicle / prior.vehicle, self.spread.floor / prior.floor])

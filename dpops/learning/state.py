@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +37,6 @@ class Facts:
             raise ValueError("a fleet's facts must be above 0")
 
 
-class Layouts(NamedTuple):
-    """Layouts of the effects of weights and of speeds."""
-
-    weights: EffectLayout
-    speeds: EffectLayout
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Summary of earlier releases.
@@ -56,7 +49,8 @@ class State:
     """
 
     design: Design
-    layouts: Layouts
+    weight_layout: EffectLayout
+    speed_layout: EffectLayout
     facts: Facts
     days: int = 0
     older: tuple[DayValues, ...] = ()
@@ -67,8 +61,8 @@ class State:
     @staticmethod
     def new(design: Design, facts: Facts, least_recent: int | None = RECENT) -> "State":
         """Makes the state before the first day."""
-        layouts = Layouts(weight_layout(design), speed_layout(design))
-        return State(design=design, layouts=layouts, facts=facts, least_recent=least_recent)
+        weights, speeds = weight_layout(design), speed_layout(design)
+        return State(design=design, weight_layout=weights, speed_layout=speeds, facts=facts, least_recent=least_recent)
 
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -83,11 +77,11 @@ def arrays_of(state: State) -> dict[str, NDArray[Any]]:
 
 
 def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yields nested arrays and numbers, named by path."""
+    """Yields the arrays and numbers in a value, named by path, such as older.0.hours."""
     if isinstance(value, np.ndarray | float | bool):
         yield name, np.asarray(value)
     elif value is not None:
-        items = dict(enumerate(value)) if type(value) is tuple else value
+        items = dict(enumerate(value)) if type(value) is tuple else value  # a NamedTuple has fields
         if not isinstance(items, Mapping):
             items = {field: getattr(value, field) for field in get_type_hints(type(value))}
         for step, item in items.items():
@@ -95,19 +89,19 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def restore_state(state: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """Restores a state from arrays. Raises KeyError or ValueError."""
+    """Restores a state from `arrays_of` folded days. Raises KeyError or ValueError."""
     older = _restored("older", tuple[DayValues, ...], arrays)
-    start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None
-    shapes = [array.shape for array in state.layouts.weights.zeros(0)]
+    start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None  # no day was folded
+    shapes = [array.shape for array in state.weight_layout.zeros(0)]
     if start is not None and [array.shape for array in start.effects] != shapes:
         raise ValueError("the effects are of another city")
     return replace(state, days=days, recent=recent, older=older, start=start)
 
 
 def _restored(name: str, kind: Any, arrays: Arrays) -> Any:
-    """Builds a value of this type from stored arrays."""
+    """Builds a value of this type from arrays whose paths begin with `name`."""
     if get_origin(kind) is tuple:
-        # Paths are older.0.hours, older.0.stages.0.centre ..: the part after the name is an item's number.
+        # Paths are older.0.hours, older.0.stages.0.centre ..: the step after the name is an item's number.
         numbers = {path.split(".")[name.count(".") + 1] for path in arrays if path.startswith(f"{name}.")}
         return tuple(_restored(f"{name}.{step}", get_args(kind)[0], arrays) for step in range(len(numbers)))
     if get_origin(kind) is Mapping:

@@ -20,16 +20,17 @@ MAX_LOG_STEP = 1.5
 """Largest change of a log weight in a Gauss-Newton step."""
 MAX_LOG_VARIANCE = 4.0
 """Cap of log variances behind lognormal means, where nothing is known yet."""
-_HALVINGS = 4
+_HALVINGS = 4  # at most, of a step that raises the cost
 _CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1
 """Largest changes of log weights and of log strengths in a round at which fits end."""
 _CLIP = 30.0
 """Bound of log weights: exp of more has no meaning as a weight, and may overflow in squares."""
+_MOST_TRAFFIC = 3  # bound of "traffic", a log weight less the mean, so that no outlier decides its effect
 
 
 @dataclass(frozen=True)
 class VehicleNumber:
-    """A day's vehicle number, and its logarithm's variance; `is_counted`: not declared alone."""
+    """Number of a day's vehicles, and its logarithm's variance; `is_counted`: else only declared."""
 
     number: float
     log_variance: float
@@ -42,12 +43,12 @@ class VehicleNumber:
 
 
 class WeightField(LatentField):
-    """Field of daily HAT weights, in typical vehicle-days.
+    """Field of log weights of each day's HATs, in typical vehicle-days.
 
     Attributes:
-        effects: where the field was last linearised.
-        variances: of logarithms of each day's HATs, (cells, slots).
-        total_variances: of the logarithm of each day's weight.
+        effects: around which the field is linearised next.
+        variances: of the log weights of each day, (cells, slots).
+        total_variances: of the log of each day's total weight, (days,).
     """
 
     def __init__(
@@ -63,17 +64,14 @@ class WeightField(LatentField):
         self._total_precisions = np.full(len(days), TOTAL_PRECISION)
         self._at_retention = layout.index_of("retention")
         self.variances = [np.zeros((layout.cells, day.hours.size)) for day in days]
-        self.total_variances = np.full(len(days), 1.0)
-        self.effects = layout.zeros(len(days))
+        self.total_variances = np.full(len(days), 1.0)  # until the first round
+        self.effects = layout.padded(layout.zeros(0) if start is None else start.effects, len(days))
         if start is None:
             self.effects.border[self._at_retention] = math.log(RETAINED)
-        else:
-            for array, values in zip(self.effects, start.effects, strict=True):
-                array[: values.size] = values
-        self._begin(totals)
+        self._start_days(totals)
 
-    def _begin(self, totals: Sequence[float | None]) -> None:
-        """Starts the last days at released totals, else at vehicles times retention."""
+    def _start_days(self, totals: Sequence[float | None]) -> None:
+        """Sets "day" effects of the last days by total weights; None: vehicles times retention."""
         first = len(self.days) - len(totals)
         hats = self.weights(self.effects)[first:]
         for day, total, weights in zip(range(first, len(self.days)), totals, hats, strict=True):
@@ -82,18 +80,18 @@ class WeightField(LatentField):
 
     @property
     def retention(self) -> float:
-        """Log share of a counted vehicle's weight after clipping."""
+        """Log of the part of a counted vehicle's weight that clipping leaves."""
         return float(self.effects.border[self._at_retention])
 
     def weights(self, effects: Effects) -> list[Float64s]:
-        """Computes expected weights of days' HATs, as lognormal means."""
+        """Computes each day's expected weights of HATs, (cells, slots), at these effects."""
         return [
             self._expected(effects, day, index, variances)
             for index, (day, variances) in enumerate(zip(self.days, self.variances, strict=True))
         ]
 
     def of_day(self, day: DayValues, index: int) -> tuple[Float64s, Float64s]:
-        """Computes a day's expected weights and variances of logarithms."""
+        """Computes a day's expected weights, and variances of their logs, (cells, slots) each."""
         variances = np.minimum(self.posterior.variances_of_hats(day.hours, index), MAX_LOG_VARIANCE)
         return self._expected(self.effects, day, index, variances), variances
 
@@ -103,17 +101,18 @@ class WeightField(LatentField):
         return np.asarray(np.exp(np.clip(logs + variances / 2, -_CLIP, _CLIP)))
 
     def traffic(self, day: DayValues) -> Float64s:
-        """Computes centred logarithms of a day's typical weights, (cells, slots)."""
+        """Computes log weights of typical hours like a day's, less their mean, (cells, slots)."""
         logs = self.layout.hats(self.effects, day.hours, None)
-        shares = np.exp(logs)
-        return np.asarray(np.clip(logs - np.sum(logs * shares) / shares.sum(), -3, 3))  # a regressor without outliers
+        weights = np.exp(logs)
+        return np.asarray(np.clip(logs - np.average(logs, weights=weights), -_MOST_TRAFFIC, _MOST_TRAFFIC))
 
     def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
 
-        Variances behind weights stay fixed in the last two rounds, so that totals fit the released ones.
+        Expected weights, exp(log + variance / 2), follow variances. These are costly, so every second round has new
+        ones, but not the last two: effects adapt to them, and totals fit the released ones.
         """
-        sums = self._lay(sums)
+        sums = self._prepare_rows(sums)
         for index in range(rounds):
             data = self._linear(sums)
             self.solve(data, is_rough=True)
@@ -128,107 +127,111 @@ class WeightField(LatentField):
                 break
 
     def finish(self, sums: Sequence[NoisySums], next_day: DayValues, number: VehicleNumber) -> None:
-        """Computes the posterior around effects, a coming day of `number` vehicles included."""
+        """Appends a day without releases, of `number` vehicles; computes the final posterior."""
         self.days, self.numbers = (*self.days, next_day), (*self.numbers, number)
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
         self.variances = [*self.variances, np.zeros((self.layout.cells, next_day.hours.size))]
-        self._begin([None])
-        data = self._linear(self._lay(sums))
+        self._start_days([None])
+        data = self._linear(self._prepare_rows(sums))
         self.solve(data, is_rough=False)
         self._update_variances()
         self._update_totals(data)
 
     def _linear(self, sums: Sequence[NoisySums]) -> LinearData:
-        """Linearises released sums and daily totals around the effects."""
-        # Derivatives of weights exp(x) are weights, of a log total shares; it is observed less the retention, so -1.
+        """Linearises observations around the effects: released sums, then a log total of each day.
+
+        The derivatives of a sum of weights exp(x) by x are the weights, those of its log their shares. Observed of a
+        log total less the retention, hence -1, is the log number of vehicles.
+        """
         weights = self.weights(self.effects)
-        totals = np.array([hats.sum() for hats in weights])
-        of_items = [weights[item.day] for item in sums]
-        plain: Regressors = {}
-        with_retention: list[Regressors] = [{"retention": np.array(-1.0)}] * len(weights)
-        rows = self.stack(
-            [*of_items, *(hats / total for hats, total in zip(weights, totals, strict=True))],
-            [plain] * len(of_items) + with_retention,
-        )
+        of_sums = [weights[item.day] for item in sums]
+        with_retention: Regressors = {"retention": np.array(-1.0)}
+        regressors: list[Regressors] = [{}] * len(of_sums) + [with_retention] * len(weights)
+        rows = self.stack([*of_sums, *(hats / hats.sum() for hats in weights)], regressors)
+        # A sum's variance: of noise, and of HATs around the field; never 0.
         precisions = [
             1 / (item.variances + fitted.HAT_LOG_VARIANCE * item.groups.totals(hats**2).ravel() + 1e-9)
-            for item, hats in zip(sums, of_items, strict=True)
+            for item, hats in zip(sums, of_sums, strict=True)
         ]
-        uncertain = np.array([number.log_variance for number in self.numbers])
-        precisions.append(1 / (1 / self._total_precisions + uncertain))
-        residuals = self._residuals(sums, self.effects)
-        values = residuals + rows.times(self.effects)
+        number_variances = np.array([number.log_variance for number in self.numbers])
+        precisions.append(1 / (1 / self._total_precisions + number_variances))
+        values = self._residuals(sums, self.effects) + rows.times(self.effects)
         return LinearData.of(rows, values, np.concatenate(precisions), self.wide)
 
     def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
-        """Computes residuals of released sums, then of each day's log total."""
+        """Computes residuals of released sums, then of each day's log total less the retention."""
         weights = self.weights(effects)
-        residuals = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
-        logs = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
-        return np.concatenate([*residuals, logs + effects.border[self._at_retention]])
+        of_sums = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
+        of_totals = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])
+        return np.concatenate([*of_sums, of_totals + effects.border[self._at_retention]])
 
-    def _lay(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
-        """Lists rows of the linear system: the sums, then each day's total weight."""
+    def _prepare_rows(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
+        """Prepares rows of the sums, then of each day's total weight; returns ordered sums."""
         totals = [
             Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
             for index, day in enumerate(self.days)
         ]
-        return self.lay(sums, wide_items=totals)
+        return self.stack_rows(sums, wide_items=totals)
 
     def _step(self, sums: Sequence[NoisySums], data: LinearData) -> float:
-        """Takes a step, halved while cost rises; returns the largest change."""
+        """Steps to the posterior mean, halfway while cost rises; returns the largest log change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         largest = max(
             float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)
         )
-        size = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))
+        length = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))  # of the step, relative to the full one
         prior = self.layout.prior(self.strengths, [day.count for day in self.days])
 
         def cost(effects: Effects) -> float:
+            """Computes twice the negative log posterior density, up to a constant."""
             deviations = prior.rows_times(effects._replace(border=effects.border - prior.means))
             return float(deviations @ deviations + data.precisions @ self._residuals(sums, effects) ** 2)
 
         start = cost(self.effects)
         for _ in range(_HALVINGS):
-            trial = Effects(*(old + size * delta for old, delta in zip(self.effects, change, strict=True)))
-            if cost(trial) <= start + 1e-6:
+            trial = Effects(*(old + length * delta for old, delta in zip(self.effects, change, strict=True)))
+            if cost(trial) <= start + 1e-6:  # equal but for rounding
                 break
-            size /= 2
+            length /= 2
         self.effects = trial
-        return size * largest
+        return length * largest
 
     def _update_variances(self) -> None:
-        """Recomputes variances of log weights, of all days at once."""
+        """Recomputes variances of log weights, of all days at once, which is faster."""
         sizes = [day.hours.size for day in self.days]
         hours, days = np.concatenate([day.hours for day in self.days]), np.repeat(np.arange(len(sizes)), sizes)
         variances = np.minimum(self.posterior.variances_of_hats(hours, days), MAX_LOG_VARIANCE)
         of_days = np.split(variances, np.cumsum(sizes)[:-1], axis=1)
-        self.variances = [_of_parts(of_day, day.hours) for of_day, day in zip(of_days, self.days, strict=True)]
+        self.variances = [_smoothed(of_day, day.hours) for of_day, day in zip(of_days, self.days, strict=True)]
 
     def _update_totals(self, data: LinearData) -> None:
-        """Updates the precision of each day's log weight around its vehicles'.
+        """Updates precisions of days' log totals around vehicles times retention, and their variances.
 
-        The last rows of data hold one pseudo-observation a day: log weight less log vehicles is the retention. The law
-        is Student's: each precision is its mean under a gamma prior worth PRIOR_WORTH degrees of freedom.
+        The law around is Student's: each day's precision is its mean given the residual, under a gamma prior worth
+        PRIOR_WORTH degrees of freedom.
         """
-        of_totals = slice(-len(self.days), None)
+        of_totals = slice(-len(self.days), None)  # the last rows, one a day, scaled to variance 1 by `root`
         rows, root = data.rows[of_totals], np.sqrt(data.precisions[of_totals])
         residuals = (data.values[of_totals] - rows.times(self.effects)) / root
+        # Degrees of freedom of a residual: 1, less what the field's fit takes up.
         freedom = np.maximum(1 - self._total_precisions / root**2 * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.PRIOR_WORTH
         self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)
-        # The variance of the log weight itself: without its row's -1 times the retention.
+        # Variances of log totals themselves: of their rows without -1 times the retention.
         without_retention = rows.border * (np.arange(rows.border.shape[1]) != self._at_retention)
         self.total_variances = self.posterior.variances_of_rows(replace(rows, border=without_retention)) / root**2
 
 
-def _of_parts(variances: Float64s, hours: Int64s) -> Float64s:
-    """Smooths sampled variances, (cells, slots): a cell-part mean plus an hour term."""
-    blocks = hours % HOURS // BLOCK_H
+def _smoothed(variances: Float64s, hours: Int64s) -> Float64s:
+    """Smooths sampled variances, (cells, slots): a cell's mean plus an hour's deviation.
+
+    Within a part of the day effects differ by cell or by hour, not by both, so other differences are sampling errors.
+    """
+    parts = hours % HOURS // BLOCK_H
     result = np.empty_like(variances)
-    for block in np.unique(blocks):
-        of_block = variances[:, blocks == block]
-        of_cells = of_block.mean(axis=1, keepdims=True)
-        result[:, blocks == block] = of_cells + of_block.mean(axis=0) - of_cells.mean()
+    for part in np.unique(parts):
+        of_part = variances[:, parts == part]
+        of_cells = of_part.mean(axis=1, keepdims=True)
+        result[:, parts == part] = of_cells + of_part.mean(axis=0) - of_cells.mean()
     return result

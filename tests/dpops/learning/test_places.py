@@ -85,9 +85,9 @@ def test_of_a_place_that_may_weigh_little_the_mean_where_reports_are_is_publishe
     share, errors = weights / weights.sum(), []
     for seed in range(4):
         sums = summed(4, seed=seed)
-        traffic = learned_traffic(sums, around_cells(sums).expected)
-        around = replace(around_cells(sums), expected=traffic.expected)
-        moments, _ = places._posterior(traffic.ratios, 0.0, sums, around, places.SDS_KMH)
+        expected, ratios = learned_traffic(sums, around_cells(sums).expected)
+        around = replace(around_cells(sums), expected=expected)
+        moments, _ = places._posterior(ratios, 0.0, sums, around, places.SDS_KMH)
         errors.append([float(share @ np.abs(part - means)) for part in (moments[1], moments[0])])
     assert np.mean(errors, axis=0)[0] < 0.97 * np.mean(errors, axis=0)[1]
 

@@ -51,7 +51,7 @@ def test_the_posterior_is_that_of_dense_brute_force(of: object) -> None:
     layout = of(design(4))  # type: ignore[operator]
     strengths = strengths_of(layout)
     data, dense = observed(layout, np.random.default_rng(1))
-    result = Posterior(layout, strengths, DAYS, data)
+    result = Posterior(layout, strengths, DAYS, data, is_rough=False)
     precision = dense_prior(layout, strengths) + dense.T @ (data.precisions[:, None] * dense)
     covariance = np.linalg.inv(precision)
     shift = dense.T @ (np.sqrt(data.precisions) * data.values)
@@ -71,10 +71,10 @@ def test_the_posterior_is_that_of_dense_brute_force(of: object) -> None:
 def test_samples_give_the_variances_of_many_effects(monkeypatch: pytest.MonkeyPatch) -> None:
     layout, rng = speed_layout(design(4)), np.random.default_rng(2)
     data, _ = observed(layout, rng)
-    exact = Posterior(layout, strengths_of(layout), DAYS, data).variances_of_hats(HOURS, 0)
+    exact = Posterior(layout, strengths_of(layout), DAYS, data, is_rough=False).variances_of_hats(HOURS, 0)
     monkeypatch.setattr(module, "EXACT", 0)
     monkeypatch.setattr(module, "SAMPLES", 2_000)
-    sampled = Posterior(layout, strengths_of(layout), DAYS, data).variances_of_hats(HOURS, 0)
+    sampled = Posterior(layout, strengths_of(layout), DAYS, data, is_rough=False).variances_of_hats(HOURS, 0)
     assert np.allclose(sampled, exact, rtol=0.15)
 
 
@@ -98,7 +98,7 @@ def test_strengths_of_simulated_fields_are_found_and_are_reml(monkeypatch: pytes
     data = data._replace(values=np.sqrt(data.precisions) * values)
     strengths = strengths_of(layout)
     for _ in range(60):
-        strengths = Posterior(layout, strengths, DAYS, data).next_strengths() | {
+        strengths = Posterior(layout, strengths, DAYS, data, is_rough=False).next_strengths() | {
             name: value for name, value in strengths.items() if name != "cell"
         }
     assert 0.2 < strengths["cell"][0] / truth["cell"][0] < 5
@@ -123,7 +123,7 @@ def test_intervals_hold_fields_that_are_drawn_from_the_model() -> None:
         shift = border_shift(layout, strengths)
         values = dense @ np.concatenate(effects) + rng.normal(size=data.values.size) / np.sqrt(data.precisions)
         data = data._replace(values=np.sqrt(data.precisions) * values)
-        result = Posterior(layout, strengths, DAYS, data)
+        result = Posterior(layout, strengths, DAYS, data, is_rough=False)
         prior_mean = Effects(0 * effects.local, layout.prior(strengths, DAYS).means)
         centred = result.solve(Effects(0 * effects.local, shift))
         field = layout.hats(Effects(*(a - b for a, b in zip(result.mean, centred, strict=True))), HOURS, 0)

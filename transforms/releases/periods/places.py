@@ -137,7 +137,7 @@ def place_product(
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
-        deviations = places.places.own[:, None]  # variances of a place's own day around its usual one
+        deviations = places.places.day_variances[:, None]  # of a place's day around its usual one
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
             share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
