@@ -16,20 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpops.levels.stages import CENTRE_STEP_KMH, UNIT, Level, Stage
-from dpops.types import Int64s
+from dpops.types import Float64s, Int64s
 
 if TYPE_CHECKING:
     from dpops.noise import Noise
 
-
-Float64s = NDArray[np.float64]
-
 _SHRINK = 1 - 2.0**-40
 """Shrinks a vehicle's norm by far more than floating point may round it up."""
 
-_EXACT_COUNTS = 4096
-_MOST_COUNT = 1 << 40
-"""Ends of the table of reports: each number up to the first, then in steps of 1/64 up to more than any day has."""
+_EXACT_COUNTS, _MOST_COUNT, _COUNTS_PER_STEP = 4096, 1 << 40, 64
+"""Table of numbers of reports: each one up to the first, then in steps of 1/64, up to more than any day has."""
 
 
 class Rows(NamedTuple):
@@ -72,38 +68,42 @@ def sum_up(rows: Rows, stage: Stage) -> Sums:
 
 
 def vectors(rows: Rows, stage: Stage) -> Vectors:
-    """Computes vehicle-days' vectors; zero where norms exceed allowances.
+    """Computes vehicle-days' vectors; all 0 of those whose norm exceeds its bound.
 
-    Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the stage's share (its
-    square root), half of it under public counts, where weights are exact. Source: docs/released.md.
+    Norm: Euclidean for Gaussian noise, sum of absolute values for Laplace; bound: UNIT times the square root of the
+    stage's share, or the share itself. Under public counts weights are exact, and the bound of speeds is half of it.
+    Source: docs/released.md.
     """
     vehicle, query, value = unchecked(rows, stage)
-    is_noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)
+    is_noisy = query >= stage.groups if stage.counts_public else np.ones(query.size, np.bool_)  # of speeds alone
     exceeds = ~within(vehicle[is_noisy], value[is_noisy], stage)  # by vehicle
     is_dropped = is_noisy & exceeds[vehicle] if exceeds.any() else np.zeros(query.size, np.bool_)
     return Vectors(vehicle, query, np.where(is_dropped, 0, value))
 
 
 def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
-    """Checks in integers whether vehicles' noisy entries, (entries,), keep bounds: (vehicles,)."""
-    norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)
-    absolute = np.minimum(np.abs(value), 2 * UNIT)  # beyond it a vehicle is refused anyway, and squares stay small
+    """Checks in integers whether norms of vehicles' noisy entries are within bounds, (vehicles,)."""
+    norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)  # squared, if Euclidean
+    absolute = np.minimum(np.abs(value), 2 * UNIT)  # already more than any bound, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
     bound = Fraction(UNIT, 2 if stage.counts_public else 1)
     return norm <= math.floor(stage.share * (bound * bound if stage.kind == "gaussian" else bound))
 
 
 class _TouchedGroups(NamedTuple):
-    """One level's touched groups: entry per row, vehicle and group per entry."""
+    """Pairs (entries) of a vehicle and a group of one level that it touches."""
 
-    of_row: Int64s
-    vehicle: Int64s
+    of_row: Int64s  # index of each row's entry
+    vehicle: Int64s  # of each entry
     group: Int64s
 
 
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
-    """Computes vehicle-days' integer vectors; `within` checks norms against wrong formulas."""
-    # u, w, v are as in docs/released.md, "What a vehicle-day contributes".
+    """Computes vehicle-days' integer vectors, whose norms `within` then checks for errors here.
+
+    As in docs/released.md, "What a vehicle-day contributes": of a HAT, u is a power of its reports, w its weight, v its
+    weight times residual speed.
+    """
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:
@@ -113,18 +113,18 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     u = units(rows.reports, stage).astype(np.float64)
     count = int(vehicle[-1]) + 1 if vehicle.size else 0  # of vehicles
     u_sums = [_sums(groups, u) for groups in touched]
-    # Speeds are clipped by one norm, weights scaled by another, which mixes both kinds' levels by their budgets.
-    speed_norm = _norm(touched, u_sums, [float(level.speed_share) for level in stage.levels], count, stage)
+    speed_shares = [float(level.speed_share) for level in stage.levels]
     alpha = Fraction(1) if stage.counts_public else stage.alpha
-    mixed = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
-    norms = _norm(touched, u_sums, mixed, count, stage)
-    w = u / np.maximum(norms, float(stage.least_norm * UNIT))[vehicle]
+    shares = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
+    # The norm of weights mixes levels of weights and of speeds by their budgets; speeds are clipped by that of theirs.
+    norm, u_speed_norm = (_norm(touched, u_sums, parts, count, stage) for parts in (shares, speed_shares))
+    w = u / np.maximum(norm, float(stage.least_norm * UNIT))[vehicle]
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
-    norm = _norm(touched, speeds, [float(level.speed_share) for level in stage.levels], count, stage)
-    # The ratio is 1 where weights and speeds have the same levels; else it is what the weights leave to speeds.
-    allowed = float(stage.bound_kmh) * (speed_norm / norms)
-    scale = np.where(norm > allowed, allowed / np.where(norm > allowed, norm, 1.0), 1.0)
+    speed_norm = _norm(touched, speeds, speed_shares, count, stage)
+    # The ratio is 1 if weights and speeds have the same levels; else w has the norm 1 over both, not over speeds'.
+    allowed = float(stage.bound_kmh) * (u_speed_norm / norm)
+    scale = np.where(speed_norm > allowed, allowed / np.where(speed_norm > allowed, speed_norm, 1.0), 1.0)
     integers = _integers(touched, weights, speeds, scale, stage)
     return Vectors(*(np.concatenate(columns) for columns in zip(*integers, strict=True)))
 
@@ -137,9 +137,9 @@ def _sums(groups: _TouchedGroups, values: Float64s) -> Float64s:
 def _norm(
     touched: list[_TouchedGroups], sums: list[Float64s], shares: list[float], count: int, stage: Stage
 ) -> Float64s:
-    """Computes vehicles' norms of levels' sums, weighted by `shares`, in a fixed order.
+    """Computes vehicles' norms over all levels' groups, weighted by `shares`, (vehicles,).
 
-    sums: by level, (touched groups,). count: number of vehicles. Returns float64 (vehicles,).
+    sums: by level, (entries,). count: number of vehicles. Sums are in the order of rows, hence rounded alike.
     """
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):
@@ -150,22 +150,22 @@ def _norm(
 
 def residuals(rows: Rows, stage: Stage) -> Float64s:
     """Subtracts HATs' centres from rows' mean clipped speeds, km/h."""
-    mean = rows.total / rows.reports * float(stage.step_kmh)
+    mean = rows.total / rows.reports * float(stage.laid.step_kmh)
     return mean - stage.centres[rows.cell, rows.slot] / float(1 / CENTRE_STEP_KMH)  # by 100: .01 is no exact float
 
 
 def _integers(
     touched: list[_TouchedGroups], weights: list[Float64s], speeds: list[Float64s], scale: Float64s, stage: Stage
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
-    """Clips by vehicle's `scale`, scales by level, truncates; lists (vehicle, query, integer).
+    """Scales sums of weights and speeds to integer steps; lists (vehicle, query, integer).
 
-    weights, speeds: w and v by level, (touched groups,). scale: (vehicles,), at most 1.
+    weights, speeds: sums of w and v by level, (entries,). scale: clips vehicles' speeds, (vehicles,), at most 1.
     """
-    start, lists = 0, []  # start: the level's first group
+    start, lists = 0, []  # start: query of the level's first group
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
         s = scale[groups.vehicle]
-        weight = w if stage.counts_public else s * w  # a scale is a function of speeds: nothing exact may depend on it
+        weight = w if stage.counts_public else s * w  # the scale tells of speeds: exact weights must not depend on it
         lists.append((groups.vehicle, start + groups.group, _truncated(weight * per_weight)))
         lists.append((groups.vehicle, stage.groups + start + groups.group, _truncated(s * v * per_kmh)))
         start += level.size
@@ -193,17 +193,17 @@ def _truncated(values: Float64s) -> Int64s:
 
 
 def units(reports: Int64s, stage: Stage) -> Int64s:
-    """Looks up floor(2^20 n^exponent) of reports, coarser above 4096."""
+    """Looks up u = floor(2^20 n^exponent) for numbers n of reports, coarser above 4096."""
     counts, powers = _table(int(4 * stage.exponent))
-    return powers[np.searchsorted(counts, reports, side="right") - 1]  # of the last not above
+    return powers[np.searchsorted(counts, reports, side="right") - 1]  # of the largest number not above
 
 
 @cache
 def _table(quarters: int) -> tuple[Int64s, Int64s]:
-    """Tabulates (n, floor((2^80 n^quarters)^(1/4))): two integer square roots, exact."""
+    """Tabulates n, and 2^20 n^(quarters / 4) rounded down: two integer square roots, exact."""
     counts = list(range(1, _EXACT_COUNTS + 1))
     while counts[-1] < _MOST_COUNT:
-        counts.append(counts[-1] + counts[-1] // 64)
+        counts.append(counts[-1] + counts[-1] // _COUNTS_PER_STEP)
     return np.array(counts, np.int64), np.array([math.isqrt(math.isqrt(n**quarters << 80)) for n in counts], np.int64)
 
 
@@ -233,21 +233,21 @@ class ReleasedStage:
 def release(sums: Sums, stage: Stage, noise: "Noise") -> Int64s:
     """Adds noise to sums: all weights, then all speeds.
 
-    A level without a share gets zeros, and weights under public counts are exact.
+    Sums of levels without a share are 0, and get no noise; neither do weights under public counts.
     """
-    exact = np.concatenate(sums)
+    integers = np.concatenate(sums)
     shares = [0 if stage.counts_public else level.weight_share for level in stage.levels]
     shares += [level.speed_share if stage.has_speeds else 0 for level in stage.levels]
-    entries = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
+    noisy = np.flatnonzero(np.repeat([share > 0 for share in shares], [level.size for level in stage.levels] * 2))
     gaussian = noise.rounded_gaussian if stage.accounting == "gdp" else noise.gaussian
     draw = gaussian if stage.kind == "gaussian" else noise.laplace
-    exact[entries] += draw([stage.spread] * entries.size)
-    return exact
+    integers[noisy] += draw([stage.spread] * noisy.size)
+    return integers
 
 
 def read(integers: Sequence[int] | Int64s, stage: Stage) -> ReleasedStage:
-    """Divides a release's integers by steps, into weights and weighted km/h. Raises ValueError."""
-    numbers = np.array(integers, np.float64)
+    """Turns a release's integers into weights and weighted km/h. Raises ValueError."""
+    numbers = np.array(integers, np.float64)  # weights of all groups, level by level, then their speeds
     if numbers.size != 2 * stage.groups:
         raise ValueError(f"a release of {numbers.size} integers does not fit a stage of {2 * stage.groups}")
     weight_noise, start, levels = 0.0 if stage.counts_public else stage.noise_sd, 0, []

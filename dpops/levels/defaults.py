@@ -16,23 +16,23 @@ _LEARNING_DAYS = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Public, rough numbers of a vehicle-day's distinct groups, and reports per HAT."""
+    """Public, rough numbers of distinct HATs, cells and so on of a vehicle-day."""
 
     hats: int = 70
     cells: int = 12
-    parents: int = 6
+    parents: int = 6  # coarser cells
     grandparents: int = 3
     hours: int = 14
-    parts: int = 4
-    reports: int | None = None
+    parts: int = 4  # of the day
+    reports: int | None = None  # in a HAT; None: not declared
 
     def touched(self, name: str) -> int:
-        """Estimates how many of a level's groups vehicle-days touch."""
+        """Estimates how many of a level's groups a vehicle-day touches."""
         place, time = LEVELS[name]
         if place == CITY:
-            return (1, self.parts, self.hours, self.hours)[time]  # by day, part, hour, slot
-        in_place = (1, self.grandparents, self.parents, self.cells)[place]
-        return (in_place, 2 * in_place, self.hats, self.hats)[time]  # guessed: a place is visited in two parts of a day
+            return (1, self.parts, self.hours, self.hours)[time]  # by DAY, PART, HOUR, SLOT
+        places = (1, self.grandparents, self.parents, self.cells)[place]
+        return (places, 2 * places, self.hats, self.hats)[time]  # guessed: a place is visited in two parts of a day
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +45,14 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundsOnly:
-    """Inputs of plans under secret counts: public bounds."""
+    """Public facts that plans may use where counts are secret."""
 
     hats: PublicHats
     fleet: Fleet
 
     @property
     def usual_vehicles(self) -> float:
-        """Vehicles in a HAT if all are alike."""
+        """Expected vehicles in a HAT, if all HATs are alike."""
         return self.fleet.vehicles * self.fleet.profile.hats / self.hats.size
 
 
@@ -86,21 +86,21 @@ _FINE = shares_of(cell=".2", hour=".1", hat=".7")
 _MIDDLE = shares_of(cell=".5", hour=".1", cell_part=".4")
 """Default shares of levels; source of these and of the numbers below: docs/released.md, "Which levels"."""
 
-_PLACES = ("parent-day", "grandparent-day", "city")
+_PLACES = ("parent-day", "grandparent-day", "city")  # finest first
 
 _FIRST_NUMBERS = {
     "gaussian": (Fraction(7), Fraction(1, 4), Fraction(3, 5), Fraction(17, 20)),
     "laplace": (Fraction(7), Fraction(3, 10), Fraction(1, 2), Fraction(4, 5)),
 }
-"""First days: bound, km/h; share of the first stage; alpha of the first and of the second stage."""
+"""First days: bound, km/h; share of the first of two stages; alpha of the first and of the second stage."""
 _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fraction(5), Fraction(17, 20))}
 """Later days: bound, km/h, and alpha."""
 
 
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
-    """Replaces the table's `shares` of levels by coarser ones, for small fleets.
+    """Replaces default shares by those of coarser levels, which suit small fleets.
 
-    Small cells get more: they differ more from their neighbours than hours do.
+    Small cells get a larger share: they differ more from their neighbours than hours do.
     """
     if kind == "laplace" or shares not in (COARSE[kind], _FINE):
         return shares
@@ -108,32 +108,33 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 
 
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
-    """Makes default stages from total epsilon, or Gaussian rho."""
+    """Makes default stages from a day's total epsilon, or, under Gaussian noise, its rho."""
     spread = spread_of(kind, epsilon if rho is None else rho)
     # Totals from which fine levels are better: 10, and without delta 30.
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
     shares, first_shares = COARSE[kind] if epsilon < 10 else fine, _FIRST[kind]
+    # A fleet too small for single cells gets levels of larger places.
     if group_sd_kmh(kind, spread, "cell", dict(shares).get("cell", Fraction(1)), bounds) > fitted.LIMIT_SD_KMH:
         shares = first_shares = _coarser_levels(kind, spread, bounds)
-    bound, share, alpha1, alpha2 = _FIRST_NUMBERS[kind]
+    bound, share, first_alpha, second_alpha = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
-    first = Stage(kind=kind, spread=spread, parts=alike(first_shares), share=share, bound_kmh=bound, alpha=alpha1)
-    second = replace(first, parts=alike(shares), share=1 - share, alpha=alpha2)
+    first = Stage(kind=kind, spread=spread, parts=alike(first_shares), share=share, bound_kmh=bound, alpha=first_alpha)
+    second = replace(first, parts=alike(shares), share=1 - share, alpha=second_alpha)
     later = replace(second, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha)
     return Recipe(first=(first, second), later=(later,))
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
-    """Computes the noise of a UNIT vector: scale by epsilon, or variance by rho."""
+    """Computes the noise of a UNIT vector: Laplace scale by epsilon, variance by rho."""
     if kind == "laplace":
         return UNIT / budget
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))  # rounded up: never less noise
 
 
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
-    """Chooses the finest levels, of places and hours, whose noise is tolerable."""
+    """Chooses levels of places and of hours, the finest whose noise is tolerable."""
     choices = []
-    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # finest first
+    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # shares as of _FIRST
         tolerable = [name for name in names if group_sd_kmh(kind, spread, name, share, bounds) <= fitted.LIMIT_SD_KMH]
         choices.append((tolerable[0] if tolerable else names[-1], share))
     return tuple(choices)
@@ -142,8 +143,8 @@ def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
 def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bounds: BoundsOnly) -> float:
     """Forecasts noise of a level's mean speeds after a week, km/h, at its `share`.
 
-    A group's noise over its weight. Weights of a vehicle-day, of norm 1, add up to 1 under Laplace noise, and to the
-    root of the number of groups that it touches under Gaussian noise.
+    That is noise of a group's sum over its weight, equal in all groups. A vehicle-day's weights have norm 1: they add
+    up to 1 under Laplace noise, to the root of the number of groups that it touches under Gaussian noise.
     """
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]
@@ -155,27 +156,29 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
 
 
 def vehicle_weight(stage: Stage, fleet: Fleet) -> float:
-    """Estimates a typical vehicle-day's total weight without clipping: less below the least norm."""
+    """Estimates a typical vehicle-day's total weight before clips, less below the least norm."""
     norm = usual_norm(stage, fleet)
     return _own_weight(stage, fleet) * (1.0 if norm is None else norm / max(norm, stage.least_norm))
 
 
 def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
-    """Computes a typical vehicle-day's norm u / w of reports; None if not declared."""
+    """Computes a typical vehicle-day's norm of reports; None if reports are not declared."""
     if fleet.profile.reports is None:
         return None
+    # Reports to the exponent, over weights of norm 1, both added up over HATs.
     return fleet.profile.hats * math.pow(fleet.profile.reports, stage.exponent) / _own_weight(stage, fleet)
 
 
 def _own_weight(stage: Stage, fleet: Fleet) -> float:
-    """Computes a vehicle-day's weight if above the least norm."""
+    """Computes a vehicle-day's total weight if its norm is above the least norm."""
     return 1.0 if stage.kind == "laplace" else _weight(stage.shares, fleet.profile)
 
 
 def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
-    """Weighs vehicle-days by reports, through a least norm.
+    """Sets a stage's least norm, below which vehicle-days weigh in proportion to theirs.
 
-    With equal weights short visits would decide means. Weights by reports lower the total, so noise decides the norm.
+    Without one short days weigh as much as long ones, and bias means of reports. With a high one vehicles weigh less
+    than the noise allows, so it is the lower, the more noise there is.
     """
     norm = usual_norm(stage, bounds.fleet)
     if norm is None or stage.counts_public:
@@ -189,7 +192,7 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
 
 def weight_at_places(profile: Profile, kind: Kind, in_a_cell: float) -> float:
     """Estimates a vehicle-day's weight, added up over places; `in_a_cell`: places per cell."""
-    # A vehicle may pass half the root of a cell's places; n equal weights of Euclidean norm 1 add up to sqrt(n).
+    # Guessed: a vehicle passes half the root of a cell's places. n equal weights of Euclidean norm 1 add up to sqrt(n).
     return 1.0 if kind == "laplace" else max(1.0, math.sqrt(profile.cells * math.sqrt(in_a_cell) / 2))
 
 
@@ -201,7 +204,7 @@ def standing(profile: Profile) -> float:
 
 @lru_cache(maxsize=64)
 def _weight(shares: Shares, profile: Profile) -> float:
-    """Computes the total of equal weights in touched groups, of Euclidean norm 1."""
+    """Computes the total of a vehicle-day's equal weights, of Euclidean norm 1."""
     return 1 / math.sqrt(sum(share / profile.touched(name) for name, share in shares))
 
 

@@ -1,7 +1,7 @@
 """Stages of a period's parts: speed classes, places, live slots, and the first count.
 
-Classes have weights alone; a cell's class takes the role of a HAT in a stage of means. Each part has a norm of its own:
-in one norm with levels of hours it would take most of it. Source: docs/released.md, "Under a small total".
+A stage of classes has weights alone, of a cell's class where one of means has a HAT's. Each part is a stage with a norm
+of its own: in one norm with levels of hours it would take most of it. Source: docs/released.md, "Under a small total".
 """
 
 import math
@@ -13,20 +13,7 @@ import numpy as np
 
 from dpops.levels.bounded import ReleasedStage, Rows
 from dpops.levels.defaults import Fleet, Profile, vehicle_weight
-from dpops.levels.stages import (
-    CLASS,
-    PLACE,
-    UNIT,
-    Kind,
-    Part,
-    PublicHats,
-    Shares,
-    Stage,
-    alike,
-    scaled,
-    shares_of,
-    with_last,
-)
+from dpops.levels.stages import CLASS, PLACE, UNIT, Kind, Part, PublicHats, Stage, alike, scaled, shares_of, with_last
 from dpops.types import Grid, Int64s
 
 STANDING_KMH = 1
@@ -37,19 +24,19 @@ end of a line, and would take most of a norm; means tell their number too."""
 
 
 def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
-    """Lays inner edges of equally wide classes above standing, in grid steps. Raises ValueError."""
+    """Lists inner edges of equally wide classes above standing, in grid steps. Raises ValueError."""
     standing_edge = max(round(STANDING_KMH / grid.step), 1)
     width = Fraction(grid.upper_steps - standing_edge, classes - 1)
     edges = tuple(standing_edge + round(width * index) for index in range(classes - 1))
-    if len(set(edges)) < len(edges) or width < standing_edge:
+    if len(set(edges)) < len(edges) or width < standing_edge:  # classes empty, or narrower than standing
         raise ValueError(f"{classes} classes of speeds need an upper bound above {classes * STANDING_KMH} km/h")
     return edges
 
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
-    """Adds a stage of speed classes, at a share."""
-    everything = alike(((CLASS, Fraction(1)),))
-    last = replace(stages[-1], parts=everything, alpha=Fraction(0), classes=edges, least_norm=0)
+    """Appends a stage of speed classes, with this share of the total."""
+    parts = alike(((CLASS, Fraction(1)),))
+    last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
     # Reports count as they are; the bound is any positive number, as there are no speeds to clip.
     return with_last(stages, replace(last, bound_kmh=Fraction(1), exponent=Fraction(1)), share)
 
@@ -66,28 +53,27 @@ def times_of(classes: int) -> Int64s:
 
 
 def rows_of_classes(vehicle: Int64s, cell: Int64s, counts: Int64s) -> Rows:
-    """Sums a day's reports by vehicle, cell and class.
+    """Sums a day's reports by vehicle, cell and class, a moving report MOVING times.
 
-    vehicle, cell: int64 (parts,), ascending by both. counts: int64 (parts, classes), reports.
+    vehicle, cell: int64 (rows,), ascending by both. counts: int64 (rows, classes), numbers of reports.
     """
     classes = counts.shape[1]
-    first = np.flatnonzero((np.diff(vehicle, prepend=vehicle[:1]) != 0) | (np.diff(cell, prepend=-1) != 0))
-    weighted = np.add.reduceat(counts, first, axis=0) * times_of(classes)  # (vehicle-cells, classes)
-    pair, kind = np.nonzero(weighted)
-    index = first[pair]
-    zeros = np.zeros(index.size, np.int64)  # the day is the only slot, and speeds are not summed
-    return Rows(vehicle[index], cell[index] * classes + kind, zeros, weighted[pair, kind], zeros)
+    starts = np.flatnonzero((np.diff(vehicle, prepend=vehicle[:1]) != 0) | (np.diff(cell, prepend=-1) != 0))
+    weighted = np.add.reduceat(counts, starts, axis=0) * times_of(classes)  # (pairs of vehicle and cell, classes)
+    pair, class_ = np.nonzero(weighted)
+    row = starts[pair]
+    zeros = np.zeros(row.size, np.int64)  # the day is the only slot, and speeds are not summed
+    return Rows(vehicle[row], cell[row] * classes + class_, zeros, weighted[pair, class_], zeros)
 
 
-PLACE_BOUND_KMH, PLACE_ALPHA = Fraction(7), Fraction(17, 20)
-PLACE_EXPONENT = Fraction(1)
+PLACE_BOUND_KMH, PLACE_ALPHA, PLACE_EXPONENT = Fraction(7), Fraction(17, 20), Fraction(1)
 """Source: docs/released.md. A place's mean is over reports: a smaller exponent would favour vehicles that pass fast."""
 
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
-    """Adds a stage of places, at a share."""
-    places = alike(((PLACE, Fraction(1)),))
-    last = replace(stages[-1], parts=places, alpha=PLACE_ALPHA, classes=(), least_norm=0)
+    """Appends a stage of places, with this share of the total."""
+    parts = alike(((PLACE, Fraction(1)),))
+    last = replace(stages[-1], parts=parts, alpha=PLACE_ALPHA, classes=(), least_norm=0)
     return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
 
 
@@ -98,13 +84,13 @@ LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
     """Makes the stage that a period's live slots share (docs/released.md).
 
-    share: of the period's budget; the default depends on the noise, and on whether epsilon is 10 or more.
+    epsilon: the period's total. share: of it; by default as in _DEFAULTS.
     """
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
     default_share, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
     of_speeds, of_weights, nothing = dict(speeds), dict(weights), Fraction(0)
-    names = of_speeds | of_weights
+    names = of_speeds | of_weights  # a level may have a share of only one
     return Stage(
         kind=kind,
         spread=spread,
@@ -122,27 +108,27 @@ def of_slot(live: Stage, slots: int) -> Stage:
 
 _HOURS = shares_of(hour="1")
 _FINE = shares_of(hour=".1", parent_hour=".2", cell_hour=".7"), shares_of(hour=".3", cell_hour=".7")
-_DEFAULTS: dict[tuple[Kind, bool], tuple[str, Shares, Shares]] = {
+_DEFAULTS = {
     ("gaussian", False): (".3", shares_of(hour=".3", parent_hour=".3", cell_hour=".4"), _HOURS),
     ("gaussian", True): (".7", *_FINE),
     ("laplace", False): (".4", shares_of(hour=".8", parent_hour=".2"), _HOURS),
     ("laplace", True): (".3", shares_of(hour=".5", parent_hour=".5"), _HOURS),
 }
-"""Shares by noise, and whether the total is 10 or more."""
+"""By noise, and whether the total is 10 or more: share of the total; shares of levels of speeds, and of weights."""
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates a vehicle's unclipped weight in a live HAT, times its daily HATs."""
+    """Estimates a vehicle's unclipped weight in a live HAT, times its day's HATs."""
     hats = max(profile.hats / profile.hours, 1.0)  # of a vehicle in a slot, as long as an hour
-    if stage.kind == "laplace":
+    if stage.kind == "laplace":  # n equal weights of norm 1 are 1 / n each
         return profile.hats / hats
-    # Groups of a level that it touches in a slot, with equal weights, of norm 1 together.
+    # Groups of a level that it touches in a slot. Their n equal weights add up to n / (Euclidean norm of n ones).
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
-    mixed = [
+    squares = [
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
         for level in stage.levels
     ]
-    return profile.hats / hats / math.sqrt(sum(mixed))
+    return profile.hats / hats / math.sqrt(sum(squares))
 
 
 LEAST_PART = Fraction(1, 4)
@@ -152,7 +138,7 @@ MOST_TIMES, NOISE_SDS = 10, 3
 EMPTY_PASSES = 0.01
 """Largest probability that an empty day is not stopped."""
 USUAL_PART, USUAL_STOPS = 0.6, 1e-4
-"""A day with this part of the fleet is stopped with this probability at most."""
+"""A day with this part of the declared fleet is stopped with this probability at most."""
 MOST_SHARE = Fraction(1, 10)
 """Largest part of a vehicle-day's total: a fleet that needs more is too small for such a stage."""
 COUNT_ALPHA, COUNT_BOUND_KMH = Fraction(1, 100), Fraction(1_000)
@@ -163,17 +149,18 @@ _NORMAL = NormalDist()
 
 
 def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) -> Stage | None:
-    """Makes the smallest stage detecting empty days, or None.
+    """Makes the count of vehicles of least share; None for too small a fleet.
 
-    stage: one of the release, with its noise. day_share: the smallest share of a vehicle-day's total of a day. With
-    the level `city` alone and speeds that are never clipped a vehicle-day's weight is 1 whatever it did. Source:
-    docs/released.md, "The wrong input".
+    A day below LEAST_PART of the declared vehicles is stopped. With the level `city` alone and speeds that are never
+    clipped a vehicle-day's weight is 1 whatever it did. Source: docs/released.md, "The wrong input".
+
+    stage: one of the release, with its noise. day_share: the smallest share of a vehicle-day's total of a day.
     """
-    # The most noise at which neither chance is exceeded; a Laplace law exceeds t scales with probability e^-t / 2.
+    # The most noise at which neither chance is exceeded, of vehicles; Laplace's exceeds t scales with chance e^-t / 2.
     gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if stage.kind == "gaussian":
         most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
-        share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
+        share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)  # a count's noise at share 1
     else:
         most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
         share = float(stage.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)
@@ -195,17 +182,15 @@ def counts_stage(stage: Stage, clip: int, exponent: Fraction) -> Stage:
 
 
 def counted_first(count: Stage | None, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Prepends a stage that counts vehicles, scaling the others."""
+    """Prepends a stage that counts vehicles, out of the others' shares."""
     if count is None:
         return stages
-    remainder = 1 - count.share / sum(stage.share for stage in stages)  # all together cost what they did
-    return count, *scaled(stages, remainder)
+    return count, *scaled(stages, 1 - count.share / sum(stage.share for stage in stages))
 
 
 def vehicles_in(released: ReleasedStage) -> float:
-    """Reads the noisy vehicle number: the only group of a count stage."""
-    city = released.levels[0]
-    return float(city.weights[0])
+    """Reads the noisy number of vehicles: the weight of a count stage's only group."""
+    return float(released.levels[0].weights[0])
 
 
 def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
@@ -214,9 +199,9 @@ def is_too_few(released: ReleasedStage, vehicles: int) -> bool:
 
 
 def is_too_many(released: ReleasedStage, fleet: Fleet) -> bool:
-    """Checks whether weights prove over MOST_TIMES the declared vehicles.
+    """Checks whether released weights exceed those of MOST_TIMES the declared vehicles.
 
-    The first level's groups add up to the day's weight, which must exceed the limit by NOISE_SDS standard errors.
+    Any level's groups add up to the day's weight, which must exceed the limit by NOISE_SDS standard errors.
     """
     first_level = released.levels[0]
     standard_error = first_level.weight_sd * math.sqrt(first_level.weights.size)

@@ -123,6 +123,7 @@ def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction |
 
     share, weight_share: its parts of the stage's budgets of speeds and of weights; equal by default.
     """
+    # Under these two names places or classes stand where cells stand else: each by itself, for a day.
     place_and_time = LEVELS["cell"] if name in (PLACE, CLASS) else LEVELS.get(name)
     if place_and_time is None:
         raise ValueError(f"there is no level {name!r}; there are {', '.join(LEVELS)}")
@@ -205,8 +206,8 @@ class Differences:
 class StageHats:
     """HATs of a stage, and centres of their speeds.
 
-    of_cells: int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: newest entry behind the
-    centres. differences: of places from their cells, where the HATs lie in places.
+    of_cells: centres of cells, int64 (cells, slots), in CENTRE_STEP_KMH. step_kmh: of the speeds' grid. rests_on: the
+    newest ledger entry behind the centres. differences: of places from their cells, where the HATs lie in places.
     """
 
     hats: PublicHats
@@ -282,7 +283,7 @@ class Stage:
         rests_on: Hashable = 0,
         differences: Differences | None = None,
     ) -> "Stage":
-        """Lays the stage on a day's HATs. See `StageHats`."""
+        """Copies the stage for a day's HATs. See `StageHats`."""
         around = StageHats(hats=hats, of_cells=of_cells, step_kmh=step_kmh, rests_on=rests_on, differences=differences)
         return replace(self, around=around)
 
@@ -298,7 +299,7 @@ class Stage:
 
     @property
     def laid(self) -> StageHats:
-        """The stage's HATs. Raises ValueError if there are none."""
+        """HATs that the stage is laid on by `on`. Raises ValueError without."""
         if self.around is None:
             raise ValueError("the stage is not laid on the HATs of a day yet")
         return self.around
@@ -307,11 +308,6 @@ class Stage:
     def centres(self) -> Int64s:
         """Centres, int64 (cells, slots), in CENTRE_STEP_KMH."""
         return self.laid.centres
-
-    @property
-    def step_kmh(self) -> Fraction:
-        """The step of the speeds' grid."""
-        return self.laid.step_kmh
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
@@ -358,7 +354,7 @@ def scaled(stages: Iterable[Stage], factor: Fraction) -> tuple[Stage, ...]:
 
 
 def centres_of(speeds_kmh: NDArray[np.float64], lowest: Fraction, highest: Fraction) -> Int64s:
-    """Rounds speeds to centres within [lowest, highest] km/h, unknown ones to the first centre."""
+    """Rounds speeds to centres, in steps, within [lowest, highest] km/h; nan to FIRST_CENTRE."""
     known_kmh = np.where(np.isfinite(speeds_kmh), speeds_kmh, FIRST_CENTRE * float(CENTRE_STEP_KMH))
     ends = float(lowest / CENTRE_STEP_KMH), float(highest / CENTRE_STEP_KMH)
     return np.clip(np.rint(known_kmh / float(CENTRE_STEP_KMH)), *ends).astype(np.int64)

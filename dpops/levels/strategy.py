@@ -4,8 +4,8 @@ A HAT's mean speed is a sum of independent components: city, grandparent, parent
 a part of the day, and the HAT's own. Each has a prior variance. A level's noisy sums inform each component whose groups
 are no finer. Posterior variances, plus the bias of clipping, are the expected squared error.
 
-Arguments: `busyness` is a cell's traffic over the average cell's; `centres` are variances, by component, of a stage's
-centres around true means.
+Arguments: `busyness` is a cell's traffic over the average cell's; `centres` are variances, by component, of the centres
+that a stage measures from, around true means.
 """
 
 import math
@@ -70,22 +70,19 @@ class Free:
     levels: bool = True
 
 
-EVERYTHING = Free()
-
-
-def ranked(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> list[Ranked]:
+def ranked(table: Recipe, bounds: BoundsOnly, free: Free) -> list[Ranked]:
     """Ranks candidate recipes by expected error, best first.
 
-    table: recipe of defaults or of the specification, which candidates vary where it is `free`. The default candidate
-    goes before all that do not lower its error by the factor 1 - LEAST_GAIN.
+    table: default recipe, or the specification's, which candidates vary where it is `free`. The default candidate goes
+    before all that do not lower its error by the factor 1 - LEAST_GAIN.
     """
     default, *others = (_expected(recipe, bounds) for recipe in _candidates(table, free, bounds.hats))
-    order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))  # equal but for rounding: as listed
+    order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))  # ties, but for rounding, stay as listed
     better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * default.kmh]
     return [*better, default, *order[len(better) :]]
 
 
-def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe:
+def chosen(table: Recipe, bounds: BoundsOnly, free: Free) -> Recipe:
     """Chooses the best recipe, or the table's if nothing is free."""
     if not (free.bounds or free.levels):
         return table
@@ -93,19 +90,20 @@ def chosen(table: Recipe, bounds: BoundsOnly, free: Free = EVERYTHING) -> Recipe
 
 
 def _candidates(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
-    """Yields candidate recipes, the default first: the table's bounds, perhaps coarser levels."""
+    """Yields candidate recipes: wider bounds, coarser levels. The first one is the default."""
     table_shares = table.later[-1].shares
     shares = coarser_shares(table.kind, table_shares, hats) if free.levels else table_shares
     factors, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
 
     def varied(stages: tuple[Stage, ...], factor: Fraction) -> tuple[Stage, ...]:
+        """Multiplies bounds, and gives the last stage the chosen levels."""
         *early, last = (replace(stage, bound_kmh=factor * stage.bound_kmh) for stage in stages)
         return (*early, replace(last, parts=alike(shares)))
 
-    # Fine levels have more noise, which wider bounds only raise.
+    # Only with coarse levels: fine ones have more noise, which wider bounds raise.
     for factor in factors if free.bounds and is_coarse else factors[:1]:
         yield Recipe(first=varied(table.first, factor), later=varied(table.later, factor))
-    if shares != table_shares and not is_coarse:
+    if shares != table_shares and not is_coarse:  # fine levels may still be better than coarser ones
         yield table
 
 
@@ -117,9 +115,9 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
         posterior = prior
         for stage in recipe.first:
             posterior, first = _after(stage, bounds, prior, posterior, busyness, days=1)
-        # A later day's centres come from earlier days: one step finds their variances, a second the day's error.
-        settled, _ = _after(recipe.later[-1], bounds, prior, posterior, busyness, days=DAYS)
-        _, later = _after(recipe.later[-1], bounds, prior, settled, busyness, days=DAYS)
+        # A later day's centres are earlier days' posterior: one step finds their variances, a second the day's error.
+        centres, _ = _after(recipe.later[-1], bounds, prior, posterior, busyness, days=DAYS)
+        _, later = _after(recipe.later[-1], bounds, prior, centres, busyness, days=DAYS)
         squares.append((share * first, share * later))
     return Ranked(
         recipe=recipe,
@@ -131,10 +129,10 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
 def _after(
     stage: Stage, bounds: BoundsOnly, prior: Variances, centres: Variances, busyness: float, *, days: int
 ) -> tuple[dict[Component, float], float]:
-    """Computes variances after `days` equal days, and a HAT's squared error, (km/h)^2."""
+    """Computes posterior variances after equal days, and a HAT's squared error, (km/h)^2."""
     precisions = precisions_of(stage, bounds, centres, busyness)
     posterior = posterior_of(prior, {component: days * precision for component, precision in precisions.items()})
-    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))
+    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))  # of a HAT around components
     return posterior, squared_error(posterior, precisions, stage, bounds, centres, busyness, residual)
 
 
@@ -146,17 +144,17 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, flo
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busyness: float) -> dict[Component, float]:
     """Computes the precision, (km/h)^-2, that one release of a stage adds to each component."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    # The bound over the part of weights that it leaves (`defaults.kept`), which multiplies noise.
-    widened = (bound**3 + norm**3) ** (1 / 3)
+    # Noise goes with the bound over the part of weights that it leaves, bound / this root (`defaults.kept`).
+    noise_factor = (bound**3 + norm**3) ** (1 / 3)
     precisions = dict.fromkeys([*PRIOR_SD_KMH, _HAT], 0.0)
     for name, share in stage.shares:
         place, time = level_groups = _OF_LEVEL[name]
         busier = busyness ** (place / CELL)  # guessed: the coarser a place, the nearer its traffic is to average
-        noise_kmh = fitted.SMOOTHED * widened * _noise(stage, name, share, bounds) / busier
+        noise_kmh = fitted.SMOOTHED * noise_factor * _noise(stage, name, share, bounds) / busier
         for component in precisions:
-            if component[0] <= place and component[1] <= time:  # a component of the level's groups or of coarser ones
-                averaged = max(_groups(level_groups, bounds.hats) / _groups(component, bounds.hats), 1.0)
-                precisions[component] += averaged / noise_kmh**2
+            if component[0] <= place and component[1] <= time:  # of the level's groups, or of coarser ones,
+                groups_each = max(_groups(level_groups, bounds.hats) / _groups(component, bounds.hats), 1.0)
+                precisions[component] += groups_each / noise_kmh**2  # whose effect that many groups' means tell
     return precisions
 
 
@@ -169,12 +167,12 @@ def squared_error(
     busyness: float,
     residual: float,
 ) -> float:
-    """Forecasts a HAT's squared error, (km/h)^2: of components, clipping and the HAT's own.
+    """Forecasts a HAT's squared error, (km/h)^2: of components, residual and clipping.
 
-    precisions: added by this release alone. residual: prior variance of the HAT's own component, (km/h)^2.
+    posterior: after all releases. precisions: added by the day's own. residual: variance of the HAT around components.
     """
     vehicles = bounds.usual_vehicles * busyness
-    # Guessed: part of HATs with vehicles enough for their own release to inform them.
+    # Guessed: part of HATs with vehicles enough for a release of single HATs to inform them.
     informed = vehicles**2 / (vehicles**2 + LEAST_VEHICLES**2)
     norm_kmh = _norm(stage, bounds, centres)
     bias_kmh = fitted.BIAS_OF_NORM * norm_kmh * math.exp(-fitted.BIAS_DECAY * (float(stage.bound_kmh) / norm_kmh) ** 2)
@@ -183,10 +181,11 @@ def squared_error(
 
 
 def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
-    """Computes a release's precision of the logarithm of the city's total weight."""
+    """Computes a release's precision of the city's log total weight, summed over levels."""
     weights = replace(stage, alpha=1 - stage.alpha)  # `_noise` takes alpha, the part of speeds: weights have the other
     return sum(
-        _groups(_OF_LEVEL[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2
+        _groups(_OF_LEVEL[name], bounds.hats)
+        / _noise(weights, name, share, bounds) ** 2  # noise of groups averages out
         for name, share in stage.shares
     )
 
@@ -194,8 +193,8 @@ def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
 def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
     """Estimates the norm, km/h, of a vehicle's weighted residuals, which the bound clips.
 
-    These are speeds less centres: the centres' errors, which a vehicle's HATs share, and the vehicle's deviations,
-    which average out in groups.
+    Residuals are speeds less centres: errors of centres, taken as equal in a vehicle's HATs, and the vehicle's
+    deviations, which average out in groups of several HATs.
     """
     hats, sd_kmh = bounds.fleet.profile.hats, math.sqrt(TYPICAL.vehicle)
     if stage.kind == "laplace":
@@ -208,28 +207,29 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Computes noise standard deviations of a level's group means, over the bound."""
+    """Computes the noise deviation of a level's group means, over the bound."""
+    # Part of the total of the level's speeds, by integers: products of fractions take five times longer.
     ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
-    # Speeds of the level have this part of the total: integers' products, as those of fractions take five times longer.
-    ratio = math.prod(over for over, _ in ratios) / math.prod(under for _, under in ratios)
+    part = math.prod(numerator for numerator, _ in ratios) / math.prod(denominator for _, denominator in ratios)
     if stage.kind == "laplace":
-        in_sum = math.sqrt(2) * float(stage.spread) / UNIT / ratio  # `spread` is a Laplace law's scale
+        sum_sd = math.sqrt(2) * float(stage.spread) / UNIT / part  # `spread` is a Laplace law's scale
     else:
-        in_sum = math.sqrt(float(stage.spread) / ratio) / UNIT  # `spread` is a variance
+        sum_sd = math.sqrt(float(stage.spread) / part) / UNIT  # `spread` is a variance
     groups, weight = _groups(_OF_LEVEL[name], bounds.hats), bounds.fleet.vehicles * vehicle_weight(stage, bounds.fleet)
-    return in_sum * groups / weight
+    return sum_sd * groups / weight  # over a group's weight
 
 
 @lru_cache(maxsize=64)
 def _groups(component: Component, hats: PublicHats) -> int:
-    """Counts the groups of HATs that a component tells apart."""
-    counts = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells
-    times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots
-    return counts[component[0]] * times[component[1]]
+    """Counts the groups of HATs that share a component's effects: places times times."""
+    place, time = component
+    places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells  # as of CITY to CELL
+    times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots  # as of DAY to HOUR
+    return places[place] * times[time]
 
 
 def busyness_classes() -> list[tuple[float, float]]:
-    """Lists busyness and share of reports of cells' fifths, by a log-normal law."""
-    law, classes = NormalDist(), 5
-    raw = [math.exp(fitted.BUSIER * law.inv_cdf((number + 0.5) / classes)) for number in range(classes)]
+    """Lists (busyness, share of reports) of five equal classes of cells, lognormal."""
+    classes = 5
+    raw = [math.exp(fitted.BUSIER * NormalDist().inv_cdf((number + 0.5) / classes)) for number in range(classes)]
     return [(factor / (sum(raw) / classes), factor / sum(raw)) for factor in raw]

@@ -287,7 +287,7 @@ def _literally(day: list[Visit], stage: Stage) -> dict[int, Decimal]:
     u = [Decimal(isqrt(isqrt(n**3 << 80))) for _, _, n, _ in day]
     whole = norm(sums(u), lambda lv: alpha * lv.speed_share + (1 - alpha) * lv.weight_share)
     w = [amount / whole for amount in u]
-    v = [amount * (_decimal(mean * stage.step_kmh) - 20) for amount, (_, _, _, mean) in zip(w, day, strict=True)]
+    v = [amount * (_decimal(mean * stage.laid.step_kmh) - 20) for amount, (_, _, _, mean) in zip(w, day, strict=True)]
     size, allowed = norm(sums(v), lambda lv: lv.speed_share), _decimal(stage.bound_kmh)
     s = min(Decimal(1), allowed / size) if size else Decimal(1)
     start, queries = 0, {}

@@ -25,7 +25,7 @@ def like(kind: Kind) -> Stage:
 def counting(kind: Kind, vehicles: int) -> Stage:
     planned = count_stage(like(kind), vehicles)
     assert planned is not None
-    return planned.on(HATS, like(kind).centres, like(kind).step_kmh)
+    return planned.on(HATS, like(kind).centres, like(kind).laid.step_kmh)
 
 
 def chance_below(planned: Stage, distance: float) -> float:

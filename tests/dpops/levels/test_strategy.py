@@ -30,7 +30,7 @@ def table(kind: Kind, epsilon: str, bounds: BoundsOnly) -> Recipe:
 @pytest.mark.parametrize("epsilon", ["1", "2.64", "10"])
 def test_more_vehicles_never_have_a_larger_expected_error(kind: Kind, epsilon: str) -> None:
     errors_kmh = [
-        ranked(table(kind, epsilon, city(vehicles)), city(vehicles))[0].kmh for vehicles in (50, 200, 800, 3200)
+        ranked(table(kind, epsilon, city(vehicles)), city(vehicles), Free())[0].kmh for vehicles in (50, 200, 800, 3200)
     ]
     assert all(more <= 1.02 * fewer for fewer, more in itertools.pairwise(errors_kmh))
 
@@ -39,12 +39,16 @@ def test_more_vehicles_never_have_a_larger_expected_error(kind: Kind, epsilon: s
 @pytest.mark.parametrize("vehicles", [50, 200, 800, 3200])
 def test_a_larger_total_never_has_a_larger_expected_error(kind: Kind, vehicles: int) -> None:
     bounds = city(vehicles)
-    errors_kmh = [ranked(table(kind, epsilon, bounds), bounds)[0].kmh for epsilon in ("1", "2.64", "5", "10", "20")]
+    errors_kmh = [
+        ranked(table(kind, epsilon, bounds), bounds, Free())[0].kmh for epsilon in ("1", "2.64", "5", "10", "20")
+    ]
     assert all(more <= 1.02 * less for less, more in itertools.pairwise(errors_kmh))
 
 
 def test_a_dense_city_gets_wider_bounds_and_a_sparse_one_the_usual_ones() -> None:
-    dense, sparse = (chosen(table("gaussian", "2.64", city(vehicles)), city(vehicles)) for vehicles in (4000, 100))
+    dense, sparse = (
+        chosen(table("gaussian", "2.64", city(vehicles)), city(vehicles), Free()) for vehicles in (4000, 100)
+    )
     assert sparse.later[0].bound_kmh == 5
     assert dense.later[0].bound_kmh > 5
     assert dense.first[0].bound_kmh > 7
@@ -55,16 +59,17 @@ def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
     large = city(200)
     small = replace(large, hats=replace(large.hats, are_small=True))
     usual, fine = (
-        dict(chosen(table("gaussian", "2.64", large), bounds).later[0].shares)["cell"] for bounds in (large, small)
+        dict(chosen(table("gaussian", "2.64", large), bounds, Free()).later[0].shares)["cell"]
+        for bounds in (large, small)
     )
     assert (usual, fine) == (Fraction(1, 2), Fraction(4, 5))
     for bounds in (large, small):
         fixed = table("gaussian", "2.64", large)
         assert chosen(fixed, bounds, Free(levels=False)).later[0].shares == fixed.later[0].shares
         pure = table("laplace", "2.64", large)
-        assert chosen(pure, bounds).later[0].shares == pure.later[0].shares
+        assert chosen(pure, bounds, Free()).later[0].shares == pure.later[0].shares
     few = replace(small, fleet=Fleet(vehicles=3, profile=PROFILE))
-    assert "cell" not in dict(chosen(table("gaussian", "1", few), few).later[0].shares)
+    assert "cell" not in dict(chosen(table("gaussian", "1", few), few, Free()).later[0].shares)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -72,7 +77,7 @@ def test_small_cells_get_more_than_hours_and_nothing_else_changes() -> None:
 def test_every_candidate_spends_the_same_total(kind: Kind, epsilon: str) -> None:
     bounds = city(200)
     usual = table(kind, epsilon, bounds)
-    for candidate in ranked(usual, bounds):
+    for candidate in ranked(usual, bounds, Free()):
         assert candidate.recipe.spread == usual.spread
         for stages in (candidate.recipe.first, candidate.recipe.later):
             assert sum(stage.share for stage in stages) == 1
