@@ -1,4 +1,4 @@
-"""HATs of a plan, and their composed total."""
+"""HATs of a plan under public counts, and a vehicle's composed epsilon."""
 
 import math
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ _EXAMPLE_DAY = date(2026, 5, 13)  # periods of one unit are equally long, clock 
 WEEK = 7  # days
 
 Known = Literal["exact", "at most", "if alike", "unknown"]
-"""Counted exactly; an upper bound; extrapolated to uncounted days like the counted ones; not to be had."""
+"""Counted exactly; an upper bound; extrapolated to uncounted days like the counted ones; no number."""
 
 
 class ComposedTotal(msgspec.Struct, frozen=True):
@@ -38,15 +38,15 @@ class ComposedTotal(msgspec.Struct, frozen=True):
 
 
 class Composed(msgspec.Struct, frozen=True, kw_only=True):
-    """Composed total of a plan: sums of slots' maxima."""
+    """Epsilons that a vehicle's HATs add up to."""
 
     epsilon_per_hat_least: float
     epsilon_per_hat_most: float
     most_hats_of_a_vehicle_in_a_slot: int | None
     most_hats_of_a_vehicle_in_a_period: int | None
-    vehicle_and_slot: ComposedTotal
+    vehicle_and_slot: ComposedTotal  # the largest of any vehicle and slot
     vehicle_and_period: ComposedTotal
-    debit_of_a_period: ComposedTotal
+    debit_of_a_period: ComposedTotal  # from the account: bounds of slots, of whichever vehicles, added up
     account_limit: float
     within_limit: bool | None
 
@@ -64,19 +64,19 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     laid_out = [_lay_out(spec, period) for period in counts.by_period()]
     hats, periods = ([hat for plans, _ in laid_out for hat in plans], [composed for _, composed in laid_out])
 
-    def size(total: ComposedTotal) -> float:
-        return math.inf if total.epsilon is None else total.epsilon
+    def epsilon_of(total: ComposedTotal) -> float:
+        return math.inf if total.epsilon is None else total.epsilon  # an unknown one may be the largest
 
-    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _MAXIMA}
+    largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _NUMBERS}
     for name in ("vehicle_and_slot", "vehicle_and_period", "debit_of_a_period"):
-        largest[name] = max((getattr(period, name) for period in periods), key=size)
-    dearest = max(periods, key=lambda period: size(period.debit_of_a_period))  # a limit holds for each period
-    least = min(period.epsilon_per_hat_least for period in periods)
-    return hats, msgspec.structs.replace(dearest, epsilon_per_hat_least=least, **largest)
+        largest[name] = max((getattr(period, name) for period in periods), key=epsilon_of)
+    dearest = max(periods, key=lambda period: epsilon_of(period.debit_of_a_period))  # a limit holds for each period
+    lowest = min(period.epsilon_per_hat_least for period in periods)
+    return hats, msgspec.structs.replace(dearest, epsilon_per_hat_least=lowest, **largest)
 
 
-_MAXIMA = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
-"""Fields of Composed of which the largest period's counts; None where no period's is known."""
+_NUMBERS = ("epsilon_per_hat_most", "most_hats_of_a_vehicle_in_a_slot", "most_hats_of_a_vehicle_in_a_period")
+"""Fields of Composed that are numbers, of which the largest counts; None where no period's is known."""
 
 
 def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat], Composed]:
@@ -84,24 +84,26 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
     samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
     rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
-    by_vehicle = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))  # the order of a release's tallies
+    planned = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))  # the order of a release's tallies
     if not named:  # no vehicle is known to be in two HATs of a slot: each row is planned as another vehicle's
-        by_vehicle = replace(rows, vehicle=np.arange(rows.vehicle.size))
-        if cap:
+        planned = replace(rows, vehicle=np.arange(rows.vehicle.size))
+        if cap:  # but it may be in as many as the cap lets it
             allocation = replace(allocation, most_hats=cap.max_cells)
-    tallies = [by_vehicle] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(by_vehicle)]
+    # A release divides the total slot by slot, or over a whole period's HATs.
+    tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
     table, plan_count = spec.timetable, allocation.plan_count(1)
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
-    divided = [divide(tally, plan_count, allocation) for tally in tallies]
-    slot_rates = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # a HAT's, by slot
-    vehicles, drawn = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0
-    pairs, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[drawn], return_counts=True)  # (slot, vehicle)
-    stays = (*np.divmod(pairs, vehicles), cells.astype(np.int64))
+    divided = [divide(tally, plan_count, allocation) for tally in tallies]  # (tally without suppressed rows, its share)
+    hat_epsilons = [share.epsilon_hat for tally, share in divided for _ in np.unique(tally.slot_s)]  # by slot
+    vehicles, has_samples = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0
+    # Codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.
+    codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
+    stays = (*np.divmod(codes, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
     hats = [hat for tally, share in divided for hat in _hats(tally, share.epsilon_hat)]
-    return hats, _composed(spec, counts, stays, slot_rates, debit)
+    return hats, _composed(spec, counts, stays, hat_epsilons, debit)
 
 
 _Stays = tuple[Int64s, Int64s, Int64s]
@@ -109,7 +111,7 @@ _Stays = tuple[Int64s, Int64s, Int64s]
 
 
 def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
-    """Yields HATs with samples left after the cap."""
+    """Yields a tally's HATs that have samples left after the cap."""
     for _, rows in by_slot(part):
         hats = hats_of(rows).with_users().hats
         for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
@@ -117,7 +119,7 @@ def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
 
 
 def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
-    """Counts each row's samples, (rows,), within a cap, which keeps HATs at random."""
+    """Counts rows' samples within a cap, (rows,), which keeps HATs at random."""
     if cap is None:
         return counts.samples.copy()
     samples = np.minimum(counts.samples, cap.max_samples)
@@ -126,7 +128,7 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
     order = np.lexsort((counts.slot, counts.vehicle))
     vehicle_slot = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
     drawn = np.random.default_rng(0).random(samples.size)[order]  # seeded: equal counts have equal plans
-    rank = rank_in_group(vehicle_slot, drawn)
+    rank = rank_in_group(vehicle_slot, drawn)  # of a HAT among those of its vehicle and slot
     samples[order[rank >= cap.max_cells]] = 0
     return samples
 
@@ -144,9 +146,9 @@ def _composed(
     if in_slot is not None:
         per_slot, per_period = _exactly(stays, rates)
         debit = ComposedTotal(float(debited), "exact")
-        if counts.days is not None:
+        if counts.days is not None:  # slots are named by starts, hence of known days
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
-        elif of_several_periods(spec, counts):
+        elif has_several_periods(spec, counts):
             per_period, debit = (ComposedTotal(total.epsilon, "at most") for total in (per_period, debit))
         if may_have_constants(spec):  # a HAT that turns out to be a constant spends nothing
             per_slot, per_period, debit = (
@@ -175,14 +177,14 @@ def _composed(
 
 
 def _of_all_days(spec: Specification, total_of_days: ComposedTotal, days: int) -> ComposedTotal:
-    """Extrapolates a counted total to all days of the period, taken as alike."""
+    """Extrapolates a total of counted days to a period of days like these."""
     try:
-        whole_days = len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
-    except CalendarError:
+        period_days = len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
+    except CalendarError:  # the account's life has no end
         return ComposedTotal(None, "unknown")
-    if total_of_days.epsilon is None or days >= whole_days:
+    if total_of_days.epsilon is None or days >= period_days:
         return total_of_days
-    epsilon, limit = whole_days * total_of_days.epsilon / days, spec.privacy.allocation.total
+    epsilon, limit = period_days * total_of_days.epsilon / days, spec.privacy.allocation.total
     return ComposedTotal(epsilon if limit is None else min(epsilon, float(limit)), "if alike")
 
 
@@ -191,21 +193,22 @@ def may_have_constants(spec: Specification) -> bool:
     return any(stat.mechanism.may_be_constant and stat.name in Constant.statistics for stat in spec.statistics)
 
 
-def of_several_periods(spec: Specification, counts: SampleCounts) -> bool:
-    """Checks whether slots without named starts exceed one period."""
+def has_several_periods(spec: Specification, counts: SampleCounts) -> bool:
+    """Checks whether slots, named otherwise than by starts, are more than a period has."""
     lengths = period_lengths(spec)
     slots = int(np.unique(counts.slot).size)
     return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
 
 
 def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
-    """Computes a vehicle's largest epsilon in a slot, and in the period."""
+    """Computes the largest epsilons of a vehicle in a slot, and in the period."""
     slot, vehicle, cells = stays
     most_cells = np.zeros(len(rates), np.int64)
     np.maximum.at(most_cells, slot, cells)
     of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))
-    dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()  # rows, (rows,) bool
-    slot_cells = zip(slot[dearest].tolist(), cells[dearest].tolist(), strict=True)
+    # Floats find the vehicle with the largest sum, fractions then add it up exactly.
+    of_dearest = vehicle == np.bincount(vehicle, cells * np.array(rates, np.float64)[slot]).argmax()
+    slot_cells = zip(slot[of_dearest].tolist(), cells[of_dearest].tolist(), strict=True)
     of_period = sum((rates[index] * number for index, number in slot_cells), Fraction(0))
     return ComposedTotal(float(of_slot), "exact"), ComposedTotal(float(of_period), "exact")
 
@@ -214,7 +217,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
-        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # the fewest share most each
+        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # each of few slots has most
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
@@ -227,7 +230,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
 
 @cache
 def _slots_of_days(table: Timetable, first: date, days: int) -> Int64s:
-    """Counts each day's slots, as on 24 hours where clock changes forbid slots."""
+    """Counts each day's slots; where a clock change forbids slots, those of 24 hours."""
     slots = np.full(days, len(table.service_minutes), np.int64)
     for index in range(days):
         with suppress(CalendarError):
@@ -243,7 +246,7 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
             return None
         slots = int(_slots_of_days(table, account.since, (account.until - account.since).days).sum())
         return slots, slots
-    monday = _EXAMPLE_DAY - timedelta(days=_EXAMPLE_DAY.weekday())
+    monday = _EXAMPLE_DAY - timedelta(days=_EXAMPLE_DAY.weekday())  # weeks begin there
     lengths = _slots_of_days(table, monday, 53 * WEEK)  # of a year, which holds both clock changes
     if table.unit == "vehicle-week":
         lengths = lengths.reshape(53, WEEK).sum(axis=1)
@@ -251,7 +254,7 @@ def period_lengths(spec: Specification) -> tuple[int, int] | None:
 
 
 class Guarantee(msgspec.Struct, frozen=True):
-    """Epsilon between feeds that differ in one unit's speeds."""
+    """Epsilon that a release spends on a unit, and the account's most."""
 
     unit: str
     release: ComposedTotal
@@ -259,10 +262,10 @@ class Guarantee(msgspec.Struct, frozen=True):
 
 
 def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
-    """Translates a release's total to HATs and longer units.
+    """Lists guarantees of a release for units shorter and longer than the account's.
 
-    Shorter differences are protected at least as much. Differences in several periods cost their sum: a week under
-    `vehicle-day` is seven days.
+    Shorter ones are protected at least as much. Longer ones cost the sum of their periods: a week under `vehicle-day`
+    is seven days.
     """
     limit, period = float(spec.account.limit.epsilon), composed.vehicle_and_period
     is_day, is_week = spec.account.unit == "vehicle-day", spec.account.unit == "vehicle-week"

@@ -36,26 +36,26 @@ from transforms.value import PER_UNIT
 
 MOST_SAMPLES = (1 << 31) - 1  # of a vehicle in a HAT, and of a HAT
 _FIRST_S, _LAST_S = 10**8, 10**10  # slots named by a number between start then, in 1973 to 2286; others have no time
-TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)
+TYPICAL_VEHICLES = (1, 2, 5, 10, 20, 50)  # in HATs that are planned where no counts are given
 _COUNT_RULE = f"a whole number from 1 to {MOST_SAMPLES}"
 COLUMNS = ("hat", "slot", "cell", "vehicle", "count")
 
 
 class SampleCounts(NamedTuple):
-    """Numbers of reports by HAT and vehicle: columns (rows,) of codes."""
+    """Numbers of reports, a row for each HAT and vehicle; columns, (rows,), of codes."""
 
     slot: Int64s
     place: Int64s  # HAT within its slot
     vehicle: Int64s
     samples: Int64s  # at least 1
-    slots_named: bool  # else codes of slots tell nothing apart; vehicles_named likewise
+    slots_named: bool  # else rows of one slot may be of several; vehicles_named: else of one vehicle
     vehicles_named: bool
     origin: str  # in words, for the plan
     period: Int64s | None = None  # code of the row's period, an index of `days`
     days: tuple[int, ...] | None = None  # number of local days counted, per period
 
     def by_period(self) -> "list[SampleCounts]":
-        """Splits the counts by period."""
+        """Splits the counts by period, if rows have one."""
         if self.period is None:
             return [self]
         counts_of_periods = []
@@ -85,41 +85,35 @@ def typical_counts() -> SampleCounts:
 
 
 def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
-    """Counts a simulated day by cell and slot.
-
-    sample: reports of a local day, and its number of vehicles.
-    """
-    table, day, vehicles = sample
+    """Counts a simulated day by cell and slot."""
+    table, day, vehicles = sample  # reports of a local day, and their number of vehicles
     slots = _slots_of(spec, day, 1)
     rules = Rules(spec.value.grid, Units("us", PER_UNIT["km/h"]), None, slots, b"made-up vehicles have no secrets")
     observations, _ = parse(table.rename_columns([*FIELDS]).combine_chunks().to_batches()[0], rules)
-    counted = _tally_of(observations, slots, spec)
-    if counted is None:
-        raise InputError("the made-up fleet does not drive within slot.service; give your own --counts")
-    return _counts_of(counted, f"one day of {vehicles} made-up buses in a made-up town", 1)
+    error = "the made-up fleet does not drive within slot.service; give your own --counts"
+    return _counts_of(observations, slots, spec, f"one day of {vehicles} made-up buses in a made-up town", error)
 
 
 def _slots_of(spec: Specification, first: date, days: int) -> Calendar:
-    """Returns the calendar of some local days. Raises InputError for impossible slots."""
+    """Lays a specification's slots on some local days. Raises InputError for impossible slots."""
     table = spec.timetable
     with raise_as(InputError, CalendarError):
         return calendar(table, table.midnight(first), table.midnight(first + timedelta(days=days)))
 
 
-def _tally_of(observations: Observations, slots: Calendar, spec: Specification) -> wire.Tally | None:
-    """Counts observations by slot, cell and vehicle; None if no one is in service."""
-    placed = slots.locate(observations.event_us)
-    in_slots = observations._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
+def _counts_of(observed: Observations, slots: Calendar, spec: Specification, origin: str, error: str) -> SampleCounts:
+    """Counts a period's observations. Raises InputError(error) if none is in service."""
+    placed = slots.locate(observed.event_us)
+    in_slots = observed._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, region=None))  # everywhere: none is outside
-    split = wire.split(located, cell, 1)
-    tallies = [tally(wire.unpack_events([events.data]), events.key[0], None, ())[0] for events in split]
-    return wire.joined(tallies) if tallies else None
-
-
-def _counts_of(rows: wire.Tally, origin: str, days: int) -> SampleCounts:
-    """Turns a tally of one period into counts. days: that were counted."""
+    by_slot = wire.split(located, cell, 1)  # as a release's tallies are, in one shard and without cap
+    tallies = [tally(wire.unpack_events([events.data]), events.key[0], None, ())[0] for events in by_slot]
+    if not tallies:
+        raise InputError(error)
+    rows = wire.joined(tallies)
+    days = {*map(spec.timetable.day_of, np.unique(rows.slot_s).tolist())}
     vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
-    return SampleCounts(rows.slot_s, rows.cell, vehicle, rows.kept, True, True, origin, days=(days,))
+    return SampleCounts(rows.slot_s, rows.cell, vehicle, rows.kept, True, True, origin, days=(len(days),))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
@@ -171,16 +165,16 @@ def _table(path: Path) -> pa.Table:
     if not table.num_rows:
         raise InputError(f"{path} holds no rows")
     columns = {name: table.column(name) for name in COLUMNS if name in table.column_names}
-    held = {name: column.combine_chunks() for name, column in columns.items() if column.null_count < len(column)}
-    for name, column in held.items():
+    nonempty = {name: column.combine_chunks() for name, column in columns.items() if column.null_count < len(column)}
+    for name, column in nonempty.items():
         if column.null_count:
             row = pc.index(pc.is_null(column), True).as_py() + 1
             raise InputError(f"{path}: column {name!r} is empty in row {row}")
-    return pa.table(held)
+    return pa.table(nonempty)
 
 
 def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
-    """Checks a table of counts, and returns it as codes. Raises InputError.
+    """Checks a table of counts, and turns it into codes. Raises InputError.
 
     table: a row per vehicle and HAT, with some of COLUMNS; vehicles are unlinked if it has no `vehicle`.
     """
@@ -212,16 +206,16 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
     if days is None:
         return counts
-    periods = [timetable.period_of(day) for day in days]  # of each code of a slot
+    periods = [timetable.period_of(day) for day in days]  # by code of slot
     days_of: dict[str, set[date]] = {}
     for day, period in zip(days, periods, strict=True):
         days_of.setdefault(period, set()).add(day)
-    codes = np.array([list(days_of).index(name) for name in periods], np.int64)
+    codes = np.array([list(days_of).index(name) for name in periods], np.int64)  # of periods, by code of slot
     return counts._replace(period=codes[counts.slot], days=tuple(map(len, days_of.values())))
 
 
 def _days(column: Any, slot: Int64s, timetable: Timetable) -> list[date] | None:
-    """Finds the local day of each slot; None if one's name is no start.
+    """Finds slots' local days, by code; None if a name is no start.
 
     column: slots' names by row. slot: their codes. A start is ISO 8601, local without an offset, or seconds since 1970.
     """
@@ -265,17 +259,15 @@ class FeedPeriod:
 
     def counts(self, spec: Specification) -> SampleCounts:
         """Counts observations in a specification's cells and slots."""
-        counted = _tally_of(self.observations, _slots_of(spec, self.first_day, self.days), spec)
-        if counted is None:
-            raise InputError("no row of the input lies in slot.service: check it, and account.timezone")
-        days = {*map(spec.timetable.day_of, np.unique(counted.slot_s).tolist())}
-        return _counts_of(counted, f"{self.period}, the fullest of {self.periods:,} periods of the input", len(days))
+        error = "no row of the input lies in slot.service: check it, and account.timezone"
+        origin = f"{self.period}, the fullest of {self.periods:,} periods of the input"
+        return _counts_of(self.observations, _slots_of(spec, self.first_day, self.days), spec, origin, error)
 
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
-    """Reads the period with most observations. Raises InputError, which hides content."""
+    """Reads the input's period with most observations. Raises InputError, which hides content."""
     edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())  # any edge of a slot
-    slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)
+    slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)  # of all days
     rules = spec.rules(slots, b"counted, and then forgotten")  # any key: hashes of vehicles are only compared here
     by_period: dict[str, list[Observations]] = {}
     refused, rows = Counter[str](), 0

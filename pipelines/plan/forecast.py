@@ -28,19 +28,19 @@ CLASSES = ((1, 1), (2, 3), (4, 7), (8, 15), (16, 31), (32, 63), (64, None))  # l
 PER_CLASS = 250  # most HATs of a class that are planned, taken evenly: ten thousand would take too long
 PER_CHOICE = 300  # most HATs that are planned for each other choice
 RUNNERS_UP = 2  # next best mechanisms shown per class
-AS_IS = " (now)"
+AS_IS = " (now)"  # ends the name of the choice that the specification makes
 
 Recount = Callable[[Specification], SampleCounts]  # returns the counts that another specification would see
 
 
 class HatClass(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians over HATs with similar numbers of vehicles."""
+    """Medians over HATs with similar numbers of vehicles, planned at most PER_CLASS."""
 
     vehicles: str
     hats: int
     hats_planned: int
     chosen: list[dict[str, Any]]  # mechanisms with their shares
-    m_ub: float | None
+    m_ub: float | None  # length of pseudo-users' arrays; None without such
     noise_scale: float
     bias_bound: float
     forecast_error: float
@@ -97,7 +97,7 @@ class Forecaster:
         self._known: dict[tuple[str, Fraction, int, bytes], list[RankedPlan]] = {}
 
     def candidates(self, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
-        """Ranks candidates, the best forecast first; only `auto` has more than one."""
+        """Ranks a HAT's candidate mechanisms, the best first; only `auto` has several."""
         epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
         key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())
         if key in self._known:
@@ -117,6 +117,7 @@ class Forecaster:
 
 def label(mechanism: Mechanism) -> str:
     """Names a mechanism, with its options other than defaults."""
+    # These two are options of the statistic and of the value, equal for all candidates.
     options = [f for f in fields(mechanism) if f.name not in ("statistic", "prior")]  # type: ignore[arg-type]
     values = [(f.name, getattr(mechanism, f.name)) for f in options if getattr(mechanism, f.name) != f.default]
     return " ".join([mechanism.name, *(f"{name}={value}" for name, value in values)])
@@ -125,9 +126,9 @@ def label(mechanism: Mechanism) -> str:
 def plan(
     spec: Specification, counts: SampleCounts, recount: Recount | None, progress: Report, within: float = 2.0
 ) -> Planned:
-    """Forecasts by class of HAT, with totals and alternatives.
+    """Plans a release under public counts: errors, totals and other choices.
 
-    within: requested error, in the value's unit. recount: counts other cells and slots where positions are known.
+    within: requested error, in the value's unit. recount: counts in other cells and slots; None: positions are unknown.
     Raises InputError.
     """
     hats, composed = totals.lay_out(spec, counts)
@@ -138,9 +139,9 @@ def plan(
     others, impossible = _other_choices(spec, has_names=named, has_positions=recount is not None)
     statistics = _statistics(spec, hats, forecaster, progress)
     choices = []
-    for index, (name, choice, same_hats) in enumerate(others, 1):
+    for index, (name, choice, has_same_hats) in enumerate(others, 1):
         try:
-            counted = counts if same_hats or recount is None else recount(choice)
+            counted = counts if has_same_hats or recount is None else recount(choice)
         except InputError as error:  # slots that cannot follow the zone's clock on that day
             impossible.append(str(error))
         else:
@@ -179,26 +180,26 @@ def _statistics(
 ) -> list[StatisticPlan]:
     """Forecasts each statistic by CLASSES of HATs, from at most PER_CLASS HATs each."""
     classes = [[hat for hat in hats if low <= hat.samples.size <= (high or hat.samples.size)] for low, high in CLASSES]
-    chosen = [_evenly(members, PER_CLASS) for members in classes]
-    total, number = sum(map(len, chosen)) * len(spec.statistics), 0
+    samples = [_evenly(members, PER_CLASS) for members in classes]
+    total, number = sum(map(len, samples)) * len(spec.statistics), 0  # of HATs, for progress
     statistics = []
     for stat in spec.statistics:
         shown = []
-        for bounds, members, sample in zip(CLASSES, classes, chosen, strict=True):
-            planned = []
+        for bounds, members, sample in zip(CLASSES, classes, samples, strict=True):
+            ranked_by_hat = []
             for hat in sample:
-                planned.append(forecaster.candidates(stat, hat))
+                ranked_by_hat.append(forecaster.candidates(stat, hat))
                 number += 1
                 progress("HATs planned", number, total)
-            if planned:
-                shown.append(_hat_class(bounds, len(members), planned))
+            if ranked_by_hat:
+                shown.append(_hat_class(bounds, len(members), ranked_by_hat))
         name = stat.mechanism.name if isinstance(stat.mechanism, Auto) else label(stat.mechanism)
         statistics.append(StatisticPlan(stat.name, stat.statistic.plan_unit.format(spec.value.unit), name, shown))
     return statistics
 
 
 def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHat]:
-    """Takes so many HATs, evenly spaced by size; all if they are fewer."""
+    """Takes so many HATs, evenly spaced when sorted by size; all if fewer."""
     if len(hats) <= number:
         return hats
     ordered = sorted(hats, key=lambda hat: (hat.samples.size, hat.reported, hat.samples.tobytes()))
@@ -208,23 +209,24 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
 def _hat_class(bounds: tuple[int, int | None], hats: int, ranked_by_hat: list[list[RankedPlan]]) -> HatClass:
     """Summarises a class of HATs: mechanisms chosen, median errors and runners-up.
 
-    bounds: its least and most vehicles. ranked_by_hat: ranked candidates of each sampled HAT, the best first.
+    bounds: fewest and most vehicles. hats: number of HATs. ranked_by_hat: candidates of sampled ones, the best first.
     """
     low, high = bounds
     best = [ranked[0] for ranked in ranked_by_hat]
     lengths = [candidate.plan.facts["m_ub"] for candidate in best if "m_ub" in candidate.plan.facts]  # of pseudo-users
     chosen = Counter(label(candidate.mechanism) for candidate in best).most_common()
     winner = chosen[0][0]
-    by_label: dict[str, list[float]] = {}
+    errors_by_label: dict[str, list[float]] = {}
     for ranked in ranked_by_hat:
         for candidate in ranked:
-            by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
-    seen = {(winner.split()[0], tuple(by_label.pop(winner)))}  # variants of a mechanism with equal errors show once
+            errors_by_label.setdefault(label(candidate.mechanism), []).append(candidate.error)
+    # A mechanism whose options change no error is shown once: it is the same by name, without options, and errors.
+    variants = {(winner.split()[0], tuple(errors_by_label.pop(winner)))}
     others = []
-    for candidate_label, errors in sorted(by_label.items(), key=lambda item: float(np.median(item[1]))):
-        variant = (candidate_label.split()[0], tuple(errors))  # mechanism without its options
-        if variant not in seen:
-            seen.add(variant)
+    for candidate_label, errors in sorted(errors_by_label.items(), key=lambda item: float(np.median(item[1]))):
+        variant = (candidate_label.split()[0], tuple(errors))
+        if variant not in variants:
+            variants.add(variant)
             others.append({"mechanism": candidate_label, "forecast_error": float(np.median(errors))})
     return HatClass(
         vehicles=f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}",
@@ -242,10 +244,10 @@ def _hat_class(bounds: tuple[int, int | None], hats: int, ranked_by_hat: list[li
 def _other_choices(
     spec: Specification, *, has_names: bool, has_positions: bool
 ) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
-    """Lists alternative specifications, and impossible ones with reasons.
+    """Lists alternative specifications, and reasons why others are impossible.
 
-    Entries: name, specification, and whether HATs are equal. has_names: of vehicles and slots, so that composition can
-    be planned.
+    An alternative is (name, specification, whether HATs are those of `spec`). has_names: vehicles and slots are named,
+    so that composition can be planned. has_positions: so that others cells and slots can be counted.
     """
     choices = []
     for factor in FACTORS:
@@ -263,7 +265,7 @@ def _other_choices(
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]
     impossible = []
     for resolution in (spec.cells.resolution - 1, spec.cells.resolution + 1):
-        if 0 <= resolution <= 15:
+        if 0 <= resolution <= 15:  # H3 has no others
             cells = replace(spec.cells, resolution=resolution)
             choices.append((f"resolution {resolution}", replace(spec, cells=cells), False))
     table = spec.timetable
@@ -282,7 +284,7 @@ def _with(spec: Specification, allocation: Allocation) -> Specification:
 
 
 def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Forecaster) -> OtherChoice:
-    """Forecasts median errors and spending of one choice. counts: in its cells and slots."""
+    """Forecasts a choice's median errors and spending. counts: in its cells and slots."""
     hats, composed = totals.lay_out(spec, counts)
     sample = _evenly(hats, PER_CHOICE)
     errors = {
@@ -306,7 +308,7 @@ def _choice(name: str, spec: Specification, counts: SampleCounts, forecaster: Fo
 def _notes(
     spec: Specification, counts: SampleCounts, statistics: list[StatisticPlan], composed: totals.Composed
 ) -> list[str]:
-    """Lists caveats for the reader of the numbers."""
+    """Lists caveats of a plan's numbers, in sentences."""
     notes, unit, period = [], spec.account.unit, spec.account.unit.removeprefix("vehicle-")
     hats = sum(hat_class.hats for hat_class in statistics[0].classes)
     planned = sum(hat_class.hats_planned for hat_class in statistics[0].classes)
@@ -319,7 +321,7 @@ def _notes(
         notes.append(f"the counts name no {' and no '.join(missing)}, so not all of the composed total is known")
         if spec.privacy.allocation.total is not None and spec.privacy.cap is None:
             notes.append("epsilon per HAT is at best: as if a vehicle took part in one HAT of each slot")
-    elif totals.of_several_periods(spec, counts):
+    elif totals.has_several_periods(spec, counts):
         notes.append(
             f"the counts name more slots than a {period} has: what adds up is of all of them, so at most that in one "
             f"period ({unit}); slots named by their start, such as 2026-05-13T08:00, are told apart by period"

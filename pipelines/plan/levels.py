@@ -12,7 +12,7 @@ from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
 from dpops.levels.defaults import BoundsOnly
-from dpops.levels.stages import Stage, level
+from dpops.levels.stages import level
 from dpops.levels.strategy import ranked
 from dpops.spread import CAUTION, Z95
 from dpops.types import Int64s
@@ -27,7 +27,7 @@ from pipelines.specification.levels import ONE, LevelsRelease
 from transforms.places.hierarchy import hats_of
 
 MOST_VEHICLES = 1_000_000  # a half width that needs more vehicles is out of reach
-MOST_CHOICES = 5  # best divisions of the total that are shown
+MOST_CHOICES = 5  # recipes that are shown, the best
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,9 +89,9 @@ class PlannedLevels(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_levels(spec: Specification, within: float, counts: SampleCounts | None = None) -> PlannedLevels:
-    """Plans a `levels` release; counts of a period, for the operator alone if secret."""
+    """Plans a `levels` release. counts: of a period, secret, for the operator alone."""
     levels = spec.by_levels
-    bounds, width = known_of(spec), spec.value.width
+    bounds, width = known_of(spec), spec.value.width  # width: converts differences from km/h
     totals = [
         _total(spec, bounds, factor, days, within)
         for factor in FACTORS
@@ -102,8 +102,8 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         UsablePart.of(spec, choice, hats, served, spans if hats is bounds else worth_of_spans(spec, hats, others=()))
         for choice, hats, served in choices_of_hats(spec, bounds)
     ]
-    is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to a strategy
-    ways = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
+    is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to be chosen
+    best = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
@@ -122,12 +122,12 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         answers=[*_answers(spec, bounds, totals, within), *of_distributions(spec, bounds), forecasts.first_days(spans)],
         choices=[
             Choice(
-                levels={name: float(share) for name, share in way.recipe.later[-1].shares},
-                bound=(width(float(way.recipe.first[0].bound_kmh)), width(float(way.recipe.later[0].bound_kmh))),
-                first=width(way.first_kmh),
-                later=width(way.later_kmh),
+                levels={name: float(share) for name, share in choice.recipe.later[-1].shares},
+                bound=(width(float(choice.recipe.first[0].bound_kmh)), width(float(choice.recipe.later[0].bound_kmh))),
+                first=width(choice.first_kmh),
+                later=width(choice.later_kmh),
             )
-            for way in ways
+            for choice in best
         ],
         places=plan_places(spec, bounds),
         operator_only=None if counts is None else _counted(counts),
@@ -135,20 +135,18 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
 
 
 def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
-    """Forecasts the worth of `levels` by released day.
+    """Forecasts usable part and mean error of reports, by number of released days.
 
-    Returns:
-        By number of released days: the part of reports in usable rows, 0 of days that are held back, and the mean
-        error by reports in the value's unit.
+    The part of reports in usable rows is 0 on days that are held back; the error is in the value's unit.
 
     >>> from pipelines.specification import load
     >>> sorted(worth_by_day(load("examples/town.toml")))
     [1, 7, 28]
     """
     bounds = known_of(spec)
-    worth, choice = worth_of_spans(spec, bounds, others=()), next(choices_of_hats(spec, bounds))
+    worth, as_specified = worth_of_spans(spec, bounds, others=()), next(choices_of_hats(spec, bounds))
     errors = dict(zip(DAY_NUMBERS, worth[0].error, strict=True))
-    return {day.day: (day.reports, errors[day.day]) for day in UsablePart.of(spec, *choice, worth).days}
+    return {day.day: (day.reports, errors[day.day]) for day in UsablePart.of(spec, *as_specified, worth).days}
 
 
 def known_of(spec: Specification) -> BoundsOnly:
@@ -162,7 +160,7 @@ _NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # numb
 
 
 def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
-    """Computes the epsilon of a day that has a part of a multiplied total."""
+    """Computes the epsilon of a day with this share of `factor` times the total."""
     rho = rho_of(levels, factor)
     if share == 1 or rho is None or levels.delta is None:
         return float(share * factor * levels.epsilon)
@@ -170,7 +168,7 @@ def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
 
 
 def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str, within: float) -> Total:
-    """Computes intervals and vehicles needed at a multiple of the specified total.
+    """Computes half widths, and vehicles needed, at a multiple of the specified total.
 
     factor: the multiple. days: key of _NUMBER_BY_DAYS. within: requested half width, in the value's unit.
     """
@@ -179,19 +177,20 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
 
-    # Whether so many vehicles give the half width: to a HAT, to the mean of a cell's day, as a fleet to the latter.
-    def of_hat(vehicles: float) -> bool:
+    # Whether so many vehicles give the half width: to their HAT; to the day of a cell, in each of its HATs; as a fleet.
+    def is_enough_in_hat(vehicles: float) -> bool:
         return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, number).kmh[0] <= within_kmh)
 
-    def of_place(stage: Stage, bounds: BoundsOnly, vehicles: float) -> bool:
-        half = place_half_widths(stage, bounds, np.array([vehicles]), upper, number)[0]
-        finest = level(place_level(stage, bounds), bounds.hats, Fraction(1))
-        tells_cells_apart = finest.size == bounds.hats.cells * finest.slot_groups
+    def is_enough_in_place(facts: BoundsOnly, vehicles: float) -> bool:
+        *_, stage = stages_of(levels, facts, factor, is_first=is_first)
+        half = place_half_widths(stage, facts, np.array([vehicles]), upper, number)[0]
+        finest = level(place_level(stage, facts), facts.hats, Fraction(1))
+        tells_cells_apart = finest.size == facts.hats.cells * finest.slot_groups
         return tells_cells_apart and bool(half <= within_kmh)
 
-    def of_fleet(vehicles: int) -> bool:
-        fleet = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
-        return of_place(stages_of(levels, fleet, factor, is_first=is_first)[-1], fleet, fleet.usual_vehicles)
+    def is_enough_as_fleet(vehicles: int) -> bool:
+        facts = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
+        return is_enough_in_place(facts, facts.usual_vehicles)
 
     return Total(
         epsilon=_epsilon(levels, factor, ONE if is_first else levels.usual_share),
@@ -201,14 +200,14 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
         levels={name: float(share) for name, share in stage.shares},
         half_widths=value.width(shown.kmh).tolist(),
         reliable=shown.reliable.tolist(),
-        hat_vehicles=fewest(of_hat, MOST_VEHICLES),
-        place_vehicles=fewest(partial(of_place, stage, bounds), MOST_VEHICLES),
-        fleet=fewest(of_fleet, MOST_VEHICLES),
+        hat_vehicles=fewest(is_enough_in_hat, MOST_VEHICLES),
+        place_vehicles=fewest(partial(is_enough_in_place, bounds), MOST_VEHICLES),
+        fleet=fewest(is_enough_as_fleet, MOST_VEHICLES),
     )
 
 
 def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], within: float) -> list[str]:
-    """Describes the vehicles that a half width `within` needs, or what to change."""
+    """Describes how many vehicles the half width needs, or what to change."""
     value, levels = spec.value, spec.by_levels
     now = next(total for total in totals if total.as_specified)
     goal = f"±{within:g} {value.unit} for the mean of a cell's whole day"
@@ -253,7 +252,7 @@ def _answers(spec: Specification, bounds: BoundsOnly, totals: list[Total], withi
 
 
 def _counted(counts: SampleCounts) -> CountedFleet:
-    """Summarises the counted fleet: HATs by vehicles, and visits of a vehicle."""
+    """Summarises a counted fleet: HATs by number of vehicles, and means of a vehicle."""
     hat = np.unique(counts.slot * (int(counts.place.max()) + 1) + counts.place, return_inverse=True)[1]  # code by row
     in_hat, edges = np.bincount(hat), (1, *VEHICLES)  # vehicles by HAT, as a row is a vehicle in a HAT
     classes = {f"{low}-{high - 1}": int(((in_hat >= low) & (in_hat < high)).sum()) for low, high in pairwise(edges)}

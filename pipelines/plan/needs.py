@@ -69,7 +69,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, is_n
     def needed(mechanism: Mechanism) -> int | None:
         return fewest(lambda vehicles: half(mechanism, vehicles) <= within, MOST_VEHICLES)
 
-    needs = {
+    needs = {  # of all that release the statistic; `auto` chooses among these, a constant has no interval
         name: needed(cls())
         for name, cls in registered().items()
         if stat.name in cls.statistics and "counts-public" in cls.adjacencies and not issubclass(cls, Auto | Constant)
@@ -88,7 +88,7 @@ def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, is_n
 
 @cache
 def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: int) -> float:
-    """Computes a HAT's half width, whose vehicles have TYPICAL_COUNTS, spaced evenly by logarithm."""
+    """Computes a HAT's half width. Its vehicles have TYPICAL_COUNTS of reports, evenly in logs."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
     plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)
@@ -121,8 +121,8 @@ def _answer(name: str, rows: Sequence[Need], width: str) -> str:
 
 
 def fewest(holds: Callable[[int], bool], limit: int) -> int | None:
-    """Finds the smallest number that holds, by a galloping search; None beyond `limit`."""
-    # Large numbers cost most to try.
-    most = next(2**k for k in range(limit.bit_length() + 1) if 2**k >= limit or holds(2**k))
-    number = bisect_left(range(min(most, limit) + 1), True, lo=most // 2 + 1, key=holds)
+    """Finds the least number that holds, as all larger ones do; None beyond `limit`."""
+    # By a galloping search, as large numbers cost most to try: powers of 2, then between the last two.
+    end = next(2**k for k in range(limit.bit_length() + 1) if 2**k >= limit or holds(2**k))
+    number = bisect_left(range(min(end, limit) + 1), True, lo=end // 2 + 1, key=holds)
     return number if number <= limit else None

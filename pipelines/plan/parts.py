@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops import fitted
 from dpops.learning.classes import ExpectedCell, expected_error
-from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, ExpectedMap, expected_maps
+from dpops.learning.expected_places import CONCENTRATED, EVEN, SPREAD, expected_maps
 from dpops.levels.defaults import BoundsOnly, Fleet
 from dpops.levels.parts import MOVING, times_of, with_places
 from dpops.levels.stages import UNIT, Stage, scaled
@@ -62,8 +62,8 @@ class PlannedPlaces(msgspec.Struct, frozen=True, kw_only=True):
 class _Kind(NamedTuple):
     """Kind of places to plan, such as a finer resolution."""
 
-    what: str  # as in specifications
-    places: int
+    noun: str  # as in specifications
+    places: int  # number of places
     cells: int  # of the region that hold places
     as_specified: bool = False
     crowdings: Mapping[str, float] = CROWDINGS  # concentration of traffic by name
@@ -74,18 +74,18 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     levels = spec.by_levels
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
-    share = SHARE if levels.places is None else levels.places.share
-    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # the added one
+    share = SHARE if levels.places is None else levels.places.share  # the default, if none are specified
+    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
-    named = None if pieces is None or pieces.places.geometries else pieces.resolution  # None also for a file's shapes
-    finer = {coarse + step for step in FINER if coarse + step <= 15} | (set() if named is None else {named})
-    kinds = [  # an H3 cell has 7 cells of the next resolution
-        _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == named)
+    specified = None if pieces is None or pieces.places.geometries else pieces.resolution  # None for a file's shapes
+    finer = {coarse + step for step in FINER if coarse + step <= 15} | (set() if specified is None else {specified})
+    kinds = [  # an H3 cell has 7 cells of the next resolution, of which 15 is the finest
+        _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == specified)
         for resolution in sorted(finer)
     ]
-    if pieces is not None and named is None:
-        cell = pieces.places.cell
+    if pieces is not None and specified is None:
+        cell = pieces.places.cell  # of each place
         kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), True, CROWDINGS_OF_FILES))
     worth = [_worth(spec.value, kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
@@ -98,11 +98,12 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
 
 
 def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
-    """Forecasts a kind of places by released day. traffic: key of its crowdings."""
-    maps = _expected(kind, stage, fleet, kind.crowdings[traffic], range(1, MOST_DAYS + 1))
+    """Forecasts maps of a kind of places by day. traffic: key of its crowdings."""
+    crowding, days = kind.crowdings[traffic], range(1, MOST_DAYS + 1)
+    maps = expected_maps(stage, fleet, places=kind.places, cells=kind.cells, crowding=crowding, days=days)
     shown = [maps[day - 1] for day in DAY_NUMBERS]
     return PlacesWorth(
-        what=kind.what,
+        what=kind.noun,
         places=kind.places,
         traffic=traffic,
         as_specified=kind.as_specified,
@@ -114,14 +115,10 @@ def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) 
     )
 
 
-def _expected(kind: _Kind, stage: Stage, fleet: Fleet, crowding: float, days: Sequence[int]) -> list[ExpectedMap]:
-    return expected_maps(stage, fleet, places=kind.places, cells=kind.cells, crowding=crowding, days=days)
-
-
 def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: Stage, fleet: Fleet) -> list[str]:
     """Describes hexagons worth their share, or the fleet needed, and the specified places."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
-    hexagons = [kind.what for kind in kinds if kind.what.startswith("resolution")]
+    hexagons = [kind.noun for kind in kinds if kind.noun.startswith("resolution")]  # the finest last, which is named
     anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
     perhaps = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in anyway]
     width = f"{value.width(INFORMATIVE_KMH):.2g}"
@@ -139,23 +136,26 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
     if not answers:
 
         def is_worth(vehicles: int) -> bool:
-            larger = replace(fleet, vehicles=vehicles)
-            return _expected(kinds[0], stage, larger, CONCENTRATED, DAY_NUMBERS[-1:])[0].ok >= WELL
+            """Checks whether a fleet makes the coarsest hexagons worth their share."""
+            _, places, cells, *_ = kinds[0]
+            larger, days = replace(fleet, vehicles=vehicles), DAY_NUMBERS[-1:]
+            maps = expected_maps(stage, larger, places=places, cells=cells, crowding=CONCENTRATED, days=days)
+            return maps[0].ok >= WELL
 
         needed = bisect_left(range(MOST_FLEET), True, lo=fleet.vehicles + 1, key=is_worth)
         answers.append(
             "Places are not worth it for this fleet and total: even where few of them have most of the traffic, less "
             "than half of all reports are at known places after four weeks. Leave [places] out, then hexagons and "
-            f"hours keep the whole total. At {kinds[0].what} it needs some {needed:,} vehicles, or a larger total."
+            f"hours keep the whole total. At {kinds[0].noun} it needs some {needed:,} vehicles, or a larger total."
         )
-    if own := [kind for kind in worth if kind.as_specified]:
+    if chosen := [kind for kind in worth if kind.as_specified]:
         week = DAY_NUMBERS.index(7)
-        low, high = (f"{bound(kind.ok[week] for kind in own):.0%}" for bound in (min, max))
-        useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in own)
+        low, high = (f"{bound(kind.ok[week] for kind in chosen):.0%}" for bound in (min, max))
+        useful = "; ".join(f"where traffic is {kind.traffic} {_days(kind.useful_from)}" for kind in chosen)
         answers.append(
-            f"Of {own[0].what} places, as specified: {low} to {high} of all reports at known places after 7 released "
-            f"days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate days` "
-            "on days before the account began does."
+            f"Of {chosen[0].what} places, as specified: {low} to {high} of all reports at known places after 7 "
+            f"released days. A third of all reports {useful}. Public numbers do not tell which: `hatstream evaluate "
+            "days` on days before the account began does."
         )
     return answers
 
@@ -177,7 +177,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
     classes = next((part for part in levels.parts if isinstance(part, ClassesRequest)), None)
     if classes is None:
         return []
-    errors = (_error(levels, classes, facts, value.standard, days) for days in (1, DAYS, 0))
+    errors = (_error(levels, classes, facts, value.standard, days) for days in (1, DAYS, 0))  # 0: a constant's
     first, later, constant = map(value.width, errors)
     sentence = (
         f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} "
@@ -192,17 +192,20 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Forecasts a daily percentile's error, km/h, after so many days; at 0, a constant's."""
-    *_, coarse, last = classes.with_stage(scaled(levels.strategy.later, levels.usual_share), classes.share)
+    """Forecasts the error, km/h, of the example's percentile after so many released days."""
+    later = scaled(levels.strategy.later, levels.usual_share)
+    *_, means_stage, last = classes.with_stage(later, classes.share)  # the last stage is of classes
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PRIOR_SD_KMH.items()}
+    profile, number, kind = facts.fleet.profile, edges.size - 1, levels.recipe.kind
     # Means of busy cells matter, as errors are by reports: exp(s^2 / 2) is a lognormal's mean over its median.
-    precisions = precisions_of(coarse, facts, prior, math.exp(fitted.BUSIER**2 / 2))
-    posterior = sum(posterior_of(prior, {part: days * precision for part, precision in precisions.items()}).values())
-    hats = VEHICLES * facts.fleet.profile.hats / facts.fleet.profile.cells  # a vehicle's in a cell, of all vehicles
-    part = float(last.share) if levels.recipe.kind == "laplace" else math.sqrt(float(last.share))  # rho is quadratic
-    sd = last.noise_sd / (UNIT * part) / (times_of(edges.size - 1) / MOVING)  # of a class's weight, by class
-    weight = weight_of_one(facts.fleet, levels.recipe.kind) / facts.fleet.profile.cells  # of a vehicle in a cell
-    share = np.full(edges.size - 1, weight / (edges.size - 1))  # in each class, taken as equal
-    cell = ExpectedCell(VEHICLES * share, posterior, float(TYPICAL.of(np.array(hats))), hats)
-    visitors = facts.fleet.vehicles * facts.fleet.profile.cells / facts.hats.cells  # of the average cell
-    return expected_error(edges, cell, days / sd**2, LEVEL, (visitors * share, facts.hats.cells) if days else None)
+    precisions = precisions_of(means_stage, facts, prior, math.exp(fitted.BUSIER**2 / 2))
+    posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
+    visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
+    part = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of norms, as rho is quadratic
+    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # of a class's weight, by class
+    weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
+    class_weights = np.full(number, weight / number)  # taken as equal
+    cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), float(TYPICAL.of(np.array(visits))), visits)
+    visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells  # of the average cell
+    typical = (visitors * class_weights, facts.hats.cells) if days else None
+    return expected_error(edges, cell, days / sd**2, LEVEL, typical)

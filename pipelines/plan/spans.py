@@ -32,7 +32,7 @@ SPANS = (1, 7, 28, 91, 365)  # days over which a total is spread, to compare wit
 DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)  # released days, from an account's first, whose errors are shown
 USABLE_DAYS = (1, 7, 28)  # those whose usable rows are shown
 _VEHICLES = np.geomspace(1.0, 1_000.0, 600)  # grid of vehicles in a HAT, to find the fewest with a usable row
-_NORMAL = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])  # equally likely values
+_NORMAL = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])  # equally likely z-scores
 
 
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,15 +56,15 @@ class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worth_of_spans(spec: Specification, bounds: BoundsOnly, others: Sequence[int] = SPANS) -> list[SpanWorth]:
-    """Forecasts the errors of a total spread over so many days: specified, and `others`."""
-    levels, own = spec.by_levels, spec.by_levels.span
-    total, specified = (levels.epsilon if own is None else own.epsilon, levels.delta), 1 if own is None else own.days
-    weights = {} if own is None else dict(zip(WEEKDAYS, own.shares, strict=False))  # no shares: all weekdays alike
+    """Forecasts errors of the total over the specified number of days, and others."""
+    levels, span = spec.by_levels, spec.by_levels.span
+    epsilon, specified = (levels.epsilon, 1) if span is None else (span.epsilon, span.days)
+    weights = {} if span is None else dict(zip(WEEKDAYS, span.shares, strict=False))  # no shares: all weekdays alike
     spans = []
     for days in sorted({*others, specified}):
         # No specification may have more first days than the span has.
-        first = None if own is None or own.first is None or own.first.days > days else own.first
-        span_total = SpanTotal.of(days, spec.timetable, weights, total, first, levels.accounting)
+        first = None if span is None or span.first is None or span.first.days > days else span.first
+        span_total = SpanTotal.of(days, spec.timetable, weights, (epsilon, levels.delta), first, levels.accounting)
         spans.append(_worth(span_total, spec, bounds, as_specified=days == specified))
     return spans
 
@@ -92,17 +92,17 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
-    counts = levels.fleet_is_declared and not levels.counts_public
-    counting = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if counts else None
-    begin, times_first = 0, list[Fraction]()
+    is_counted = levels.fleet_is_declared and not levels.counts_public
+    counting = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if is_counted else None
+    begin, first_factors = 0, list[Fraction]()  # of the first days, from that weekday on
     if total.first is not None:
-        begin, times_first = total.first.since.weekday(), [total.first.times] * total.first.days
-    # Consecutive days as (weekday, multiple of its usual share), of which the released ones follow.
-    calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(times_first, repeat(Fraction(1))), strict=False)
-    share = 0 if counting is None else counting.share
-    served = (times * relative[weekday] - share for weekday, times in calendar if weekday in spec.timetable.weekdays)
-    shares = list(islice(served, DAY_NUMBERS[-1]))
-    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=bool(share))
+        begin, first_factors = total.first.since.weekday(), [total.first.times] * total.first.days
+    # Days from the account's first on, as (weekday, multiple of its usual share), without end.
+    calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(first_factors, repeat(Fraction(1))), strict=False)
+    count_share = 0 if counting is None else counting.share
+    served = (factor * relative[day] - count_share for day, factor in calendar if day in spec.timetable.weekdays)
+    shares, counts = list(islice(served, DAY_NUMBERS[-1])), bool(count_share)
+    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=counts)
     shown = [days[number - 1] for number in DAY_NUMBERS]
     return SpanWorth(
         days=total.days,
@@ -119,9 +119,9 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
 
 
 def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
-    """Chooses stages at another total or fleet: as specified, or else the defaults there.
+    """Plans stages for another total or fleet: the specification's own, else the defaults there.
 
-    Not the strategy's stages, which suit all levels' combined inference: half-widths count the nearest level alone.
+    Not those that `chosen` would choose by the error of all levels together: half widths count the nearest level alone.
     rho: epsilon's equivalent with delta.
     """
     kind = levels.recipe.kind
@@ -164,8 +164,8 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, spec: Specification, choice: str, bounds: BoundsOnly, trips: Float64s | None, worth: Sequence[SpanWorth]
     ) -> "UsablePart":
-        """Forecasts usable parts of rows. trips: see `choices_of_hats`."""
-        published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: held back
+        """Forecasts usable parts of rows. choice, bounds, trips: of `choices_of_hats`. worth: there."""
+        published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: never
         days = []
         for number in USABLE_DAYS:
             rows, reports = usable_parts(spec.by_levels, bounds, trips, number) if number >= published else (0.0, 0.0)
@@ -176,7 +176,7 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
 def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[str, BoundsOnly, Float64s | None]]:
     """Yields choices of HATs: as specified (""), in coarser cells, in longer slots.
 
-    Each has its name, its public facts, and a week's trips by HAT, (HATs,), or None where they are unknown.
+    Each is (name, public facts, a week's trips by HAT, (HATs,), or None where they are unknown).
     """
     table, profile, fleet, trips = spec.timetable, bounds.fleet.profile, bounds.fleet, spec.trips
     cells = texts_of(spec.cells.region)
@@ -184,7 +184,7 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
     if spec.keys is None and spec.cells.resolution:  # public keys, such as lines, have no coarser ones
         parents = sorted({h3_int.cell_to_parent(cell, spec.cells.resolution - 1) for cell in spec.cells.region or ()})
         hats = hats_of(parents, [minute // 60 for minute in table.service_minutes])
-        # HATs that a vehicle touches are fewer as its cells are, but at least one in each hour.
+        # A vehicle's HATs become fewer as its cells do, but there is at least one in each of its hours.
         touched = max(profile.hats * profile.parents // profile.cells, profile.hours)
         fewer = replace(profile, hats=touched, cells=profile.parents, parents=profile.grandparents)
         coarser = BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer))
@@ -192,51 +192,52 @@ def choices_of_hats(spec: Specification, bounds: BoundsOnly) -> Iterator[tuple[s
         yield f"cells.resolution {spec.cells.resolution - 1}", coarser, of_parents
     if DAY_MINUTES % (minutes := 2 * table.slot_minutes) == 0:
         slots = profile.hours * 60 / table.slot_minutes  # in which a vehicle drives
-        # Probability that a vehicle touches one of its cells in a long slot, in either half independently.
-        met = 1 - (1 - min(profile.hats / slots / profile.cells, 1)) ** 2
-        fewer = replace(profile, hats=max(round(met * profile.cells * slots / 2), 1))  # half as many slots
+        # Probability that a vehicle touches one of its cells in a slot, and in a long one, of two independent halves.
+        short = min(profile.hats / slots / profile.cells, 1)
+        long = 1 - (1 - short) ** 2
+        fewer = replace(profile, hats=max(round(long * profile.cells * slots / 2), 1))  # half as many slots
         hats = hats_of(spec.cells.region or (), [minute // 60 for minute in table.service_minutes[::2]])
         of_longer = None if trips is None else trips.of_hats(cells, replace(table, slot_minutes=minutes))
         yield f"slot.minutes {minutes}", BoundsOnly(hats=hats, fleet=replace(fleet, profile=fewer)), of_longer
 
 
 def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | None, days: int) -> tuple[float, float]:
-    """Forecasts shares of `ok` rows and of their reports, after some days.
+    """Forecasts shares of `ok` rows, and of reports in them, after some days.
 
-    A HAT is `ok` where the cautious end of its posterior is at least LEAST_VEHICLES; neighbours and hours teach too
-    (SMOOTHED). Vehicles of HATs with rows follow their trips; where numbers are unknown they are lognormal, spread as
-    busy cells are, or more where some may have no trip. Reports follow vehicles.
+    A HAT is `ok` where the cautious end of its number of vehicles is at least LEAST_VEHICLES. Vehicles, hence reports,
+    are distributed as trips, (HATs,); without these lognormally, as over cells, or wider, as some may have no trip.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2
+    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # prior variance of log numbers
+    # Posterior variances; neighbours and hours inform too, which cuts noise to SMOOTHED of it, as more days would.
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
     fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index in _VEHICLES of the first that is `ok`
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
-    if np.ptp(with_trip) == 0:  # nothing tells HATs apart: lognormal, by what releases tell of the spread
-        known = max(spread - float(unknown[fewest]), 1e-6)  # a variance, so above 0
-        relative = np.exp(math.sqrt(known) * _NORMAL - known / 2)  # of mean 1
+    if np.ptp(with_trip) == 0:  # no trips tell HATs apart: estimates vary by the part of the spread that releases tell
+        variance = max(spread - float(unknown[fewest]), 1e-6)  # above 0
+        relative = np.exp(math.sqrt(variance) * _NORMAL - variance / 2)  # lognormal of mean 1
     else:
         relative = with_trip / with_trip.mean()
-    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # HATs with a trip have all vehicles
+    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # part of HATs, which have all vehicles
     are_usable = relative * bounds.usual_vehicles / served >= _VEHICLES[fewest]
     return float(are_usable.mean()), float(np.average(are_usable, weights=relative))
 
 
 def answer(parts: Sequence[UsablePart]) -> str:
-    """Describes usable shares by day, and those of other choices on the last."""
-    own, *others = parts
+    """Describes usable shares by day as specified, and other choices' on the last."""
+    specified, *others = parts
     last = USABLE_DAYS[-1]
     by_day = [
         f"on day {day.day} {hundredths(day.rows)} of 100 rows, which hold {hundredths(day.reports)} of 100 reports"
         if day.reports
         else f"on day {day.day} none, it is expected to be held back"
-        for day in own.days
+        for day in specified.days
     ]
     instead = [
-        f"{other.choice}: {hundredths(day.rows)} and {hundredths(day.reports)}"
-        for other in others
-        for day in other.days
+        f"{part.choice}: {hundredths(day.rows)} and {hundredths(day.reports)}"
+        for part in others
+        for day in part.days
         if day.day == last
     ]
     tail = f" On day {last} with {'; with '.join(instead)}." if instead else ""
