@@ -205,11 +205,12 @@ def _by_name(columns: Events | Samples | EventSpans) -> dict[str, Int64s]:
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:
-    """Writes the columns as one Arrow stream."""
+    """Writes integers as one Arrow stream."""
     return _written({name: _array(column) for name, column in columns.items()}, DENSE)
 
 
 def _written(columns: Mapping[str, pa.Array], packing: pa.ipc.IpcWriteOptions) -> bytes:
+    """Writes Arrow columns as a stream of one batch."""
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=packing) as writer:

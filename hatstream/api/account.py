@@ -100,8 +100,7 @@ _LEARNED_TEXT = "end of an interval that about 95 % of the rows with status ok, 
 def result_columns(spec: Specification) -> Mapping[str, ResultColumn]:
     """Returns a specification's possible result columns, by name.
 
-    Returns:
-        Columns with Arrow type (`kind`), `presence`, `unit` and `meaning`.
+    Each has an Arrow type (`kind`), `presence`, `unit` and `meaning`.
 
     >>> from hatstream.api import load
     >>> result_columns(load("examples/hourly-means.toml"))["lower95"].unit

@@ -52,9 +52,8 @@ def open_input(path: str) -> Iterator[BinaryIO]:
 def own_layouts() -> Mapping[str, OwnLayout]:
     """Returns the built-in layouts with fixed columns, by name.
 
-    Returns:
-        By name, imported on access: `layout`; `heading`, its column, or None; `form`, `columns` and
-        `records` of its files; `fits`, a test of columns.
+    Each has, imported on access: `layout`; `heading`, its column, or None; `form`, `columns` and `records` of its
+    files; `fits`, a test of columns.
 
     >>> own_layouts()["tides"].form
     'csv'

@@ -76,16 +76,13 @@ def layout(
     time: str | None = None,
     unit: str | None = None,
 ) -> Layout:
-    """Creates the named layout, with units to read it.
+    """Creates the named layout, with units to read it. Raises ValueError.
 
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
             Of a fixed layout, those of keys and value.
         fields: For rows other than positions: first an id, last a number. headed: Positions have headings.
         unit: Unit of a value other than speeds; speed_unit is its input's.
-
-    Raises:
-        ValueError: Names the argument, rule and value.
 
     >>> import pyarrow as pa
     >>> fields = {"user": "id", "report": "value"}
@@ -138,8 +135,7 @@ def _own_options(name: str, options: Mapping[str, object]) -> dict[str, Any]:
 def _unit_of(name: str, column: Column | None, unit: str | None) -> str | None:
     """Returns the unit of a value's column in layout `name`; None for speeds.
 
-    Args:
-        unit: Unit that the specification gives the value. Raises ValueError if the column's cannot be converted to it.
+    unit: that the specification gives the value. Raises ValueError if the column's cannot be converted to it.
     """
     if column is None or (unit is None and isinstance(column, str)):
         return None

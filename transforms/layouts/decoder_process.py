@@ -163,6 +163,7 @@ class _Decoder:
         return self._process.poll() is None
 
     def ask(self, task: DecoderTask) -> None:
+        """Sends a task; `answer` receives its results. Raises _Refusal if the process has ended."""
         try:
             send(self._asks, pickle.dumps(task))
         except OSError:

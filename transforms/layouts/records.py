@@ -199,6 +199,7 @@ def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
 
 
 def _as_float(value: float) -> float:
+    """Converts a number, an integer beyond all floats to the largest one."""
     try:
         return float(value)
     except OverflowError:

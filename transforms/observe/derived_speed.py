@@ -49,8 +49,7 @@ class Positions(NamedTuple):
 def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tuple[Int64s, Int64s, dict[str, int]]:
     """Derives speeds since the predecessor, clamped to the grid.
 
-    Returns:
-        Indices of rows with a speed; their speeds in steps of the grid; numbers of other rows by reason.
+    Returns indices of rows with a speed, their speeds in steps of the grid, and numbers of other rows by reason.
     """
     is_near, is_first = follows(positions, limits.max_gap_s), changes(positions.vehicle)
     rows = np.flatnonzero(is_near)

@@ -96,8 +96,7 @@ class MergedIds(NamedTuple):
 def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     """Reads ids as stripped text, each row by itself.
 
-    Args:
-        form: `text`; `casefold`, ignoring case; `integer`, ignoring leading zeros, a plus and `.0`.
+    form: `text`; `casefold`, ignoring case; `integer`, ignoring leading zeros, a plus and `.0`.
 
     >>> vehicle_ids(pa.array(["07", "7", None]), "integer").ids
     [b'7']

@@ -189,11 +189,8 @@ Ground = Hexagons | Pieces | Keys
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
     """Splits rows of `turns` that lie in several cells, one for each.
 
-    Args:
-        cell, order: Of each fine cell in the region, its cell and its index in `turns.row`.
-
-    Returns:
-        Each row's cell; each fine cell's row, or NOWHERE; places, (rows, SECTORS).
+    cell, order: of each fine cell in the region, its cell and its index in `turns.row`. Returns each row's cell; each
+    fine cell's row, or NOWHERE; and places, (rows, SECTORS).
     """
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
@@ -207,12 +204,8 @@ def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[I
 def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int64s, Int64s, Int64s]:
     """Numbers pieces, cells' remainders first, then distinct pairs of cell and place.
 
-    Args:
-        cell, place: Pairs, whose place may be NOWHERE.
-        cells, places: How many there are.
-
-    Returns:
-        Each piece's cell; its place, or NOWHERE; each pair's piece.
+    cell, place: pairs, whose place may be NOWHERE; cells, places: how many there are. Returns each piece's cell; its
+    place, or NOWHERE; and each pair's piece.
     """
     inside = place != NOWHERE
     pairs, number = np.unique(cell[inside] * max(places, 1) + place[inside], return_inverse=True)

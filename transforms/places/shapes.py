@@ -52,11 +52,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
     """Lists the GeoJSON places that lie outside the region.
 
-    Args:
-        cells: The region's H3 cells of one resolution, sorted.
-
-    Raises:
-        ValueError: A release cannot use the collection; the message says why.
+    cells: the region's H3 cells of one resolution, sorted. Raises ValueError for a collection that no release can use.
 
     >>> places_outside({"type": "FeatureCollection", "features": []}, [])
     Traceback (most recent call last):
@@ -76,9 +72,8 @@ def _parts(
 ) -> tuple[list[dict[str, Any]], tuple[str, ...], CellPlaces, Int64s]:
     """Reads GeoJSON places. Raises ValueError for unfit ones.
 
-    Returns:
-        Features, their names, the places of fine cells, and for each place the index of its main cell: the region's
-        cell with most of its fine cells, or NOWHERE.
+    Returns features, their names, the places of fine cells, and for each place the index of its main cell: the region's
+    cell with most of its fine cells, or NOWHERE.
     """
     kind = document.get("type") if isinstance(document, dict) else None
     features = document.get("features") if kind == "FeatureCollection" else None
@@ -191,6 +186,7 @@ def _property(feature: dict[str, Any], name: str, default: Any) -> Any:
 
 
 def _is_directed(feature: dict[str, Any], number: int) -> bool:
+    """Reads whether a line is driven in one direction only. Raises ValueError."""
     kind = feature["geometry"]["type"]
     is_directed = _property(feature, "directed", False)
     if not isinstance(is_directed, bool):

@@ -69,6 +69,7 @@ class _IntoBatches(beam.DoFn):
         self._rows = {}
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
+        """Collects elements by timestamp until the bundle ends, bounded ones until a batch is full."""
         rows = self._rows.setdefault(MIN_TIMESTAMP if self._start is None else timestamp, [])
         rows.append(element)
         if self._start is None and len(rows) >= BATCH_ROWS:

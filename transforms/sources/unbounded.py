@@ -51,19 +51,21 @@ NO_END = 2**62  # of a restriction of offsets: beyond any
 PROMISE = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider())
 
 
-class UnboundedTracker(OffsetRestrictionTracker):
-    """Tracker of positions, which only splits off all that is left."""
-
-    def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
-        if fraction_of_remainder != 0:
-            return None
-        return super().try_split(0)
+class _Unending(RestrictionTracker):
+    """Tracker of what never ends: no progress can be told."""
 
     def current_progress(self) -> RestrictionProgress:
         return RestrictionProgress(fraction=0.0)
 
     def is_bounded(self) -> bool:
         return False
+
+
+class UnboundedTracker(_Unending, OffsetRestrictionTracker):
+    """Tracker of positions, which only splits off all that is left."""
+
+    def try_split(self, fraction_of_remainder: float) -> tuple[OffsetRange, OffsetRange] | None:
+        return super().try_split(0) if fraction_of_remainder == 0 else None  # 0: a checkpoint, or a drain
 
 
 class UnboundedProvider(RestrictionProvider):
@@ -86,7 +88,7 @@ class NamesRead(NamedTuple):
     closed: bool = False  # primary of a split, which reads nothing more
 
 
-class NamesTracker(RestrictionTracker):
+class NamesTracker(_Unending):
     """Tracker of a folder's names, which claims the set of all names read."""
 
     def __init__(self, restriction: NamesRead) -> None:
@@ -101,6 +103,7 @@ class NamesTracker(RestrictionTracker):
         return not self._restriction.closed
 
     def try_split(self, fraction_of_remainder: float) -> tuple[NamesRead, NamesRead] | None:
+        """Splits off all that is left, as positions do: the primary is closed, the remainder reads on."""
         if fraction_of_remainder != 0 or self._restriction.closed:
             return None
         remainder, self._restriction = self._restriction, self._restriction._replace(closed=True)
@@ -109,12 +112,6 @@ class NamesTracker(RestrictionTracker):
     def check_done(self) -> None:
         if not self._restriction.closed:
             raise ValueError("a folder is never read to its end")
-
-    def current_progress(self) -> RestrictionProgress:
-        return RestrictionProgress(fraction=0.0)
-
-    def is_bounded(self) -> bool:
-        return False
 
 
 class Names(UnboundedProvider):

@@ -48,6 +48,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
         return stamped | "window" >> window
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
+        """Keys a slot's tally by its period's first slot, timed at that period's end; drops earlier periods."""
         (slot_s, shard), data = element
         slots = self.periods[slot_s].joint_slots_s
         if slots[0] >= self.start_s:
@@ -87,6 +88,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
             raise StepError(STOPPED_HERE.format(estimates.period))
 
     def _recorded(self, units: Sequence[Unit]) -> Sequence[records.RecordedSlot]:
+        """Records units. Raises StepError where the account refuses them, but for a stream."""
         slots = recorded(units, self.account, count)
         if not slots and not self.in_stream:
             raise beyond_the_limit(self.account, units[0].period)
@@ -98,10 +100,11 @@ PartOfAll = tuple[int, tuple[SlotShard, bytes]]
 _CONSENT_S = -1  # the judge's consent to release the whole input travels as a tally of this first slot
 
 
+_TalliesAndConsents = tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]
+
+
 @dataclass
-class ReleaseInOrder(
-    beam.PTransform[tuple[PCollection[KeyedTally], PCollection[KeyedUnit]], PCollection[SlotEstimates]]
-):
+class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstimates]]):
     """Releases a closed range's periods like `ReleasePeriod`, given consent.
 
     One worker does so, oldest period first, since each rests on earlier ones. store: holds their tallies, in place of
@@ -112,7 +115,7 @@ class ReleaseInOrder(
     release: ReleaseKind
     store: Store | None = None
 
-    def expand(self, both: tuple[PCollection[KeyedTally], PCollection[KeyedUnit]]) -> PCollection[SlotEstimates]:
+    def expand(self, both: _TalliesAndConsents) -> PCollection[SlotEstimates]:
         tallies, consents = both
         parts = (
             tallies | "tallies" >> beam.Map(self._of_all).with_output_types(PartOfAll),
@@ -126,6 +129,7 @@ class ReleaseInOrder(
         return 0, (slot_shard, data if self.store is None or not data else self.store.put(data))
 
     def _released(self, group: tuple[int, Iterable[tuple[SlotShard, bytes]]]) -> Iterator[SlotEstimates]:
+        """Releases periods in order, if there is consent."""
         periods: dict[int, dict[int, list[bytes]]] = {}  # tallies by period's first slot, then vehicle shard
         for (first_s, shard), data in group[1]:
             periods.setdefault(first_s, {}).setdefault(shard, []).append(data)

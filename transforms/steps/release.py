@@ -41,9 +41,8 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 
     def expand(self, tallies: PCollection[KeyedTally]) -> DoOutputsTuple:
         grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "seal" >> beam.ParDo(Draw(self)).with_outputs(records.DEMAND, main="units").with_output_types(
-            KeyedUnit
-        )
+        draw = beam.ParDo(Draw(self)).with_outputs(records.DEMAND, main="units")
+        return grouped | "seal" >> draw.with_output_types(KeyedUnit)
 
 
 class Draw(beam.DoFn):
@@ -61,6 +60,7 @@ class Draw(beam.DoFn):
         self._groups, self._bytes = {}, 0
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
+        """Draws a slot and shard whose tallies are all there; groups of a range once they hold DRAW_BYTES."""
         slot_shard, encoded = group[0], list(group[1])
         if not is_over(encoded):
             return

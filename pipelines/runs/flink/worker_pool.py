@@ -120,6 +120,7 @@ def _work(control: str, worker_id: str) -> None:
 
 
 def _end(worker: BaseProcess) -> None:
+    """Ends a worker, by force if it takes more than STOP_S."""
     worker.terminate()
     worker.join(STOP_S)
     if worker.is_alive():

@@ -48,6 +48,7 @@ class StreamFacts(Mapping[int, SlotFacts]):
     _slots_of: dict[str, tuple[int, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)  # cache
 
     def __getitem__(self, slot_s: int) -> SlotFacts:
+        """Computes a slot's facts; joint slots are those that are planned with it."""
         timetable = self.spec.timetable
         period = timetable.period_of(timetable.day_of(slot_s))
         if period not in self._slots_of:

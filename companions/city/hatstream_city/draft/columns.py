@@ -330,8 +330,8 @@ def _crossed(lat: Any, lon: Any) -> bool:
     return is_nowhere(north, east) and not is_nowhere(east, north)
 
 
-def _speeds(array: Any) -> bool:
-    """Checks that numbers may be speeds: few are negative, or all these equal."""
+def _may_be_speeds(array: Any) -> bool:
+    """Checks that few numbers are negative, or many one number that stands for unknown."""
     speeds = _numbers(array, most_bad=1.0)
     if speeds is None or not speeds.size:
         return False
@@ -373,7 +373,7 @@ _CHECK_BY_FIELD: Mapping[str, Callable[[Any], bool]] = {
     "time": is_time,
     "lat": partial(_degrees, -90, 90),
     "lon": partial(_degrees, -180, 360),
-    "speed": _speeds,
+    "speed": _may_be_speeds,
     "vehicle": _vehicles,
 }
 _STRICT_CHECK_BY_FIELD = {"time": is_time, "lat": _fraction_degrees, "lon": _fraction_degrees, "speed": _small_numbers}

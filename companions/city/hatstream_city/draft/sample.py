@@ -312,6 +312,7 @@ def _array_start(text: str) -> list[dict[str, Any]]:
 
 
 def _record(line: str) -> dict[str, Any] | None:
+    """Parses a line of JSON Lines; None if it is no object."""
     try:
         value = json.loads(line)
     except json.JSONDecodeError:

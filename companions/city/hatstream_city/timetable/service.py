@@ -324,6 +324,7 @@ def hours_table(
         days: dict[tuple[str, str], list[str]] = {}  # weekdays that are alike share a row
         for name, day in zip(WEEKDAYS, week, strict=True):
             hours = np.flatnonzero(day)
+            # A rare trip must not be written as 0.0, which would be none.
             trips = (f"{max(number, 0.1):.1f}".removesuffix(".0") for number in day[hours].tolist())
             key = " ".join(map(str, hours.tolist())), " ".join(trips)
             days.setdefault(key, []).append(name[:3])
