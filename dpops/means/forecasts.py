@@ -159,7 +159,7 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
     hats = values.shape[0]
     ends = np.concatenate([np.zeros((hats, 1)), values, upper[:, None]], axis=1)
     width = ends[:, 1:] - ends[:, :-1]
-    # Each gap's probability, in logarithms less the largest: no exp overflows.
+    # Each gap's probability, in logarithms less the largest: no exp overflows; an empty gap's is next to none.
     log_weight = np.log(np.maximum(width, 1e-300)) - epsilon / 2 * np.abs(np.arange(width.shape[1]) - rank)
     reach = _running(np.exp(log_weight - log_weight.max(axis=1)[:, None]))
     target = (np.arange(points) + 0.5) / points * reach[:, -1:]

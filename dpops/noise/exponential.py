@@ -51,7 +51,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     weight, low, high = np.zeros((3, widths.size), np.int64)
     for rate, number in number_of.items():
         rows = np.flatnonzero(rate_of == number)
-        table = _table(rate, 1 << int(above[rows].max()).bit_length())
+        table = _table(rate, 1 << int(above[rows].max()).bit_length())  # up to a power of 2: few lengths to cache
         weight[rows], low[rows], high[rows] = table[:, above[rows]]
     entry_weight = widths * weight
     # Proposes an entry by its candidates' weights and one of these, until each choice has accepted one.

@@ -62,13 +62,11 @@ class AccountReport:
     ) -> "AccountReport":
         """Verifies a ledger and reports its account.
 
+        Raises UsageError for dates that are no range, and LedgerError for a ledger that is missing or not intact.
+
         Args:
             place: Location of the account, from the option `account`; or its ledger, with the key beside it.
             dates: First and last local date of the slots to check, or ISO times on slot edges.
-
-        Raises:
-            UsageError: The dates are no range.
-            LedgerError: The ledger is missing or not intact.
         """
         calendar = range_of(spec.timetable, *dates) if dates else None
         place = location.find(place, None) if isinstance(place, str) else place

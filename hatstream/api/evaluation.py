@@ -219,6 +219,8 @@ def count_days(
 ) -> pa.Table:
     """Counts each vehicle's reports; the counts are not private.
 
+    Raises InputError without an observation, or for a file that cannot be decoded.
+
     Args:
         dates: First and last local day or time; all days of the files if None.
         bins: Number of equally wide bins of values, counted in the column `histograms`.
@@ -227,9 +229,6 @@ def count_days(
         One row per vehicle, slot and cell (or piece of one): `period`, `slot` (number in the period, from 0), `cell`
         (hexadecimal, or a key), `place` (null outside of places), `vehicle`, `reports` (after the cap), `sums` (of
         values in grid steps), and further columns of its release.
-
-    Raises:
-        InputError: No row of the input became an observation, or a file cannot be decoded.
     """
     paths = input_paths(pattern)
     calendar = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)

@@ -228,7 +228,7 @@ def read_backup(path: Path) -> Backup:
     packed = data.removeprefix(_FIRST_LINE)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            limit = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))
+            limit = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))  # of few entries a header is most
             content = file.read(limit + 1)
         if len(content) > limit:
             raise ValueError

@@ -1,4 +1,7 @@
-"""`hatstream ledger`: spending, verification, backup and missing slots."""
+"""`hatstream ledger`: spending, verification, backup and missing slots.
+
+Names of columns begin with `>` for alignment to the right, and `|` where they must not wrap: see `table_of`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`hatstream plan`: forecasts of a release, without spending."""
+"""`hatstream plan`: forecasts of a release, without spending.
+
+Names of columns begin with `>` for alignment to the right, and `|` where they must not wrap: see `table_of`.
+"""
 
 from __future__ import annotations
 

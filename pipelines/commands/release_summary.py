@@ -1,4 +1,7 @@
-"""Summary of a finished run or a checked input."""
+"""Summary of a finished run or a checked input.
+
+Names of columns begin with `>` for alignment to the right, and `|` where they must not wrap: see `table_of`.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable

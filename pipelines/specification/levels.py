@@ -206,7 +206,7 @@ class LevelsRelease:
         return stages
 
     def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
-        """Completes the stages with settings outside of recipes."""
+        """Completes the stages with settings outside of recipes, and norms for weights by reports."""
         named = (
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)
             for stage in stages

@@ -151,9 +151,8 @@ class Ledger:
     def record(self, account: str, limit: Limit, spec_name: str, spec_text: str, units: Sequence[Unit]) -> Recorded:
         """Records a period's missing units atomically; returns all units.
 
-        Raises:
-            LimitExceeded: The debits would exceed the limit or the account's; nothing is written.
-            PeriodClosed: A live slot's period has its first stage already.
+        Raises LimitExceeded, with nothing written, beyond the limit or the account's; PeriodClosed for a live slot
+        whose period has its first stage already.
         """
         period, spec_id = units[0].period, units[0].spec_id
         failpoint("before-record")

@@ -69,7 +69,7 @@ def room_of(bounds: Float64s, resolution: int) -> Float64s:
 
     Source: bboxHexEstimate of H3 4.5: the diagonal's square over the sides' ratio, of at most 3.
     """
-    degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)
+    degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)  # no ratio by 0
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
     cells: Float64s = km2 / h3.average_hexagon_area(resolution, "km^2")
@@ -176,5 +176,5 @@ def cut_at_antimeridian(geometry: Mapping[str, Any]) -> dict[str, Any]:
     oriented = [shapely.geometry.polygon.orient(piece) if piece.geom_type == "Polygon" else piece for piece in pieces]
     multi = {"Polygon": shapely.MultiPolygon, "LineString": shapely.MultiLineString}[kind]
     joined = oriented[0] if len(oriented) == 1 else multi(oriented)
-    cut: dict[str, Any] = shapely.geometry.mapping(shapely.set_precision(joined, 1e-6, mode="pointwise"))
+    cut: dict[str, Any] = shapely.geometry.mapping(shapely.set_precision(joined, 1e-6, mode="pointwise"))  # 0.1 m
     return cut

@@ -57,6 +57,8 @@ _SLOTS = beam.DoFn.RestrictionParam(_Slots())
 
 
 class _Beat(beam.DoFn):
+    """DoFn that beats for slots, from the next one's start, the restriction's, to the stream's end."""
+
     def __init__(self, timetable: Timetable, shards: int, lag_s: int = 0) -> None:
         self._timetable, self._shards = timetable, shards
         self._wait_s = timetable.slot_s + max(0, lag_s - int(PAUSE_S))  # a call comes up to PAUSE_S later
@@ -65,14 +67,14 @@ class _Beat(beam.DoFn):
     def process(self, element: tuple[int, int], tracker: Any = _SLOTS, estimator: Any = PROMISE) -> Iterator[Any]:
         """Yields beats of slots that are over, then waits at the next."""
         end_s = element[1]
-        until_s = int(time.time()) - self._wait_s + 1
+        until_s = int(time.time()) - self._wait_s + 1  # a slot that starts before it is over, with the lateness
         slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, until_s)
         for slot_s in slots:
             if not tracker.try_claim(slot_s):
                 return
             yield from _beats(slot_s, self._shards)
         if next_s == end_s:
-            tracker.try_claim(end_s)
+            tracker.try_claim(end_s)  # so that nothing remains
             return
         if estimator.current_watermark() != Timestamp(next_s):
             estimator.set_watermark(Timestamp(next_s))

@@ -70,6 +70,8 @@ _OFFSETS = beam.DoFn.RestrictionParam(_Offsets())
 
 
 class _ReadPartition(beam.DoFn):
+    """DoFn that polls partitions, from the next offset, their restriction's start."""
+
     def __init__(self, topic: Topic, watermark: Watermark, poll_messages: int) -> None:
         self._topic, self._watermark, self._most = topic, watermark, poll_messages
 

@@ -70,6 +70,7 @@ class Draw(beam.DoFn):
             yield from self._drawn()
 
     def finish_bundle(self) -> Iterator[Any]:
+        """Draws the groups that are left; at a bundle's end Beam needs elements with their window."""
         for drawn in self._drawn():
             if isinstance(drawn, TaggedOutput):
                 yield TaggedOutput(records.DEMAND, _of_range(drawn.value))

@@ -167,7 +167,7 @@ class Timetable:
             for number in range(-days, first.days + days)
         ]
         until = list(accumulate(around, initial=Fraction(0)))
-        return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))
+        return max(usual, *(end - begin for begin, end in zip(until, until[days:], strict=False)))  # of `days` in a row
 
     def _cut(self, day: date, slot_minutes: int) -> dict[int, int] | None:
         """Maps slot starts, epoch s, to local minutes; None if slots cannot follow clocks."""

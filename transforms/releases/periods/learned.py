@@ -47,13 +47,14 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
         return None
     models = learned_from(entries, policy)
     learned = learned_places(entries, models, policy)
-    far_kmh = np.zeros(places.cell.size) if learned is None else learned.differences
+    difference_kmh = np.zeros(places.cell.size) if learned is None else learned.differences
     # A slot's weight in usual days, whose weight is the number of vehicles; `Differences` needs steps from 1 on, and
     # noise must not make one boundless: at most 100 days.
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles
     return Differences(
         cell=places.cell,
-        steps=np.rint(far_kmh / float(CENTRE_STEP_KMH)).astype(np.int64),
+        steps=np.rint(difference_kmh / float(CENTRE_STEP_KMH)).astype(np.int64),
+        # Centres keep this far from the ends of the speeds.
         lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
         highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
         slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),

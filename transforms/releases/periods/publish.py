@@ -95,7 +95,7 @@ def estimates_of_product(
         days, vehicles = [place_facts.days] * len(names) * len(spans), [*place_facts.vehicles] * len(spans)
         of_places: dict[str, list[Any]] = {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}
         optional = of_estimates | product_column | of_places
-        geometries = dict(zip(names, place_facts.geometries, strict=False))
+        geometries = dict(zip(names, place_facts.geometries, strict=False))  # cells have none
     columns = _columns(estimates, list(spans), names, optional, policy.on(slots[0].period))
     times = [(slots[first].start, slots[last].end) for first, last in spans.values() for _ in names]
     hats = replace(columns, spans=times, geometries=geometries)

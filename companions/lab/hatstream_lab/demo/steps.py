@@ -43,14 +43,8 @@ def release(spec: Path, ledger: str, pattern: str, days: tuple[str, str], output
 def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], output: Path) -> dict[str, int]:
     """Releases the first day again and compares its bytes.
 
-    Args:
-        first: Summary of the first run.
-
-    Returns:
-        Numbers of `digests` of recorded sums and of `files` of rows.
-
-    Raises:
-        RuntimeError: A digest or a byte differs, something was drawn anew, or the run failed.
+    first: summary of the first run. Returns numbers of `digests` of recorded sums and of `files` of rows. Raises
+    RuntimeError if a digest or a byte differs, something was drawn anew, or the run failed.
     """
     day = first["periods"][0]
     second = release(spec, ledger, str(sample), (day["period"],) * 2, output)
@@ -68,8 +62,7 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
 def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
     """Compares streets with the truth, in km/h weighted by reports of all days.
 
-    Returns:
-        Number of `streets`, and errors `learned` and `constant` (the streets' true mean).
+    Returns the number of `streets`, and errors `learned` and `constant` (of the streets' true mean).
     """
     on_streets = days.chosen(pc.is_valid(days.counted["place"]))
     truth = truth_of(on_streets, {"place": None}).rename_columns({"place": "cell"})
@@ -83,9 +76,8 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
 def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     """Compares published HATs with the truth, by vehicle class.
 
-    Returns:
-        `name`, `hats`, `known` ones, mean absolute errors of `estimate` and `constant` in km/h, `covered`, the share of
-        intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
+    Returns `name`, `hats`, `known` ones, mean absolute errors of `estimate` and `constant` in km/h, `covered`, the
+    share of intervals that hold the truth, and their median `half_width`; None where no HAT has a value.
     """
     minutes = load(days.tables).timetable.service_minutes
     # Number of a slot in its day, by its ISO time, whose hour and minute stand at 11 and 14.

@@ -237,7 +237,7 @@ def _day(
     if not standing:
         return rows
     parked, parked_slot = (column.ravel() for column in np.mgrid[:standing, : hours.size])
-    parked_reports = np.full(parked.size, max(round(city.visits * city.reporting * 2), 1))
+    parked_reports = np.full(parked.size, max(round(city.visits * city.reporting * 2), 1))  # two for a visit
     depot = VehicleVisits(
         city.vehicles + 1 + parked, np.full(parked.size, cells.size // 3), parked_slot, parked_reports, 0 * parked
     )
