@@ -238,6 +238,7 @@ def _decimal(value: Decimal) -> KindValue:
 
 
 def _time(value: datetime) -> KindValue:
+    """Classifies a time, us since 1970: an instant if it has an offset, else of a local clock."""
     if value.utcoffset() is None:
         return _instant("clock", (value.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
     return _instant("instant", (value - _EPOCH) // _MICROSECOND)

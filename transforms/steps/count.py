@@ -96,6 +96,7 @@ class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedP
         return events | "keep for the slot" >> beam.Map(self._kept).with_output_types(KeyedPartial)
 
     def _kept(self, packed: PackedEvents) -> TimestampedValue[KeyedPartial]:
+        """Wraps events uncounted, timed in their slot, which counts them with its panes."""
         nothing, _ = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns)
         part = nothing._replace(late=wire.unpack_events([packed.data]))
         return TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])

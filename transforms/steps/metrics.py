@@ -63,6 +63,7 @@ class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
     """PTransform with several outputs, typed to avoid Beam's warnings."""
 
     def default_type_hints(self) -> IOTypeHints:
+        """Takes the input's type from `expand`, but not the output's, which Beam cannot check."""
         hints = IOTypeHints.from_callable(self.expand) or IOTypeHints.empty()
         defaults = hints._replace(output_types=None).strip_pcoll()
         return get_type_hints(self.__class__).with_defaults(defaults)

@@ -338,6 +338,7 @@ def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
 
 
 def _habit(hour: int, day: date) -> int:
+    """Numbers an hour as models do: 24 more on a weekend."""
     from dpops.learning.releases import HOURS  # who reads calendars alone loads no model
 
     return hour + HOURS * (day.weekday() >= SATURDAY)

@@ -209,6 +209,7 @@ class Site:
         index = render("index.html", frames=True, language=language, title=self.info.title, **page)
         update.put("index.html", index)
         update.put(LATEST, pointer)
+        # A site that follows has no tables on its first day: their rows are those of its days.
         return {name: (table.rows, results[name].num_rows) for name, table in tables.items()} or {
             HATS: (sum(day.rows for day in days), table_of(results, HATS).num_rows)
         }
