@@ -274,7 +274,7 @@ def _least_at(value: Callable[[float], float]) -> float:
     """Minimises over Renyi orders by golden section; any order would be valid."""
     low, high = math.log(1e-9), math.log(1e12)  # of the order less 1
     inner, outer = high - _GOLDEN_RATIO * (high - low), low + _GOLDEN_RATIO * (high - low)
-    for _ in range(120):
+    for _ in range(120):  # more steps than a float has digits
         if value(1 + math.exp(inner)) <= value(1 + math.exp(outer)):
             high, outer = outer, inner
             inner = high - _GOLDEN_RATIO * (high - low)

@@ -27,7 +27,7 @@ def prepared(options: argparse.Namespace) -> streaming.Stream:
     """The stream that the options ask for, after the checks that come before a submission."""
     spec = load(options.spec)
     start_s = streaming.first_slot(spec, options.start, datetime.now(UTC))
-    streaming.check(spec, start_s)
+    streaming.check_endless(spec, start_s)
     place = location.find(options.ledger, options.key)
     source = streaming.kafka_source(spec, Topic(brokers=options.kafka, name=options.topic), start_s)
     brokers, _, name = options.kafka_output.partition("/")

@@ -159,7 +159,7 @@ def stream(
     from pipelines.runs.stream import stream as streaming  # and Beam with it, once the options are right
 
     start_s = streaming.first_slot(spec, start, datetime.now(UTC))
-    streaming.check(spec, start_s)
+    streaming.check_endless(spec, start_s)
     shards = vehicle_shards or min(2 * engine.parallelism, MOST_SHARDS)
     pipeline = streaming.prepare(spec, start_s, feed.source(spec, start_s), location, outputs, shards)
     with ExitStack() as stack:

@@ -18,7 +18,7 @@ from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, l
 from pipelines.outputs import shape_with
 from pipelines.runs.beam.bounded import debits_of_job
 from pipelines.runs.beam.runners import refuse_type_checks
-from pipelines.runs.stream.stream import check, end_of, endless, first_slot, identity_of, later_of, life_of
+from pipelines.runs.stream.stream import check_endless, end_of, endless, first_slot, identity_of, later_of, life_of
 from pipelines.runs.stream.windows import observed_in, released
 from pipelines.specification import Specification, SpecificationError, load
 from pipelines.specification.load import Source
@@ -138,7 +138,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
                 "Name `end`, or use Flink, Dataflow or a TestStream"
             )
         start_s = first_slot(spec, self.start, datetime.now(UTC))
-        check(spec, start_s)
+        check_endless(spec, start_s)
         from_s, to_s = life_of(spec)
         to_s = to_s if self.end is None else end_of(spec, start_s, self.end)
         job = endless(spec, start_s, (from_s, to_s), account_location, secret, outputs)

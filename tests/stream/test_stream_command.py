@@ -8,7 +8,7 @@ from pipelines.account import location
 from pipelines.errors import UsageError
 from pipelines.inputs import range_of
 from pipelines.job import Outputs, job_of
-from pipelines.runs.stream.stream import StreamFacts, check, first_slot
+from pipelines.runs.stream.stream import StreamFacts, check_endless, first_slot
 from pipelines.specification import SpecificationError, load
 from tests import city
 from transforms.ledger.databases import database_of
@@ -67,10 +67,10 @@ def test_a_period_that_began_with_slots_that_could_not_follow_the_clock_is_refus
     )  # fmt: skip
     start_s = int(datetime(2026, 3, 1, 6, tzinfo=UTC).timestamp())
     city.write(tmp_path, spec=ever)
-    check(load(tmp_path / "spec.toml"), start_s)
+    check_endless(load(tmp_path / "spec.toml"), start_s)
     city.write(tmp_path, spec=ever.replace('per = "hat"', 'per = "period"'))
     with pytest.raises(SpecificationError, match="America/Mexico_City changes its clock on 2022-04-03"):
-        check(load(tmp_path / "spec.toml"), start_s)
+        check_endless(load(tmp_path / "spec.toml"), start_s)
 
 
 def test_a_layout_that_is_no_message_is_refused_for_kafka(run):

@@ -189,7 +189,7 @@ def _edge(timetable: Timetable, text: str, *, last: bool) -> int:
     return int(instant.timestamp())
 
 
-def check(spec: Specification, start_s: int) -> None:
+def check_endless(spec: Specification, start_s: int) -> None:
     """Refuses specifications unfit for endless release by slots. Raises SpecificationError.
 
     Windows of a stream have one length, so clock changes must be whole numbers of slots.
