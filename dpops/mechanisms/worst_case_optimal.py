@@ -118,7 +118,6 @@ def _clipped(
 
     means: equally likely ones of a HAT, (means, 1).
 
-
     Returns:
         The number of clipped users of each HAT; of each of them its share of the HAT's samples, and its column in the
         first and second moments, (means, columns) each, which users of equal counts and T share.

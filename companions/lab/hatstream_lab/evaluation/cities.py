@@ -25,7 +25,8 @@ Rng = np.random.Generator
 STEP_KMH, UPPER_KMH = 0.01, 65.0
 MONDAY = date(2024, 1, 1)
 
-_CENTRE_CELL = h3_int.latlng_to_cell(48.1, 11.6, 7)
+_CENTRE = 48.1, 11.6  # latitude and longitude
+_KM_PER_DEGREE = 111.2
 _HOURLY = np.array(
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
 )
@@ -99,11 +100,11 @@ class VehicleVisits(NamedTuple):
 def made_up(city: MadeUp) -> Days:
     """Counts a city's days, starting on a Monday."""
     rng = np.random.default_rng(city.seed)
-    cells = np.array(sorted(h3_int.grid_disk(_CENTRE_CELL, city.rings)), np.int64)
+    cells = np.array(sorted(h3_int.grid_disk(h3_int.latlng_to_cell(*_CENTRE, 7), city.rings)), np.int64)
     # Places in km from the middle. Cells far out are visited less; speeds differ by eight districts of 4 km,
     # by cell, by how many go there, by hour (with rush hours at 8 and 17), and by parent and part of the day.
     lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
-    at_km = (lat_lon - lat_lon.mean(axis=0)) * np.array([111.2, 111.2 * np.cos(np.radians(48.1))])
+    at_km = (lat_lon - lat_lon.mean(axis=0)) * (_KM_PER_DEGREE * np.array([1, np.cos(np.radians(_CENTRE[0]))]))
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * _RING_KM))
     bumps = at_km[rng.integers(0, cells.size, 8)]
     near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
