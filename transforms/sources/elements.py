@@ -69,7 +69,7 @@ class _IntoBatches(beam.DoFn):
         self._rows = {}
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        """Collects elements by timestamp until the bundle ends, bounded ones until a batch is full."""
+        """Collects elements by timestamp, until a batch is full or the bundle ends."""
         rows = self._rows.setdefault(MIN_TIMESTAMP if self._start is None else timestamp, [])
         rows.append(element)
         if self._start is None and len(rows) >= BATCH_ROWS:
@@ -238,7 +238,7 @@ def _decimal(value: Decimal) -> KindValue:
 
 
 def _time(value: datetime) -> KindValue:
-    """Classifies a time, us since 1970: an instant if it has an offset, else of a local clock."""
+    """Classifies a time by its offset: an instant's or a local clock's us."""
     if value.utcoffset() is None:
         return _instant("clock", (value.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND)
     return _instant("instant", (value - _EPOCH) // _MICROSECOND)

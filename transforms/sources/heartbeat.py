@@ -57,7 +57,7 @@ _SLOTS = beam.DoFn.RestrictionParam(_Slots())
 
 
 class _Beat(beam.DoFn):
-    """DoFn that beats for slots, from the next one's start, the restriction's, to the stream's end."""
+    """DoFn that beats for slots; its restriction begins with the next one."""
 
     def __init__(self, timetable: Timetable, shards: int, lag_s: int = 0) -> None:
         self._timetable, self._shards = timetable, shards

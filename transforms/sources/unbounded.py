@@ -103,7 +103,7 @@ class NamesTracker(_Unending):
         return not self._restriction.closed
 
     def try_split(self, fraction_of_remainder: float) -> tuple[NamesRead, NamesRead] | None:
-        """Splits off all that is left, as positions do: the primary is closed, the remainder reads on."""
+        """Splits at checkpoints alone: the primary is closed, the remainder reads on."""
         if fraction_of_remainder != 0 or self._restriction.closed:
             return None
         remainder, self._restriction = self._restriction, self._restriction._replace(closed=True)

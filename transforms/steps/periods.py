@@ -48,7 +48,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
         return stamped | "window" >> window
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
-        """Keys a slot's tally by its period's first slot, timed at that period's end; drops earlier periods."""
+        """Keys a slot's tally by its period, timed at its end; drops earlier ones."""
         (slot_s, shard), data = element
         slots = self.periods[slot_s].joint_slots_s
         if slots[0] >= self.start_s:

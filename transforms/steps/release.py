@@ -60,7 +60,7 @@ class Draw(beam.DoFn):
         self._groups, self._bytes = {}, 0
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
-        """Draws a slot and shard whose tallies are all there; groups of a range once they hold DRAW_BYTES."""
+        """Draws a complete group; of a range several, once they hold DRAW_BYTES."""
         slot_shard, encoded = group[0], list(group[1])
         if not is_over(encoded):
             return
@@ -70,7 +70,7 @@ class Draw(beam.DoFn):
             yield from self._drawn()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Draws the groups that are left; at a bundle's end Beam needs elements with their window."""
+        """Draws the groups left; at a bundle's end Beam needs elements' windows."""
         for drawn in self._drawn():
             if isinstance(drawn, TaggedOutput):
                 yield TaggedOutput(records.DEMAND, _of_range(drawn.value))

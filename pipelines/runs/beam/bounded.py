@@ -150,7 +150,7 @@ class _Judged:
     counted: PCollection[KeyedFact]
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[records.RecordedSlot]:
-        """Asks the judge for the debits of drawn units, and records these once it consents."""
+        """Asks the judge for drawn units' debits, and records once it consents."""
         demand = beam.Map(judge.demand_fact, job.release.shares).with_output_types(KeyedFact)
         requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand  # debits by period
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
@@ -232,7 +232,7 @@ def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator
     rows, finished = 0, dict[str, set[int | str]]()  # finished items by title
 
     def listen(phase: Phase, item: int | str) -> None:
-        """Notes an item of a phase: a number of rows where it is "read", else a slot or period that is done."""
+        """Notes an item: a number of rows read, else a slot or period done."""
         nonlocal rows
         if phase == "read":
             rows += int(item)

@@ -102,7 +102,7 @@ def read_pieces(
             return next(waiting, None)
 
     def work() -> None:
-        """Puts the batches of pieces into `results`, and None once there is none to take."""
+        """Puts pieces' batches into `results`, and None when no piece is left."""
         while (piece := take()) and not is_over.is_set():
             try:
                 for batch in read(piece):

@@ -185,7 +185,7 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
     pieces, region = policy.places, np.array(policy.region, np.int64)
 
     def rows(tally: Tally) -> Rows:
-        """Sums a tally by vehicle, cell or place, and slot or class of speeds, as the stage releases them."""
+        """Sums a tally by vehicle and the stage's cells or places, slots or classes."""
         if pieces is None:
             cell = np.searchsorted(region, tally.cell)
         else:
