@@ -18,12 +18,9 @@ from transforms.time.calendar import Calendar, CalendarError, Timetable, calenda
 def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) -> list[str]:
     """Lists matching files, or those of a folder, sorted.
 
-    Raises InputError where none matches, none of them is a regular file, or an archive is damaged.
-
-    Args:
-        pattern: Pattern such as `feed/*.csv`; `**` matches any folders. A folder's hidden files are left out.
-        or_none: Whether an empty list is allowed.
-        inside: Whether an archive's members replace it, after its name and a NUL.
+    pattern: such as `feed/*.csv`; `**` matches any folders. A folder's hidden files are left out. or_none: whether an
+    empty list is allowed. inside: whether an archive's members replace it, after its name and a NUL. Raises InputError
+    where none matches, none of them is a regular file, or an archive is damaged.
 
     >>> input_paths("examples/hourly-*.toml")
     ['examples/hourly-means.toml']

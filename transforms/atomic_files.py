@@ -68,10 +68,8 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 def write_whole(path: Path, data: bytes, check: Callable[[], None] | None = None, *, mode: int = 0o666) -> None:
     """Writes a file completely or not at all, synced. Raises OSError.
 
-    Args:
-        path: Existing folder's file. Links are not followed; anything but a regular file is refused.
-        check: Called under the folder's lock before writing; its exception leaves all unchanged.
-        mode: Permissions, less the process's umask.
+    path: of an existing folder; links are not followed, and anything but a regular file is refused. check: called under
+    the folder's lock before writing; its exception leaves all unchanged. mode: permissions, less the process's umask.
 
     >>> from tempfile import mkdtemp
     >>> path = Path(mkdtemp()) / "rows.csv"

@@ -87,7 +87,7 @@ def of_ratio(source: Words, numerator: Int64s, denominator: Int64s) -> Int64s:
 
 
 def geometric(source: Words, t: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Proposes integers k >= 0, of which accepted ones follow exp(-k / t).
+    """Proposes integers k >= 0, and marks accepted ones, which follow exp(-k / t).
 
     k = offset + t runs: offset < t is uniform and accepted with exp(-offset / t), runs follow exp(-runs).
     """

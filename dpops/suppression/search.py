@@ -132,6 +132,7 @@ class Search:
     """
 
     def __init__(self, tally: RowsByHat, factors: Factors) -> None:
+        """Lays out HATs, vehicles and entries, bars last vehicles, and finds the threshold."""
         # Pairs of an array and its memoryview share memory: the array for vectors, the view for single elements.
         self.tally = tally
         self.exact = lru_cache(maxsize=100_000)(factors.exact)
@@ -151,7 +152,7 @@ class Search:
         self.second = second.astype(np.float64)  # second largest count, 0 where there is but one vehicle
         self.dropped, self.first_count, self.retained = (row.data for row in self.state)
         self.second_count, self.samples_of = self.second.data, self.samples.data
-        self.first_row, self.second_row = begin.copy().data, (begin + 1).data
+        self.first_row, self.second_row = begin.copy().data, (begin + 1).data  # of a HAT's two heaviest vehicles left
         self.occupancy = np.bincount(tally.vehicle)  # number of HATs of each vehicle
         last = np.cumsum(self.occupancy)
         self.first, self.last = (last - self.occupancy).data, last.data

@@ -157,9 +157,8 @@ def _with_choices(
 ) -> Any:
     """Selects a fixed layout's optional columns.
 
-    Args:
-        chosen: Columns of the specification by field, None for the layout's default.
-        refused: Values of options that only other layouts have; ValueError for any but None.
+    chosen: columns of the specification by field, None for the layout's default. refused: values of options that only
+    other layouts have; ValueError for any but None.
     """
     for option, argument in refused.items():
         if argument is not None:

@@ -119,9 +119,8 @@ def _batch(records: list[Any], paths: Paths, refusals: dict[str, int]) -> RawBat
 def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
     """Creates a batch from fields' Python values or Arrow arrays, ids first.
 
-    Args:
-        refusals: Earlier refusals by reason; rows whose id is neither text nor a whole number are added.
-        decimal: Mark of numbers in texts, fixed so that no row decides how another is read.
+    refusals: earlier refusals by reason; rows whose id is neither text nor a whole number are added. decimal: mark of
+    numbers in texts, fixed so that no row decides how another is read.
     """
     id_field = next(iter(columns))
     ids = columns[id_field]

@@ -210,10 +210,8 @@ def check(
 ) -> None:
     """Refuses an entry without a valid signature, from its account's first signed one on.
 
-    Args:
-        first_signed: Sequence number of that one, None without any.
-        signature: None only checks that there is one.
-        content: `_content` of the entry, if it is computed already.
+    first_signed: sequence number of that one, None without any. signature: None only checks that there is one.
+    content: `_content` of the entry, if it is computed already.
     """
     if first_signed is None or entry["seq"] < first_signed:
         return

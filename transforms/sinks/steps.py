@@ -68,10 +68,8 @@ class _Send(beam.DoFn):
 class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     """Converts estimates to rows, timestamped just before the slot's end.
 
-    Attributes:
-        schema: Rows are NamedTuples with these columns, None: dicts.
-        columns: Result column of each of them that has another name.
-        may_be_late: If not, a row's time is at least its element's, lest an engine drop it as late.
+    schema: rows are NamedTuples with these columns, None: dicts. columns: result column of each that has another name.
+    may_be_late: if not, a row's time is at least its element's, lest an engine drop it as late.
     """
 
     shape: Shape

@@ -182,7 +182,7 @@ class UnsizedCoder(coders.Coder):
 
 
 def of_type(elements: PCollection[Any], kind: type) -> PCollection[Any]:
-    """Sets elements' type and coder, where pipelines infer none."""
+    """Sets elements' type, and `UnsizedCoder` for it; pipelines would infer neither."""
     registry.register_coder(kind, UnsizedCoder)
     elements.element_type = kind
     return elements

@@ -298,6 +298,6 @@ def degrees(fleet: MadeUpFleet, east_m: Vector, north_m: Vector) -> tuple[Vector
 
 
 def made_up_day(zone: str) -> tuple[pa.Table, date, int]:
-    """Simulates the default fleet's day of reports."""
+    """Simulates the default fleet's reports of a day; returns also day and vehicles."""
     fleet = MadeUpFleet(zone=zone)
     return simulate(fleet), fleet.day, fleet.vehicles

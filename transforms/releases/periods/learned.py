@@ -120,6 +120,7 @@ def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, (_, read) in enumerate(units)}
     hours = [recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours) for unit, read in units]
     live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)
+    # leans: how far values rest on the day itself, 0 to 1, by (cell, slot).
     return hat_estimates(live_field.field, policy)._replace(leans=rounded(live_field.leans))
 
 

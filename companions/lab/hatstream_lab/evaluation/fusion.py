@@ -116,7 +116,7 @@ def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[f
     """Measures how estimated distributions diverge from the true one: by service, and fused."""
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     pairs = zip(reports.services, reports.values[:, None], strict=True)
-    by_column = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}
+    by_column = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}  # all of them
     smooth = {column: smoothed(aggregate(table, BUCKETS), _TOLERANCE) for column, table in by_column.items()}
     return {column: (divergence(estimate.shares, truth),) for column, estimate in smooth.items()}
 
