@@ -164,12 +164,7 @@ def _gradient_and_information(
 
 
 def _city(
-    mean: Float64s,
-    precision: Float64s,
-    logs: Float64s,
-    gradient: Float64s,
-    information: Float64s,
-    covariances: Float64s,
+    mean: Float64s, precision: Float64s, logs: Float64s, gradient: Float64s, information: Float64s, covariance: Float64s
 ) -> tuple[Float64s, Float64s]:
     """Fits the city's log weights by generalised least squares; returns mean and covariance.
 
@@ -177,13 +172,13 @@ def _city(
     A (`information`). Around the city z has the covariance P + A^-1, P of cells around the city, whose inverse is
     A - A (P^-1 + A)^-1 A (Woodbury).
 
-    mean, precision: the city's prior. logs: less cells' offsets. covariances: (P^-1 + A)^-1, (cells, classes, classes).
+    mean, precision: the city's prior. logs: less cells' offsets. covariance: (P^-1 + A)^-1, (cells, classes, classes).
     """
-    information_covariance = information @ covariances
+    information_covariance = information @ covariance
     information_z = np.einsum("cij,cj->ci", information, logs) + gradient  # A z, as A may have no inverse
     residual = information_z - np.einsum("cij,cj->ci", information_covariance, information_z)
-    covariance: Float64s = _inverted(precision + (information - information_covariance @ information).sum(axis=0))
-    return covariance @ (precision @ mean + residual.sum(axis=0)), covariance
+    of_city: Float64s = _inverted(precision + (information - information_covariance @ information).sum(axis=0))
+    return of_city @ (precision @ mean + residual.sum(axis=0)), of_city
 
 
 def _with_city(covariances: Float64s, precision: Float64s, city: Float64s) -> Float64s:

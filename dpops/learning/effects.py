@@ -204,7 +204,7 @@ class EffectLayout:
         for block in self.blocks:
             if day is not None or not block.is_daily:
                 values = effects[block.is_border][self.span(block, day or 0)]
-                if block.regressor is not None:
+                if block.regressor is not None:  # of the block's only effect
                     total = total + values[0] * regressors.get(block.regressor, 0.0)
                 elif not block.is_border:
                     of_cells = values.reshape(-1, block.slots)[block.cell_keys]
@@ -228,9 +228,8 @@ class EffectLayout:
         """Prepares each block's sums by group and effect; blocks of equal keys share them."""
         key = item.groups.key + item.hours.tobytes()
         if key not in self._memory:
-            sums = {
-                keys: _PairSums(block, item) for keys, block in {block.keys: block for block in self.blocks}.items()
-            }
+            blocks = {block.keys: block for block in self.blocks}
+            sums = {keys: _PairSums(block, item) for keys, block in blocks.items()}
             self._memory[key] = [sums[block.keys] for block in self.blocks]
         return self._memory[key]
 
@@ -275,7 +274,7 @@ class Stack:
                 of_item = {**self._known[index], **(regressors[index] if regressors else {})}
                 factors = of_item.get(block.regressor or "")  # None for blocks without regressor
                 sums_by_key[key] = sums(hats[index] if factors is None else hats[index] * factors)
-            if block.is_border:
+            if block.is_border:  # from the item's first row, and the block's first effect on
                 border[self.starts[index] :, first:][sums.rows, sums.columns] = sums_by_key[key]
             else:
                 local.append(sums_by_key[key])

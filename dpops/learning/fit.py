@@ -191,7 +191,7 @@ def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:
     if counting:
         mean, precision = _counted([day for day, _ in days])
         number = replace(counting[0].levels[0], weights=np.array([[mean]]), weight_variance=1 / precision)
-        stages.insert(0, replace(counting[0], levels=(number,)))
+        stages.insert(0, replace(counting[0], levels=(number,)))  # first, as on a day
     return DayValues(hours=days[0][0].hours, stages=tuple(stages), count=sum(day.count for day, _ in days))
 
 

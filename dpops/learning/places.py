@@ -169,6 +169,9 @@ def _posterior(
 ) -> tuple[Float64s, float]:
     """Computes posterior moments of places' speeds and weights, and the sums' log likelihood.
 
+    Given a place's weight w and speed x, sums of speeds have the log likelihood w (speeds x - centred) - w^2 (x^2
+    speed_precision - 2 x centres + squares) / 2, up to a constant: quadratic in x, which is integrated out.
+
     Args:
         ratios: probabilities of RATIOS.
         power: a place that weighs r times what is expected is as fast as its cell times r to this power.
@@ -187,11 +190,11 @@ def _posterior(
         )
         relative_speed = _slowed(weights / expected[:, None], power) / typical
         expected_kmh = around.values[chosen, None] * relative_speed
-        # Given the weight: log likelihood of speeds' sums at the expected speed, and its derivative by the speed.
+        # The log likelihood at the expected speed, and its derivative by the speed there.
         misfit = expected_kmh**2 * information - 2 * expected_kmh * centres + squares
         log = log + weights * (speeds * expected_kmh - centred) - 0.5 * weights**2 * misfit
         slope = (weights * speeds + weights**2 * (centres - information * expected_kmh))[..., None]
-        # The speed is normal given weight and deviation: (places, nodes, deviations) from here on.
+        # Given weight and deviation the speed is normal, of `precision`: (places, nodes, deviations) from here on.
         precision = sds_kmh**-2.0 + (weights**2 * information)[..., None]
         gain = np.log(sds_kmh**-2.0 / precision) + slope**2 / precision  # of the integral over speeds, times 2
         joint = log[..., None] + 0.5 * gain - math.log(sds_kmh.size)

@@ -72,7 +72,7 @@ class Posterior:
         of_border = narrow.border.T @ narrow.border + (prior.border.T @ prior.border).toarray()
         # C has the coupling's columns without multiples of one another; E (`_expand`) restores all columns from them.
         first, self._expand = _distinct_columns(narrow, wide)
-        at_border, at_wide = np.split(first, [np.searchsorted(first, self._border)])
+        at_border, at_wide = np.split(first, [np.searchsorted(first, self._border)])  # indices of columns
         from_wide = wide.local[at_wide - self._border].T.toarray()
         self._coupling = np.hstack([narrow.local.T @ narrow.border[:, at_border], from_wide])
         self._solved = np.ascontiguousarray(self._factor.solve(self._coupling))  # A^-1 C

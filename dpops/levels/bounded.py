@@ -101,8 +101,8 @@ class _TouchedGroups(NamedTuple):
 def unchecked(rows: Rows, stage: Stage) -> Vectors:
     """Computes vehicle-days' integer vectors, whose norms `within` then checks for errors here.
 
-    As in docs/released.md, "What a vehicle-day contributes": of a HAT, u is a power of its reports, w its weight, v its
-    weight times residual speed.
+    As in docs/released.md, "What a vehicle-day contributes": of a HAT, u is a power of its reports, times UNIT, w its
+    weight, v its weight times residual speed.
     """
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []

@@ -186,7 +186,8 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
     share = dict(stage.shares).get("cell", Fraction(1))
     noise_kmh = group_sd_kmh(stage.kind, stage.spread, "cell", share, bounds)
     low_kmh, high_kmh = fitted.NORM_NOISE_KMH
-    times = fitted.NORM_TIMES if noise_kmh <= low_kmh else 1 if noise_kmh < high_kmh else 0  # 0: equal weights
+    # Of the typical norm; at 0 all vehicle-days have equal weights.
+    times = fitted.NORM_TIMES if noise_kmh <= low_kmh else 1 if noise_kmh < high_kmh else 0
     return replace(stage, least_norm=round(times * norm))
 
 

@@ -118,11 +118,14 @@ _DEFAULTS = {
 
 
 def slot_weight(stage: Stage, profile: Profile) -> float:
-    """Estimates a vehicle's unclipped weight in a live HAT, times its day's HATs."""
+    """Estimates a vehicle's weight in a live HAT, relative to that on a day.
+
+    Both without clips. On a typical day its weight of 1 is shared by its HATs.
+    """
     hats = max(profile.hats / profile.hours, 1.0)  # of a vehicle in a slot, as long as an hour
     if stage.kind == "laplace":  # n equal weights of norm 1 are 1 / n each
         return profile.hats / hats
-    # Groups of a level that it touches in a slot. Their n equal weights add up to n / (Euclidean norm of n ones).
+    # Groups of a level that it touches in a slot; equal weights of Euclidean norm 1 add up to 1 / root of `squares`.
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
     squares = [
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
@@ -160,7 +163,8 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
     gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
     if stage.kind == "gaussian":
         most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
-        share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)  # a count's noise at share 1
+        # The noise variance of a count with a share is spread / (UNIT^2 share (1 - COUNT_ALPHA)).
+        share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
     else:
         most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
         share = float(stage.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)

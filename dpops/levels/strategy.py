@@ -144,17 +144,17 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, flo
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busyness: float) -> dict[Component, float]:
     """Computes the precision, (km/h)^-2, that one release of a stage adds to each component."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    # Noise goes with the bound over the part of weights that it leaves, bound / this root (`defaults.kept`).
+    # Noise of a mean goes with the bound, over the part of weights that it leaves: bound / this root (`defaults.kept`).
     noise_factor = (bound**3 + norm**3) ** (1 / 3)
     precisions = dict.fromkeys([*PRIOR_SD_KMH, _HAT], 0.0)
     for name, share in stage.shares:
         place, time = level_groups = _OF_LEVEL[name]
         busier = busyness ** (place / CELL)  # guessed: the coarser a place, the nearer its traffic is to average
-        noise_kmh = fitted.SMOOTHED * noise_factor * _noise(stage, name, share, bounds) / busier
+        noise_kmh = fitted.SMOOTHED * noise_factor * _noise(stage, name, share, bounds) / busier  # neighbours smooth it
         for component in precisions:
-            if component[0] <= place and component[1] <= time:  # of the level's groups, or of coarser ones,
+            if component[0] <= place and component[1] <= time:  # no finer than the level's groups
                 groups_each = max(_groups(level_groups, bounds.hats) / _groups(component, bounds.hats), 1.0)
-                precisions[component] += groups_each / noise_kmh**2  # whose effect that many groups' means tell
+                precisions[component] += groups_each / noise_kmh**2  # means of so many groups hold the same effect
     return precisions
 
 
@@ -174,7 +174,7 @@ def squared_error(
     vehicles = bounds.usual_vehicles * busyness
     # Guessed: part of HATs with vehicles enough for a release of single HATs to inform them.
     informed = vehicles**2 / (vehicles**2 + LEAST_VEHICLES**2)
-    norm_kmh = _norm(stage, bounds, centres)
+    norm_kmh = _norm(stage, bounds, centres)  # clipping it biases means, by a fitted formula
     bias_kmh = fitted.BIAS_OF_NORM * norm_kmh * math.exp(-fitted.BIAS_DECAY * (float(stage.bound_kmh) / norm_kmh) ** 2)
     components = sum(posterior.values())
     return components + (1 - informed) * residual + informed / (1 / residual + precisions[_HAT]) + bias_kmh**2
@@ -183,9 +183,9 @@ def squared_error(
 def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
     """Computes a release's precision of the city's log total weight, summed over levels."""
     weights = replace(stage, alpha=1 - stage.alpha)  # `_noise` takes alpha, the part of speeds: weights have the other
+    # A level's total is its groups' mean times their number, so that noise averages out.
     return sum(
-        _groups(_OF_LEVEL[name], bounds.hats)
-        / _noise(weights, name, share, bounds) ** 2  # noise of groups averages out
+        _groups(_OF_LEVEL[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2
         for name, share in stage.shares
     )
 

@@ -67,6 +67,7 @@ def lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat]
     def epsilon_of(total: ComposedTotal) -> float:
         return math.inf if total.epsilon is None else total.epsilon  # an unknown one may be the largest
 
+    # Numbers are above 0, or None where unknown.
     largest: dict[str, Any] = {name: max(getattr(period, name) or 0 for period in periods) or None for name in _NUMBERS}
     for name in ("vehicle_and_slot", "vehicle_and_period", "debit_of_a_period"):
         largest[name] = max((getattr(period, name) for period in periods), key=epsilon_of)
@@ -128,8 +129,7 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
     order = np.lexsort((counts.slot, counts.vehicle))
     vehicle_slot = np.cumsum(changes(counts.vehicle[order], counts.slot[order]), dtype=np.int64)  # a vehicle in a slot
     drawn = np.random.default_rng(0).random(samples.size)[order]  # seeded: equal counts have equal plans
-    rank = rank_in_group(vehicle_slot, drawn)  # of a HAT among those of its vehicle and slot
-    samples[order[rank >= cap.max_cells]] = 0
+    samples[order[rank_in_group(vehicle_slot, drawn) >= cap.max_cells]] = 0  # HATs beyond the cap, in drawn order
     return samples
 
 
@@ -217,7 +217,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
-        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # each of few slots has most
+        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # fewest slots, most for each
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")

@@ -243,8 +243,7 @@ def _codes(path: Path, table: pa.Table, name: str) -> Int64s:
             column = column.dictionary_encode()
         except pa.ArrowException:
             raise InputError(f"{path}: column {name!r} must hold text or numbers") from None
-    codes: Int64s = column.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes
+    return np.asarray(column.indices.to_numpy(zero_copy_only=False), np.int64)
 
 
 @dataclass(frozen=True)
