@@ -248,7 +248,8 @@ def weight_nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: 
     """Lists possible weights and log posteriors by sums of weights, (places, RATIOS)."""
     weights, log, low, fraction, density = _weight_grid(sums, expected, chosen)
     high = np.minimum(low + 1, RATIOS.size - 1)
-    prior = density * ((1 - fraction) * ratios[low] + fraction * ratios[high])  # interpolated between RATIOS
+    # Probabilities of RATIOS, interpolated; `density` makes them probabilities of these weights.
+    prior = density * ((1 - fraction) * ratios[low] + fraction * ratios[high])
     return weights, log + np.log(prior + _TINY)
 
 

@@ -79,7 +79,7 @@ class Posterior:
         eliminated = self._expand.T @ (self._coupling.T @ self._solved) @ self._expand
         # A wide row w adds w'w to the precision, by an unknown w x of precision -1: w stays in C and B, out of A.
         corner = np.block([[of_border, wide.border.T], [wide.border, -np.eye(len(wide.border))]])
-        self._schur: Float64s = np.linalg.inv(corner - eliminated)
+        self._schur: Float64s = np.linalg.inv(corner - eliminated)  # S, the inverse Schur complement
         shift = data.rows.adjoint(data.values)
         self.mean = self.solve(shift._replace(border=shift.border + prior.border.T @ (prior.border @ prior.means)))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
@@ -97,7 +97,11 @@ class Posterior:
         return self._back_substituted(self._factor.solve(shift.local), shift.border)
 
     def _back_substituted(self, local: Float64s, border: Float64s) -> Effects:
-        """Completes a solution. local: A^-1 times its right-hand side; border: its right-hand side."""
+        """Completes a solution by block elimination, with the matrices of `__init__`.
+
+        local: l = A^-1 times its right-hand side. border: its right-hand side b, 0 for wide rows. The solution is
+        x = S (b - E'C'l) at the border, and l - A^-1 C E x.
+        """
         pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))  # of wide rows
         eliminated = self._expand.T @ (self._coupling.T @ local)
         at_border = self._schur @ (np.concatenate([border, pad]) - eliminated)

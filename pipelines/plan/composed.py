@@ -92,7 +92,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    table, plan_count = spec.timetable, allocation.plan_count(1)
+    table, plan_count = spec.timetable, allocation.plan_count(1)  # plans that a period's total is divided among
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day

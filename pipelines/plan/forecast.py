@@ -41,7 +41,7 @@ class HatClass(msgspec.Struct, frozen=True, kw_only=True):
     hats_planned: int
     chosen: list[dict[str, Any]]  # mechanisms with their shares
     m_ub: float | None  # length of pseudo-users' arrays; None without such
-    noise_scale: float
+    noise_scale: float  # in the value's unit; plans have it in steps
     bias_bound: float
     forecast_error: float
     runners_up: list[dict[str, Any]]  # mechanisms with their forecast errors

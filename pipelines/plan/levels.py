@@ -99,8 +99,8 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     ]
     spans = worth_of_spans(spec, bounds)
     usable = [
-        UsablePart.of(spec, choice, hats, served, spans if hats is bounds else worth_of_spans(spec, hats, others=()))
-        for choice, hats, served in choices_of_hats(spec, bounds)
+        UsablePart.of(spec, choice, facts, trips, spans if facts is bounds else worth_of_spans(spec, facts, others=()))
+        for choice, facts, trips in choices_of_hats(spec, bounds)
     ]
     is_open = levels.free.bounds or levels.free.levels  # the specification leaves them to be chosen
     best = ranked(levels.recipe, bounds, levels.free)[:MOST_CHOICES] if is_open else []

@@ -99,7 +99,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
         begin, first_factors = total.first.since.weekday(), [total.first.times] * total.first.days
     # Days from the account's first on, as (weekday, multiple of its usual share), without end.
     calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(first_factors, repeat(Fraction(1))), strict=False)
-    count_share = 0 if counting is None else counting.share
+    count_share = 0 if counting is None else counting.share  # is spent first, of each day's share
     served = (factor * relative[day] - count_share for day, factor in calendar if day in spec.timetable.weekdays)
     shares, counts = list(islice(served, DAY_NUMBERS[-1])), bool(count_share)
     days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=counts)
@@ -164,7 +164,7 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, spec: Specification, choice: str, bounds: BoundsOnly, trips: Float64s | None, worth: Sequence[SpanWorth]
     ) -> "UsablePart":
-        """Forecasts usable parts of rows. choice, bounds, trips: of `choices_of_hats`. worth: there."""
+        """Forecasts usable parts. choice, bounds, trips: of `choices_of_hats`. worth: of its spans."""
         published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: never
         days = []
         for number in USABLE_DAYS:
