@@ -194,6 +194,8 @@ def _at_ms(entry: "os.DirEntry[str]", *, by_kernel: bool) -> int | None:
 
 @dataclass
 class _WatchFolder(beam.DoFn):
+    """DoFn that watches a folder; restriction: names read; is_away: it cannot be listed."""
+
     watermark: Watermark
     is_away: bool = False
 
@@ -213,6 +215,7 @@ class _WatchFolder(beam.DoFn):
             return
         self.is_away = False
         unread = sorted((at_ms, name) for name, at_ms in arrived_ms.items() if at_ms is not None)
+        # Names of files that are gone are forgotten once there are many.
         new, names = unread[:POLL_FILES], read.intersection(there) if len(read) > KEPT_NAMES else read
         if new and not tracker.try_claim(names.union(name for _, name in new)):
             return

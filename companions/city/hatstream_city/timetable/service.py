@@ -357,7 +357,7 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
     sizes = np.diff(np.append(begins, trip.size))  # stops of each trip
     along_m = np.cumsum(step_m) - np.repeat(np.cumsum(step_m)[begins], sizes)
     length_m = np.maximum.reduceat(along_m, begins) if begins.size else along_m
-    share = along_m / np.maximum(np.repeat(length_m, sizes), 1e-9)  # of the trip's way, 0 to 1, at each stop
+    share = along_m / np.maximum(np.repeat(length_m, sizes), 1e-9)  # of the trip's way, 0 to 1, at stops; no 0 / 0
     trip_of_run, shift_s = _runs(departures_of(feed), trip[begins], s[begins])
     for runs in np.array_split(np.arange(trip_of_run.size), 1 + trip_of_run.size // RUNS_AT_ONCE):
         trips, later_s = trip_of_run[runs], shift_s[runs]

@@ -54,7 +54,7 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     cell, sample_line = cells_or_none(lat, lon, resolution), line[row]
     before_m = np.cumsum(step_m) - step_m
     along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]
-    length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)
+    length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)  # no 0 / 0
     starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(sample_line) != 0))[: row.size])
     passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]
     is_last = np.append(np.diff(passage_line) != 0, True)[: starts.size]  # of a line
