@@ -35,9 +35,7 @@ def benchmark(rings: int, days: int, vehicles: int) -> None:
     stage = how.later[0].on(hats, first_centres(hats.cells, hats.slots), Fraction(1, 100))
     state = State.new(design_of(region), facts_of(fleet))
     noise = Noise(np.random.default_rng(0).bytes)
-    print(
-        f"{hats.cells} cells, {state.layouts.speeds.size(0, border=False)} lasting effects of cells, {_memory_mb()} MB"
-    )
+    print(f"{hats.cells} cells, {state.speed_layout.size(0, border=False)} lasting effects of cells, {_memory_mb()} MB")
     for day in range(days):
         rows = made_up(hats.cells, vehicles, day)
         values = stage_values(read(release(sum_up(rows, stage), stage, noise), stage), fleet)
