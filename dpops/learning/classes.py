@@ -26,13 +26,6 @@ _EVEN_SD = math.sqrt(1 / 12)
 _LEAST_VARIANCE = 1  # (km/h)^2, of a distribution's speeds, as a divisor: it is 0 where one class has all
 
 
-class ClassDay(NamedTuple):
-    """A day's noisy weights, (cells, classes), and noise variances."""
-
-    weights: Float64s
-    variances: Float64s
-
-
 @dataclass(frozen=True)
 class ClassSums:
     """Days' class weights times precision, summed, (cells, classes); summed precisions, (classes,)."""
@@ -46,9 +39,9 @@ class ClassSums:
         """Creates sums of no day."""
         return ClassSums(np.zeros((cells, classes)), np.zeros(classes))
 
-    def after(self, day: ClassDay) -> "ClassSums":
-        """Adds one more day."""
-        return ClassSums(self.weights + day.weights / day.variances, self.precisions + 1 / day.variances, self.days + 1)
+    def after(self, weights: Float64s, variances: Float64s) -> "ClassSums":
+        """Adds a day's noisy weights, (cells, classes), with noise variances, (classes,)."""
+        return ClassSums(self.weights + weights / variances, self.precisions + 1 / variances, self.days + 1)
 
 
 class OfCells(NamedTuple):

@@ -187,7 +187,7 @@ class EffectLayout:
         for block in self.blocks:
             by_day = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)
             for day, strength in enumerate(by_day):
-                # The effect of a mean of n days varies by an n-th; strengths that are not learned are of the mean.
+                # A mean of n days has an n-th of their effects' variance; precisions that are not learned hold as is.
                 factor = days[day] if block.is_daily and block.is_learned else 1
                 precisions.append((block, day, float(strength) * factor))
         return precisions

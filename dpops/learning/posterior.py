@@ -83,7 +83,7 @@ class Posterior:
         shift = data.rows.adjoint(data.values)
         self.mean = self.solve(shift._replace(border=shift.border + prior.border.T @ (prior.border @ prior.means)))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
-        is_small = len(self._coupling) <= EXACT
+        is_small = len(self._coupling) <= EXACT  # exact variances are affordable
         if is_small and not is_rough:
             local_variances = self._draw_exactly()
         else:
@@ -132,7 +132,7 @@ class Posterior:
         conditional = self._factor.solve(np.eye(len(self._coupling)))
         self.conditional = _root(conditional)
         shared = self._expand @ self._schur
-        covariance = conditional + self._solved @ (shared @ self._expand.T) @ self._solved.T
+        covariance = conditional + self._solved @ (shared @ self._expand.T) @ self._solved.T  # of local effects
         cross = -self._solved @ shared[:, : self._border]  # covariance of local and border effects
         root = _root(np.block([[covariance, cross], [cross.T, self.border_covariance]]))
         self.samples = Effects(root[: len(cross)], root[len(cross) :])

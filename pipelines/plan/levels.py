@@ -177,11 +177,11 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
 
-    # Whether so many vehicles give the half width: to their HAT; to the day of a cell, in each of its HATs; as a fleet.
     def is_enough_in_hat(vehicles: float) -> bool:
         return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, number).kmh[0] <= within_kmh)
 
     def is_enough_in_place(facts: BoundsOnly, vehicles: float) -> bool:
+        """Checks whether so many in a cell's HATs give its day the half width."""
         *_, stage = stages_of(levels, facts, factor, is_first=is_first)
         half = place_half_widths(stage, facts, np.array([vehicles]), upper, number)[0]
         finest = level(place_level(stage, facts), facts.hats, Fraction(1))

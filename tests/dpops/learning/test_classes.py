@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, Quantiles, learn_classes, quantiles, tilted
+from dpops.learning.classes import ClassFit, ClassSums, OfCells, Quantiles, learn_classes, quantiles, tilted
 from dpops.types import Float64s
 
 EDGES = np.array([0.0, 1, 10, 19, 28, 37, 46, 55, 65])
@@ -44,7 +44,7 @@ def learned(of: City, days: int, seed: int = 1, noise: float = NOISE_SD) -> Clas
     rng, sums = np.random.default_rng([seed, 3]), ClassSums.none(*of.shares.shape)
     for _ in range(days):
         noisy = of.weights + noise * rng.normal(size=of.weights.shape)
-        sums = sums.after(ClassDay(noisy, np.full(of.shares.shape[1], noise**2)))
+        sums = sums.after(noisy, np.full(of.shares.shape[1], noise**2))
     return learn_classes(sums, of.told, EDGES, float(of.weights.sum()))
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpops import fitted
 from dpops.learning import Field, Groups, Learned, coarser, published
-from dpops.learning.classes import ClassDay, ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
+from dpops.learning.classes import ClassFit, ClassSums, OfCells, learn_classes, quantiles, tilted
 from dpops.learning.field import STATUS_NAMES, rounded
 from dpops.levels.defaults import Fleet
 from dpops.levels.parts import MOVING, times_of
@@ -50,7 +50,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
         read = read_unit(unit, policy.region)
         (level,), classes = read.levels, len(read.stage.classes) + 1
         times = times_of(classes) / MOVING  # a standing report counts once, a moving one MOVING times: as if once too
-        sums = sums.after(ClassDay(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2))
+        sums = sums.after(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
         return None
