@@ -71,7 +71,7 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
     book = location.read()
     account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
     policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # an empty secret: nothing is recorded
-    if policy.places is None and any(product.is_of_places for product in products):
+    if policy.lacks_places(products):
         raise UsageError("--product of places goes with a specification that has [places]")
     wanted = {product.name: product for product in (*policy.products, *products)}
     policy = replace(policy, products=tuple(wanted.values()))

@@ -123,6 +123,10 @@ class LevelsPolicy:
         # A group of cells is named by its first one.
         return [level.name], [names[level.cell_group.index(group)] for group in range(max(level.cell_group) + 1)]
 
+    def lacks_places(self, products: Iterable[Product]) -> bool:
+        """Checks whether any product is of places that are missing."""
+        return self.places is None and any(product.is_of_places for product in products)
+
     def cost_of_period(self, is_first: bool) -> PureDP | ZCDP:
         """Computes a period's debit, without its live slots."""
         return self.total.times(_whole(self.first if is_first else self.later) / self.day_share)
