@@ -245,12 +245,10 @@ LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, o
 class OwnLayout:
     """Fixed layout with its columns and units, and what recognises its files.
 
-    Attributes:
-        heading: Column of headings, if there is one.
-        choices: Columns that a field may have, the default first. Tables also take any column as key or value.
-        known_by: Columns that all such files have; `only`: they have no others.
-        records: Where JSON has its objects: LINES, WHOLE_ARRAY, or their path.
-        units_of: Units of columns that may be a value other than a speed.
+    heading: column of headings, if there is one. choices: columns that a field may have, the default first; tables also
+    take any column as key or value. known_by: columns that all such files have; `only`: they have no others. records:
+    where JSON has its objects: LINES, WHOLE_ARRAY, or their path. units_of: units of columns that may be a value other
+    than a speed.
     """
 
     layout: Layout

@@ -38,13 +38,9 @@ TO_US = 4_102_444_800_000_000  # 2100-01-01 UTC
 class Rules:
     """Rules of acceptance of input rows.
 
-    Attributes:
-        bbox: West, south, east, north in degrees, inclusive; west above east crosses the antimeridian.
-        derived, turning: Limits of speeds and headings from positions, which replace the rows' own.
-        lower: Origin of the grid.
-        keys: Public keys, of which rows name one in place of a position.
-        no_value: Numbers that stand for unknown, in the input's unit.
-        is_speed: Whether the value is a speed.
+    bbox: west, south, east, north in degrees, inclusive; west above east crosses the antimeridian. derived, turning:
+    limits of speeds and headings from positions, which replace the rows' own. lower: origin of the grid. keys: public
+    keys, of which rows name one in place of a position. no_value: numbers that stand for unknown, in the input's unit.
     """
 
     grid: Grid
