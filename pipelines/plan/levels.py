@@ -12,7 +12,7 @@ from dpops import fitted
 from dpops.claims import NOISE_CLAIMS
 from dpops.learning.expected import hat_half_widths, place_half_widths, place_level
 from dpops.levels.defaults import BoundsOnly
-from dpops.levels.stages import level
+from dpops.levels.stages import Stage, level
 from dpops.levels.strategy import ranked
 from dpops.spread import CAUTION, Z95
 from dpops.types import Int64s
@@ -180,9 +180,8 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     def is_enough_in_hat(vehicles: float) -> bool:
         return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, number).kmh[0] <= within_kmh)
 
-    def is_enough_in_place(facts: BoundsOnly, vehicles: float) -> bool:
+    def is_enough_in_place(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
         """Checks whether so many in a cell's HATs give its day the half width."""
-        *_, stage = stages_of(levels, facts, factor, is_first=is_first)
         half = place_half_widths(stage, facts, np.array([vehicles]), upper, number)[0]
         finest = level(place_level(stage, facts), facts.hats, Fraction(1))
         tells_cells_apart = finest.size == facts.hats.cells * finest.slot_groups
@@ -190,7 +189,8 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
 
     def is_enough_as_fleet(vehicles: int) -> bool:
         facts = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
-        return is_enough_in_place(facts, facts.usual_vehicles)
+        *_, last = stages_of(levels, facts, factor, is_first=is_first)
+        return is_enough_in_place(last, facts, facts.usual_vehicles)
 
     return Total(
         epsilon=_epsilon(levels, factor, ONE if is_first else levels.usual_share),
@@ -201,7 +201,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
         half_widths=value.width(shown.kmh).tolist(),
         reliable=shown.reliable.tolist(),
         hat_vehicles=fewest(is_enough_in_hat, MOST_VEHICLES),
-        place_vehicles=fewest(partial(is_enough_in_place, bounds), MOST_VEHICLES),
+        place_vehicles=fewest(partial(is_enough_in_place, stage, bounds), MOST_VEHICLES),
         fleet=fewest(is_enough_as_fleet, MOST_VEHICLES),
     )
 
