@@ -101,13 +101,13 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     vehicles, has_samples = int(rows.vehicle.max()) + 1, np.concatenate([tally.kept for tally, _ in divided]) > 0
     # Codes of pairs (slot, vehicle), and in how many cells the vehicle then has samples.
     codes, cells = np.unique((rows.slot_s * vehicles + rows.vehicle)[has_samples], return_counts=True)
-    stays = (*np.divmod(codes, vehicles), cells.astype(np.int64))
+    vehicle_hats = (*np.divmod(codes, vehicles), cells.astype(np.int64))
     debit = sum((share.bound for _, share in divided), Fraction(0))
     hats = [hat for tally, share in divided for hat in _hats(tally, share.epsilon_hat)]
-    return hats, _composed(spec, counts, stays, hat_epsilons, debit)
+    return hats, _composed(spec, counts, vehicle_hats, hat_epsilons, debit)
 
 
-_Stays = tuple[Int64s, Int64s, Int64s]
+_VehicleHats = tuple[Int64s, Int64s, Int64s]
 """Columns (rows,), one row per vehicle and slot: the slot's index, the vehicle's, and its number of HATs there."""
 
 
@@ -134,17 +134,17 @@ def _within_cap(counts: SampleCounts, cap: ContributionBound | None) -> Int64s:
 
 
 def _composed(
-    spec: Specification, counts: SampleCounts, stays: _Stays, rates: list[Fraction], debited: Fraction
+    spec: Specification, counts: SampleCounts, vehicle_hats: _VehicleHats, rates: list[Fraction], debited: Fraction
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
     rates: epsilon of a HAT, by index of slot. debited: epsilon that the counted period takes from the account.
     """
-    _, vehicle, cells = stays
+    _, vehicle, cells = vehicle_hats
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
     in_period = int(np.bincount(vehicle, cells).max()) if counts.vehicles_named else None
     if in_slot is not None:
-        per_slot, per_period = _exactly(stays, rates)
+        per_slot, per_period = _exactly(vehicle_hats, rates)
         debit = ComposedTotal(float(debited), "exact")
         if counts.days is not None:  # slots are named by starts, hence of known days
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
@@ -200,9 +200,9 @@ def has_several_periods(spec: Specification, counts: SampleCounts) -> bool:
     return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
 
 
-def _exactly(stays: _Stays, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
+def _exactly(vehicle_hats: _VehicleHats, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:
     """Computes the largest epsilons of a vehicle in a slot, and in the period."""
-    slot, vehicle, cells = stays
+    slot, vehicle, cells = vehicle_hats
     most_cells = np.zeros(len(rates), np.int64)
     np.maximum.at(most_cells, slot, cells)
     of_slot = max(rate * number for rate, number in zip(rates, most_cells.tolist(), strict=True))
