@@ -85,7 +85,7 @@ def typical_counts() -> SampleCounts:
 
 
 def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
-    """Counts a simulated day by cell and slot."""
+    """Counts a simulated day, which needs no bounding box, by cell and slot."""
     table, day, vehicles = sample  # reports of a local day, and their number of vehicles
     slots = _slots_of(spec, day, 1)
     rules = Rules(spec.value.grid, Units("us", PER_UNIT["km/h"]), None, slots, b"made-up vehicles have no secrets")
