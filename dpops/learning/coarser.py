@@ -11,6 +11,7 @@ from dpops.learning.field import NODES, Field, PublishedNumbers, Status, publish
 from dpops.learning.hat_posterior import Learned
 from dpops.learning.releases import Groups
 from dpops.learning.state import Facts
+from dpops.learning.weights import ratio_variances
 from dpops.types import Float64s
 
 
@@ -27,6 +28,8 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
     weight_slopes = share * (posterior.values - groups.to_hats(values))
+    of_weights = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([share])
+    log_variances = fit.weights.posterior.variances_of_rows(of_weights).reshape(groups.shape)
     variances = variances + _through_weights(models, posterior, groups, weight_slopes)
     variances = variances + _through_standing(models.state.facts, posterior, groups, weight_slopes)
     repeats = _repeats(models.state.facts, posterior, groups)
@@ -36,6 +39,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
         posterior,
         values=values,
         variances=variances,
+        of_ratios=ratio_variances(log_variances) * (values - np.average(values, weights=weights)) ** 2,
         deviations=_pooled(groups, deviations, share) * repeats[..., None],
         traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,

@@ -54,7 +54,8 @@ class Field:
 
     Attributes:
         values: km/h.
-        variances: of the field.
+        variances: of the field, given weights.
+        of_ratios: further ones of means, as weights are unknown (`ratio_variances`).
         deviations: variances of means around the field for equally likely numbers of vehicles, (.., NODES).
         traffic_deviations: likewise, of the mean that very many vehicles would have had.
         precisions: of means, by releases of single HATs.
@@ -66,6 +67,7 @@ class Field:
 
     values: Float64s
     variances: Float64s
+    of_ratios: Float64s
     deviations: Float64s
     traffic_deviations: Float64s
     precisions: Float64s
@@ -178,9 +180,10 @@ class PublishedNumbers:
 
 def published(field: Field, upper_kmh: float, *, forecast: bool = False) -> PublishedNumbers:
     """Rounds clamped values, with status and 95 % intervals, mixed over NODES."""
-    variances = field.variances[..., None] + np.minimum(field.deviations, upper_kmh**2)
+    of_field = (field.variances + field.of_ratios)[..., None]
+    variances = np.minimum(of_field + field.deviations, upper_kmh**2)
     half, vehicles = half_widths(variances), field.vehicles[..., CAUTIOUS]
-    traffic = half_widths(field.variances[..., None] + np.minimum(field.traffic_deviations, upper_kmh**2))
+    traffic = half_widths(np.minimum(of_field + field.traffic_deviations, upper_kmh**2))
     is_reliable = vehicles >= LEAST_VEHICLES * field.repeats
     status = np.where(is_reliable, Status.FORECAST if forecast else Status.OK, Status.UNRELIABLE)
     if not field.gate.is_open:

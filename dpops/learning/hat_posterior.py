@@ -11,6 +11,7 @@ from dpops.learning.field import DayFields, Field, Gate, numbers_of, traffic_var
 from dpops.learning.fit import Fit, fitted_fields
 from dpops.learning.releases import DayValues, Groups, LevelValues, StageValues
 from dpops.learning.state import RECENT, State
+from dpops.learning.weights import ratio_variances
 from dpops.levels.defaults import RETAINED
 from dpops.spread import FLEET_SD, VehicleSpread
 from dpops.types import Float64s, Int64s
@@ -66,6 +67,7 @@ class Learned:
         return Field(
             values=kmh,
             variances=variances,
+            of_ratios=ratio_variances(log_variances) * (means - np.sum(share * means)) ** 2,
             deviations=spread.of_reports(counts, *of_nodes),
             traffic_deviations=traffic_variances(spread.of(counts, of_nodes[0]), precisions, spread.floor),
             precisions=precisions,

@@ -67,7 +67,7 @@ class State:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 23
+VERSION = 24
 """Version of the model and of its arrays' meaning; arrays of another version are not restored."""
 
 

@@ -42,6 +42,15 @@ class VehicleNumber:
         return self.number * math.exp(Z95 * math.sqrt(self.log_variance)) if self.is_counted else math.inf
 
 
+def ratio_variances(log_variances: Float64s) -> Float64s:
+    """Computes mean squares of E[W] / W - 1, of lognormal weights W.
+
+    A mean's distance from the city's is known as a ratio of a noisy sum to a weight, so unknown weights scale it.
+    """
+    variances = np.minimum(log_variances, MAX_LOG_VARIANCE)
+    return np.asarray(np.exp(3 * variances) - 2 * np.exp(variances) + 1)
+
+
 class WeightField(LatentField):
     """Field of log weights of each day's HATs, in typical vehicle-days.
 

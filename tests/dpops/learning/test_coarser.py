@@ -9,6 +9,7 @@ from dpops import fitted
 from dpops.learning import Field, Groups, Learned, Status, coarser, learned, published, smooth_hours, with_coarser
 from dpops.learning.effects import Item, Stack
 from dpops.learning.field import NODES
+from dpops.learning.weights import ratio_variances
 from tests.dpops.learning.city import HOURS, after, design
 
 OF = design()
@@ -79,6 +80,21 @@ def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> fl
         slopes**2 * (fitted.HAT_LOG_VARIANCE + fit.speeds.one_weights[posterior.day.index] / posterior.weights)
     )
     return float(shared + single_hats + fitted.HAT_LOG_VARIANCE * np.sum(slopes.sum(axis=0) ** 2))
+
+
+def test_unknown_weights_scale_how_far_means_lie_from_the_citys(model: Learned) -> None:
+    """A mean's distance is a ratio of a sum to a weight: against draws of weights, by HAT and by group."""
+    logs = 0.6 * np.random.default_rng(5).standard_normal(1_000_000) - 0.6**2 / 2  # of a weight of mean 1
+    assert ratio_variances(np.array([0.36]))[0] == pytest.approx(np.mean((np.exp(-logs) - 1) ** 2), rel=0.02)
+    posterior = model.estimate()
+    city = np.average(posterior.values, weights=posterior.weights)
+    log_variances = model.fit.weights.of_day(model.fit.days[2], 2)[1]
+    assert np.allclose(posterior.of_ratios, ratio_variances(log_variances) * (posterior.values - city) ** 2)
+    widened, alone = (published(field, 65).sd for field in (posterior, replace(posterior, of_ratios=0 * city)))
+    assert widened**2 - alone**2 == pytest.approx(posterior.of_ratios, abs=0.5)  # rounded to .01 km/h
+    assert np.allclose(coarser(model, posterior, GROUPS["hat"]).of_ratios, posterior.of_ratios, rtol=0.05)
+    whole = coarser(model, posterior, Groups.everything(*posterior.values.shape))
+    assert whole.of_ratios[0, 0] == pytest.approx(0, abs=1e-9)
 
 
 def test_an_hour_of_the_city_differs_from_its_day_only_beyond_its_error(model: Learned) -> None:

@@ -144,7 +144,7 @@ def place_product(
             # At least a twentieth of a vehicle, so that variances stay finite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
-        variances = places.places.variances[:, None] + of_cells.variances[cell] + deviations
+        variances = places.places.variances[:, None] + (of_cells.variances + of_cells.of_ratios)[cell] + deviations
     result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(texts_of(policy.region))[cell]
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
