@@ -56,26 +56,27 @@ def speed_layout(design: Design) -> EffectLayout:
             Block(name="cell, day", cell_keys=np.arange(design.cells), precision=precision, is_daily=True),
             city(name="city", precision=fitted.CITY_SD_KMH**-2, mean=TYPICAL_KMH),
             *_hours(design, precision),
-            city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),  # log error of the day's weights
+            # Error of the log of a day's weights; `SpeedField.fit` sets its precision.
+            city(name="doubt", precision=1.0, is_daily=True, regressor="doubt"),
             city(name="traffic", precision=precision, regressor="traffic"),  # km/h per unit of a HAT's log weight
         )
     )
 
 
 def _popularity(design: Design) -> Float64s:
-    """Computes public logs, centred, that log weights go with, (cells, HABITS).
+    """Computes the public regressor of log weights, (cells, HABITS), of mean 0.
 
     Logs of a timetable's visits where known, one added as cells without a stop have some traffic too. Else, as a city
-    thins out towards its edge (Clark, 1951), of the steps after which a random walk from the cell leaves the region,
-    which solve Poisson's equation.
+    thins out towards its edge (Clark, 1951), logs of the expected steps s after which a random walk over neighbours
+    leaves the region. One step leads to any of six sides: 6 s = 6 + the sum of neighbours' s, those outside with s = 0.
     """
     if design.visits is not None:
         logs = np.log1p(design.visits)
     else:
         edges = _edges(design.neighbours, design.cells)
-        laplacian = edges @ edges.T
-        outside = np.maximum(_NEIGHBOURS - laplacian.diagonal(), 0) + 1e-6  # some, so that every walk ends
-        steps = spsolve((laplacian + sparse.diags(outside)).tocsc(), np.full(design.cells, _NEIGHBOURS))
+        laplacian = edges @ edges.T  # numbers of neighbours less neighbours
+        sides_outside = np.maximum(_NEIGHBOURS - laplacian.diagonal(), 0) + 1e-6  # above 0: every walk ends
+        steps = spsolve((laplacian + sparse.diags(sides_outside)).tocsc(), np.full(design.cells, _NEIGHBOURS))
         logs = np.repeat(np.log(steps)[:, None], HABITS, axis=1)
     return np.asarray(logs - logs.mean())
 
@@ -92,8 +93,9 @@ def _cells(design: Design, sd: float) -> Block:
 
 
 def _hours(design: Design, precision: float) -> tuple[Block, Block, Block]:
-    """Builds the city's hourly effects, smooth around the clock (23 h neighbours 0 h)."""
+    """Builds effects of hours: of all days, days off, and each day."""
     clock, everywhere = np.arange(HOURS), np.zeros(design.cells, np.int64)
+    # 23 h neighbours 0 h.
     ring = _edges(np.stack([clock, (clock + 1) % HOURS], axis=1), HOURS)
     hourly = partial(
         Block, cell_keys=everywhere, differences=ring, ridge=fitted.RING_RIDGE, precision=precision, is_border=True

@@ -49,7 +49,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
 
 
 def smooth_hours(hours: Field, day: Field) -> Field:
-    """Gives hours the day's value within one standard error."""
+    """Gives hours the day's value within one standard error, and its bias."""
     difference = hours.values - day.values
     squared_error = hours.variances + hours.deviations.mean(axis=-1)
     is_noise = difference**2 <= squared_error
@@ -99,19 +99,16 @@ def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: 
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), slopes)
     of_vehicles = fit.speeds.one_weights[day.index] / posterior.weights
     hats = groups.totals(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
-    variances: Float64s = (
-        fit.weights.posterior.variances_of_rows(rows).reshape(groups.shape)
-        + hats
-        + fitted.HAT_LOG_VARIANCE * np.sum(by_slot**2, axis=-1)
-    )
-    return variances
+    of_effects = fit.weights.posterior.variances_of_rows(rows).reshape(groups.shape)
+    return np.asarray(of_effects + hats + fitted.HAT_LOG_VARIANCE * np.sum(by_slot**2, axis=-1))
 
 
 def _through_standing(facts: Facts, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
     """Computes squared shifts of group means if standing vehicles counted fully.
 
     A release weighs vehicles less the longer they stay in a place, by the profile's factor; how many stand is open. A
-    cell's hours shift together, cells independently: sums by cell are squared, then added up. slopes: as above.
+    cell's hours shift together, cells independently: sums by cell are squared, then added up. slopes: of group means by
+    log weights, (cells, slots).
     """
     standing = np.exp(-((np.maximum(posterior.values, 0.0) / fitted.STANDS_KMH) ** 2))
     shifts = (facts.standing - 1) * standing * slopes
@@ -122,7 +119,7 @@ def _through_standing(facts: Facts, posterior: Field, groups: Groups, slopes: Fl
 def _repeats(facts: Facts, posterior: Field, groups: Groups) -> Float64s:
     """Estimates how many HATs of a group one of its vehicles visits.
 
-    Cells in an hour (of its others, the group has its part of the weight) times slots in a cell (its part of the day).
+    Cells of an hour (one, and the group's share of its others) times slots of a cell, (cell groups, slot groups).
     """
     weights, slot_counts = groups.totals(posterior.weights), np.bincount(groups.slots, minlength=groups.shape[1])
     share = weights / np.maximum(weights.sum(axis=0), 1e-12)

@@ -238,10 +238,10 @@ def _level_evidence(
     """Computes single HATs' precision and other levels' joint variance, (vehicles,) each.
 
     Levels of whole days tell a place effect, those of all cells a time effect, and the sum of both has both variances;
-    levels of places and times tell it directly, and precisions add up.
+    levels of places and times tell it directly, and precisions add up. Lasting effects are told by all `days`.
     """
     of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
-    for stage, name, share in ((planned, *pair) for planned in stages for pair in planned.shares):
+    for stage, (name, share) in ((planned, shared) for planned in stages for shared in planned.shares):
         groups = level(name, bounds.hats, Fraction(1))
         precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2
         if groups.size == bounds.hats.size:  # of one day's HATs alone

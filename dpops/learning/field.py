@@ -32,7 +32,8 @@ class Gate:
         ratio: expected squared error of the map over that of the city's true mean.
         moved_kmh: distance of the map's mean from that of the last stage's centres; two prior deviations of an hour.
         total_sd: of the logarithm of the day's weight; releases tell something of it below its prior, RETAINED_SD.
-        is_early: whether no day is folded in yet: a quiet first day would be shown at 1.04 of the constant (120 cabs).
+        is_early: whether no day is folded in yet: it may have moved half a prior deviation of the city's mean then, as
+            else a quiet first day is shown at 1.04 of the constant (120 cabs).
     """
 
     ratio: float

@@ -156,7 +156,7 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
     """Builds a vague count that leaves a day's weight open: slots clip less."""
-    vehicles = np.array([[state.facts.vehicles / RETAINED]])
+    vehicles = np.array([[state.facts.vehicles / RETAINED]])  # as the model believes that clips retain RETAINED
     level = LevelValues(
         groups=Groups.everything(*centre.shape),
         weights=vehicles,
@@ -168,10 +168,10 @@ def _uncounted(state: State, centre: Float64s) -> StageValues:
 
 
 def _slot_in_day(hours: Int64s, index: int, values: StageValues) -> StageValues:
-    """Extends a slot's values to its day; other slots are uninformative, one group."""
+    """Extends a slot's values to its day; other slots are one group without information."""
     of_slots = (np.arange(hours.size) != index).astype(np.int64) if hours.size > 1 else 0 * hours
 
-    def extended(column: Float64s, fill: float) -> Float64s:
+    def extended(column: Float64s, fill: float) -> Float64s:  # (cell groups, 1) to (cell groups, slot groups)
         return np.pad(column, ((0, 0), (0, min(hours.size, 2) - 1)), constant_values=fill)
 
     levels = tuple(
