@@ -115,7 +115,7 @@ class _Session(requests.Session):
 
 def _is_feed(message: bytes) -> bool:
     """Checks that a message decodes completely."""
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # an unchanged feed needs it not
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # slow, and seldom needed
     from google.transit.gtfs_realtime_pb2 import FeedMessage
 
     try:

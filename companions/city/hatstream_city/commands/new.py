@@ -101,6 +101,7 @@ def new(
         click.echo(f"WARNING: {line}", err=True)
     if output is not None:
         _write(output, result)
+    # An open draft, of which a person must name a column first, is no specification yet.
     spec_id = None if output is None or result.is_open else load(output).spec_id
     if as_json:
         lists = {"found": result.findings, "warnings": result.warnings, "files": list(result.files)}
@@ -124,7 +125,7 @@ def _write(output: Path, result: Draft) -> None:
             path.write_bytes(content)
         except OSError as error:
             if path.is_file():
-                path.unlink()  # of a full disk
+                path.unlink()  # what a full disk left of it
             raise InputError(f"{path}: {error.strerror}") from None
         if path != output:
             click.echo(f"wrote {path}", err=True)

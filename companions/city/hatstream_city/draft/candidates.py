@@ -105,7 +105,7 @@ def plausibility(ids: Any, track: Track) -> int:
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:
-    """Returns a field's Arrow column: a struct of several, nulls for OPEN."""
+    """Returns a field's column: for several a struct of numbered members; nulls for OPEN."""
     if column == OPEN:
         return pa.nulls(len(next(iter(arrays.values()))), pa.string())
     if isinstance(column, str):

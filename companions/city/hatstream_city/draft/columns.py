@@ -185,7 +185,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
         names["lat"], names["lon"] = names["lon"], names["lat"]
     if vehicle is None:
         _find_vehicle(arrays, names, guessed)
-    if names.keys() >= DESCRIPTION_BY_FIELD.keys():
+    if names.keys() >= DESCRIPTION_BY_FIELD.keys():  # all needed fields: rows can tell which column of times is right
         others = [name for name in arrays if name not in names.values() and is_time(arrays[name])]
         if others and isinstance(names["time"], str) and not _excel_unit(arrays, names["time"]):
             times = {name: _instants(arrays[name]) for name in (names["time"], *others)}
@@ -332,12 +332,12 @@ def _crossed(lat: Any, lon: Any) -> bool:
 
 def _may_be_speeds(array: Any) -> bool:
     """Checks that few numbers are negative, or many one number that stands for unknown."""
-    speeds = _numbers(array, most_bad=1.0)
+    speeds = _numbers(array, most_bad=1.0)  # many reports may have none
     if speeds is None or not speeds.size:
         return False
     negative = speeds[speeds < 0]
     share = negative.size / speeds.size
-    return bool(share < 0.1 or (np.ptp(negative) == 0 and share < 0.9))
+    return bool(share < 0.1 or (np.ptp(negative) == 0 and share < 0.9))  # guessed: few, and many
 
 
 def _small_numbers(array: Any) -> bool:
@@ -365,8 +365,7 @@ def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
     values = units().numbers(array)
     if not len(array) or (~values.valid).mean() > most_bad:
         return None
-    read: Floats = values.values[values.valid]
-    return read
+    return np.asarray(values.values[values.valid])
 
 
 _CHECK_BY_FIELD: Mapping[str, Callable[[Any], bool]] = {

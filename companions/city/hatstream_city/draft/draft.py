@@ -127,9 +127,10 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
         profile=profiles["route_id"] if keyed else _inline(town.service.profile if town else USUAL_PROFILE),
         profiles=profiles,
     )
-    if not secret or vehicles >= SPAN_VEHICLES:  # else the draft has no monthly limit, and says what one would cost
-        return fill(has_month=secret)
+    if not secret or vehicles >= SPAN_VEHICLES:  # else there is no monthly limit, but a comment on what it would cost
+        return fill(has_month=secret)  # public counts have no limit by month
     choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
+    # Only a draft whose columns, cells and files are all known can be planned, and so priced.
     is_unplanned = streets or keyed or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
     return fill(has_month=False, price="" if is_unplanned else _price(choices, town.cells if town else None))
 

@@ -155,7 +155,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         unit=unit,
         unit_why=why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
-        vehicles=vehicles_a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,
+        vehicles=vehicles_a_day or len(vehicle_ids(arrays["vehicle"]).ids) or 1,  # without positions all ids
         ids=ids,
         usable=usable,
         with_speed=with_speed.us.size / placed.us.size if placed.us.size else 1.0,
@@ -213,6 +213,7 @@ def _unit_of(
     sample: Sample, columns: DraftedColumns, rows: DraftPositions
 ) -> tuple[DraftedColumns, str, str, float | None]:
     """Finds the unit of speeds with the reason, and `DraftedFeed.too_fast`."""
+    # ratio: way by speeds, as if in m/s, over way by positions.
     ratio, own = speed_ratio(rows), own_layouts().get(sample.layout)
     unit, why = speed_unit(str(columns.names.get("speed", "")), rows, ratio)
     if own is not None:  # a layout's unit is believed unless distances contradict it
@@ -253,8 +254,8 @@ def _placed(arrays: Mapping[str, pa.Array], columns: DraftedColumns) -> tuple[ND
     # Without a column of times positions are enough to see where the feed is.
     is_placed = are_positions(lat, lon) & (time.valid | (columns.names["time"] == OPEN))
     speed = units().numbers(arrays.get("speed", pa.nulls(is_placed.size, pa.float64())))
-    kmh = np.where(speed.valid, speed.values, np.nan)
-    rows = DraftPositions(codes_of(arrays["vehicle"]), time.us, lat.values, lon.values, kmh)
+    speeds = np.where(speed.valid, speed.values, np.nan)  # in the feed's unit, which is found later
+    rows = DraftPositions(codes_of(arrays["vehicle"]), time.us, lat.values, lon.values, speeds)
     return is_placed, rows.where(is_placed)
 
 
@@ -263,7 +264,7 @@ def _max_gap_s(vehicle: Int64s, us: Int64s) -> int:
     order = np.lexsort((us, vehicle))
     steps_s = (np.diff(us[order]) / 1e6)[np.diff(vehicle[order]) == 0]
     median_s = float(np.median(steps_s[steps_s > 0])) if (steps_s > 0).any() else 0.0
-    return next((gap for gap in _USUAL_GAPS_S if gap >= 2 * median_s), _USUAL_GAPS_S[-1])
+    return next((gap for gap in _USUAL_GAPS_S if gap >= 2 * median_s), _USUAL_GAPS_S[-1])  # longer than most steps
 
 
 def find_heading(columns: Mapping[str, Sequence[Any]]) -> str | None:
@@ -316,15 +317,15 @@ def _use_header_time(
     path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
     """Puts the feed's time into `names` if most reports have none. Raises InputError."""
-    missing = 1 - _share_of(columns["time"])
+    with_time = _share_of(columns["time"])
     of_report, of_feed = own.choices["time"][:2]
-    if missing <= _LEAST_USABLE or of_feed not in columns:
+    if with_time >= _LEAST_USABLE or of_feed not in columns:
         return
     if not header_time:
         raise InputError(
-            f"{path}: {missing:.0%} of the reports have no {of_report}, and the feed has one for all: --header-time "
-            f'takes it (input.time = "{of_feed}"). A vehicle that stopped reporting then looks fresh as long as the '
-            "feed names it"
+            f"{path}: {1 - with_time:.0%} of the reports have no {of_report}, and the feed has one for all: "
+            f'--header-time takes it (input.time = "{of_feed}"). A vehicle that stopped reporting then looks fresh as '
+            "long as the feed names it"
         )
     names["time"] = of_feed
 

@@ -70,7 +70,7 @@ def counted(
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
-    """Marks accepted rows; reads local days since 1970, latitudes and longitudes."""
+    """Marks accepted rows; reads local days since 1970, and degrees, (rows,) each."""
     lat, lon = source.units.numbers(table.column("lat")), source.units.longitudes(table.column("lon"))
     time, ids = source.units.instants(table.column("time")), vehicle_ids(table.column("vehicle"))
     fits = are_positions(lat, lon) & in_century(time) & ~(ids.missing | ids.bad)
@@ -140,7 +140,7 @@ def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
     """Adds rows of further files with the same columns, up to ROWS."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))
-    for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):
+    for path in (*paths[1:NEIGHBOURS], *paths[NEIGHBOURS::every]):  # first those in a row: see NEIGHBOURS
         if len(next(iter(columns.values()), [])) >= ROWS:
             break
         with suppress(InputError):

@@ -332,7 +332,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
             elements = enumerate(value[:4])  # of coordinates, and a few more
             queue += [(f"{name}.{index}", inner) for index, inner in elements if not isinstance(inner, dict | list)]
         elif isinstance(value, bytes) and value[:5] in _POINTS and len(value) >= _POINT_BYTES:
-            order = "<" if value[0] else ">"
+            order = "<" if value[0] else ">"  # WKB: a byte for the order, four for the type, then x and y
             flat |= {f"{name}.{axis}": x for axis, x in enumerate(struct.unpack(f"{order}2d", value[5:21]))}
         else:
             flat[name] = value
@@ -350,7 +350,7 @@ def _columns(records: Sequence[Any]) -> dict[str, list[Any]]:
 
 def _csv(text: str) -> Sample:
     """Reads a text as CSV; guesses delimiter and header line. Raises ValueError."""
-    lines = [line for line in text.splitlines()[: ROWS + 2] if line.strip()]
+    lines = [line for line in text.splitlines()[: ROWS + 2] if line.strip()]  # 2: "sep=;" and the header
     if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
         del lines[0]  # a spreadsheet's word on the delimiter
     delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:_LINES_LOOKED_AT], mark))

@@ -87,8 +87,7 @@ class DraftPositions(NamedTuple):
 def are_positions(lat: Any, lon: Any) -> NDArray[np.bool_]:
     """Marks rows with a place on earth; (0, 0) means no fix."""
     on_earth = (np.abs(lat.values) <= 90) & (np.abs(lon.values) <= 180)
-    fits: NDArray[np.bool_] = lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0))
-    return fits
+    return np.asarray(lat.valid & lon.valid & on_earth & ((lat.values != 0) | (lon.values != 0)))
 
 
 def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[str, str]:
@@ -117,7 +116,7 @@ def moves_of(rows: DraftPositions, least_m: float = LEAST_MOVE_M) -> Moves:
     """Lists vehicles' steps of at least `least_m`; none where clocks have no seconds."""
     order = np.lexsort((rows.us, rows.vehicle))
     if not (rows.us % 60_000_000).any():  # all are whole minutes
-        order = order[:0]
+        order = order[:0]  # steps could be a minute longer than they seem
     lat, lon, speed = rows.lat[order], rows.lon[order], rows.speed[order]
     step_s = np.diff(rows.us[order]) / 1e6
     metres = distance_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
@@ -145,7 +144,7 @@ def speed_ratio(rows: DraftPositions) -> float | None:
 
 
 def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
-    """Describes strange speeds to the operator. upper: largest accepted one, as written."""
+    """Describes strange speeds to the operator. upper: the largest accepted, in the feed's unit."""
     speed, moves = rows.speed, moves_of(rows)
     if not speed.size:
         return []

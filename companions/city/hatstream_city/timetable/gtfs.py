@@ -101,8 +101,7 @@ class Gtfs:
         """Reads times like "25:30:00" as seconds, (rows,); NaN where missing."""
         parts = pc.extract_regex(self.tables[table][column], r"^\s*(?P<h>\d{1,3}):(?P<m>\d\d):(?P<s>\d\d)\s*$")
         h, m, s = (pc.struct_field(parts, part).cast(pa.float64()).to_numpy() for part in "hms")
-        times: Floats = 3_600.0 * h + 60.0 * m + s
-        return times
+        return np.asarray(3_600.0 * h + 60.0 * m + s)
 
     def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
         """Finds each id's row in table `referenced`, (rows,); -1 for none."""
@@ -156,14 +155,14 @@ class Gtfs:
         """Lines of shapes; of a trip without one, the line from stop to stop."""
         shapes = self.tables["shapes"]
         ids = pc.unique(shapes["shape_id"]).drop_null()
-        of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
+        shape_of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
         lat, lon = self.shape_positions
-        order = np.lexsort((self.numbers("shapes", "shape_pt_sequence"), of_point))
-        order = order[(of_point[order] >= 0) & ~np.isnan(lat[order])]
-        of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
-        # Lines are numbered: shapes by `ids`, then trips that have no shape of two points.
-        number, lat, lon = of_point[order].astype(np.int64), lat[order], lon[order]
-        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[of_trip] < 2  # points; the 0 is for -1
+        order = np.lexsort((self.numbers("shapes", "shape_pt_sequence"), shape_of_point))
+        order = order[(shape_of_point[order] >= 0) & ~np.isnan(lat[order])]
+        shape_of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
+        # Lines are numbered: shapes by `ids`, then trips that have no shape of two points or more.
+        number, lat, lon = shape_of_point[order].astype(np.int64), lat[order], lon[order]
+        has_no_shape = np.append(np.bincount(number, minlength=len(ids)), 0)[shape_of_trip] < 2  # 0: of -1
         stop_lat, stop_lon = self.stop_positions
         times = self.stop_times
         rows = np.flatnonzero(has_no_shape[times.trip] & ~np.isnan(stop_lat[times.stop]))
@@ -171,9 +170,9 @@ class Gtfs:
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
         numbers, starts = np.unique(number, return_index=True)
         lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
-        index = np.full(len(ids) + len(of_trip) + 1, -1)  # of each number in `starts`; -1 without positions
+        index = np.full(len(ids) + len(shape_of_trip) + 1, -1)  # by number, in `starts`; -1 has the last place
         index[numbers] = np.arange(numbers.size)
-        number_of_trip = np.where(has_no_shape, len(ids) + np.arange(of_trip.size), of_trip)
+        number_of_trip = np.where(has_no_shape, len(ids) + np.arange(shape_of_trip.size), shape_of_trip)
         return Lines(np.append(starts, number.size), lat, lon, index[number_of_trip])
 
 
@@ -191,9 +190,8 @@ def read_gtfs(path: Path) -> Gtfs:
                 raise InputError(f"{path} is no GTFS feed: it has no {name}.txt") from None
             table, bad = pa.table({column: pa.array([], pa.string()) for column in columns}), 0
         except _DAMAGE_ERRORS:
-            raise InputError(
-                f"{path}: {name}.txt cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
-            ) from None
+            rule = "cannot be read as GTFS has it, a zip or folder of CSV files in UTF-8"
+            raise InputError(f"{path}: {name}.txt {rule}") from None
         _check(path, name, table, bad)
         tables[name], skipped = table, skipped + bad
     return Gtfs(tables, skipped)
@@ -270,7 +268,7 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
     spellings = [spelling_of.get(column, column) for column in columns]
     table = pyarrow.csv.read_csv(
         file,
-        read_options=pyarrow.csv.ReadOptions(block_size=8 << 20),
+        read_options=pyarrow.csv.ReadOptions(block_size=8 << 20),  # bytes: no row may be longer
         parse_options=pyarrow.csv.ParseOptions(invalid_row_handler=skip, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
             column_types=dict.fromkeys(spellings, pa.string()),

@@ -50,7 +50,7 @@ def middle_of(lat: Floats, lon: Floats) -> Middle:
     """Finds the middle of positions by medians, which a few wrong ones hardly move."""
     valid = are_somewhere(lat, lon)
     if not valid.any():
-        return Middle(np.zeros(3), np.inf)
+        return Middle(np.zeros(3), np.inf)  # nothing is too far from it
     xyz = _xyz(lat[valid], lon[valid])
     middle: Floats = np.median(xyz, axis=0)
     half_m = float(np.median(np.linalg.norm(xyz - middle, axis=1)))
@@ -59,10 +59,8 @@ def middle_of(lat: Floats, lon: Floats) -> Middle:
 
 def are_somewhere(lat: Floats, lon: Floats) -> NDArray[np.bool_]:
     """Marks positions on earth and away from (0, 0)."""
-    somewhere: NDArray[np.bool_] = (
-        (np.abs(lat) <= 90) & (np.abs(lon) <= 180) & ((np.abs(lat) > NOWHERE) | (np.abs(lon) > NOWHERE))
-    )
-    return somewhere
+    on_earth = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
+    return np.asarray(on_earth & ((np.abs(lat) > NOWHERE) | (np.abs(lon) > NOWHERE)))
 
 
 def _xyz(lat: Floats, lon: Floats) -> Floats:

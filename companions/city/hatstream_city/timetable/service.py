@@ -78,7 +78,7 @@ class ServiceCalendar(NamedTuple):
         for row in self.exceptions.get(service, ()):
             day = _date(row["date"])
             if day is not None and (day - self.first).days < self.days:
-                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"
+                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"  # 1 adds it, 2 removes it
         return runs
 
 
@@ -302,12 +302,14 @@ def hours_table(
     """Writes the CSV that `slot.trips` names, and counts its hours of cells.
 
     Trips are averaged over a weekday's dates, exceptions included; beyond 24:00 they are the next day's. Between stops
-    a vehicle follows its line evenly. cells: sorted. passages: of lines through cells.
+    a vehicle follows its line evenly. A trip is run once, or for each departure that frequencies give.
+
+    cells: sorted H3 cells of the region. passages: of lines through cells. stop_cells: of each stop, 0 for none.
     """
     trips_of_hour, runs_per_date = np.zeros((cells.size, _WEEK_HOURS)), _runs_per_date(calendar)
     for run, trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
         row, first, last = np.searchsorted(cells, cell), start_s // _HOUR_S, end_s // _HOUR_S
-        stays = [  # one entry for each hour of a stay
+        stays = [  # one entry for each hour of a stay; a cell of 0 is none
             np.stack([run, trip, row, first + later])[:, (cell > 0) & (first + later <= last)]
             for later in range(int((last - first).max(initial=0)) + 1)
         ]

@@ -47,7 +47,8 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     has_next = np.append(line[1:] == line[:-1], False)
     following = np.minimum(np.arange(line.size) + 1, max(line.size - 1, 0))
     step_m = np.where(has_next, distance_m(lines.lat, lines.lon, lines.lat[following], lines.lon[following]), 0.0)
-    steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)  # samples after each point
+    # Samples after each point; a step beyond FAR_M is an error of the feed, and must not fill the memory.
+    steps = np.maximum(1, np.ceil(np.minimum(step_m, FAR_M) / SAMPLE_M)).astype(np.int64)
     row = np.repeat(np.arange(line.size), steps)
     fraction = (np.arange(row.size) - np.repeat(np.cumsum(steps) - steps, steps)) / steps[row]
     lat, lon = (column[row] + fraction * (column[following[row]] - column[row]) for column in (lines.lat, lines.lon))
@@ -67,10 +68,10 @@ def region_document(cells: Int64s) -> dict[str, Any]:
     return {"type": "Feature", "properties": {"cells": int(cells.size)}, "geometry": shape}
 
 
-def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: int) -> dict[str, Any]:
+def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: int) -> dict[str, Any]:
     """Names cells after their busiest or nearest stop, as GeoJSON with routes and departures.
 
-    cells: H3, of the region. of_line: passages of lines through cells.
+    cells: H3, of the region. passages: of lines through cells.
     """
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
@@ -79,7 +80,7 @@ def places_document(feed: Gtfs, cells: Int64s, of_line: Passages, resolution: in
     busiest = {  # stop by cell: the last one stays
         int(stop_cell[stop]): int(stop) for stop in np.argsort(served, kind="stable") if stop_cell[stop] and names[stop]
     }
-    routes = _routes_by_cell(feed, of_line)
+    routes = _routes_by_cell(feed, passages)
     departures = Counter(stop_cell[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
@@ -104,7 +105,7 @@ def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
     return int(np.nanargmin(np.where(served > 0, far_m, far_m + FAR_M)))  # FAR_M puts stops without service behind
 
 
-def _routes_by_cell(feed: Gtfs, of_line: Passages) -> dict[int, set[str]]:
+def _routes_by_cell(feed: Gtfs, passages: Passages) -> dict[int, set[str]]:
     """Lists the names of routes through each cell."""
     route = feed.rows_of("trips", "route_id", "routes")
     names = route_names(feed)
@@ -112,7 +113,7 @@ def _routes_by_cell(feed: Gtfs, of_line: Passages) -> dict[int, set[str]]:
     for line, number in set(zip(feed.lines.of_trip.tolist(), route.tolist(), strict=True)):
         if line >= 0 and number >= 0:
             by_line[line].add(names[number])
-    for line, cell in set(zip(of_line.line.tolist(), of_line.cell.tolist(), strict=True)):
+    for line, cell in set(zip(passages.line.tolist(), passages.cell.tolist(), strict=True)):
         by_cell[cell].update(by_line.get(line, ()))
     return by_cell
 
@@ -134,7 +135,7 @@ def route_names(feed: Gtfs) -> list[str]:
     """Names routes by short name, long name or id."""
     table = feed.tables["routes"]
     names: list[str] = pc.coalesce(table["route_short_name"], table["route_long_name"], table["route_id"]).to_pylist()
-    return [" ".join((name or "").split())[:40] for name in names]
+    return [" ".join((name or "").split())[:40] for name in names]  # a label is no longer
 
 
 def ground_document(feed: Gtfs) -> dict[str, Any]:
@@ -146,7 +147,7 @@ def ground_document(feed: Gtfs) -> dict[str, Any]:
     line_of: dict[tuple[int, str | None], int] = {}
     for (number, direction, line), _ in trips_of_way.most_common():
         line_of.setdefault((number, direction), line)
-    drawn = sorted(line_of.items(), key=str)
+    drawn = sorted(line_of.items(), key=str)  # None, a direction too, has no order
     features = [_line(feed, line, names[number], colours[number]) for (number, _), line in drawn]
     return {"type": "FeatureCollection", "features": [feature for feature in features if feature]}
 
@@ -169,5 +170,4 @@ def simplified(degrees: Floats) -> Floats:
     """Simplifies a line of longitudes and latitudes, moving it by at most SIMPLE_M."""
     scale = np.radians([math.cos(math.radians(float(degrees[:, 1].mean()))), 1.0]) * EARTH_M
     line = shapely.simplify(shapely.linestrings(degrees * scale), SIMPLE_M, preserve_topology=False)
-    positions: Floats = shapely.get_coordinates(line) / scale
-    return positions
+    return np.asarray(shapely.get_coordinates(line) / scale)

@@ -94,22 +94,22 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     if feed.zone in ("localtime", "posixrules") or feed.zone not in available_timezones():
         raise InputError(f"{path}: agency_timezone must be a name like America/Chicago; it is {feed.zone[:40]!r}")
     stop_cells = cells_or_none(*feed.stop_positions, resolution)
-    of_line = cells_of_lines(feed, resolution)
+    passages = cells_of_lines(feed, resolution)
     served = np.unique(feed.stop_times.stop)
-    cells = np.unique(np.concatenate([of_line.cell, stop_cells[served]]))
+    cells = np.unique(np.concatenate([passages.cell, stop_cells[served]]))
     cells = cells[cells > 0]
     if not cells.size:
         raise InputError(f"{path}: no stop that is served has a position")
     documents = {
         REGION: region_document(cells),
-        PLACES: places_document(feed, cells, of_line, resolution),
+        PLACES: places_document(feed, cells, passages, resolution),
         GROUND: ground_document(feed),
     }
     calendar, visits = calendar_of(feed), dict[str, float]()
     service = service_of(feed, calendar, stop_cells)
     if directed is not None:
         documents[SEGMENTS], visits = read_segments(feed, cells.tolist(), service.runs, directed=directed)
-        visits = visits if any(visits.values()) else {}
+        visits = visits if any(visits.values()) else {}  # zeros alone tell no place from another
     trips, times = np.unique(feed.stop_times.trip), feed.stop_times
     is_same_trip = times.trip[1:] == times.trip[:-1]
     pairs = np.unique(np.stack([times.stop[:-1][is_same_trip], times.stop[1:][is_same_trip]]), axis=1)
@@ -121,7 +121,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
         "trip_id": _ids(feed, "trips", trips),
         "stop-pair": [name for name in dict.fromkeys(names) if name.count(PAIR) == 1],  # no id has the mark
     }
-    hours, served_hours = hours_table(feed, calendar, cells, of_line, stop_cells)
+    hours, served_hours = hours_table(feed, calendar, cells, passages, stop_cells)
     return Town(
         origin=path.name,
         zone=feed.zone,
