@@ -79,7 +79,7 @@ class MadeUpFleet:
         for name in ("vehicles", "routes", "report_every_s"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not -80 <= self.centre[0] <= 80:
+        if not -80 <= self.centre[0] <= 80:  # nearer to a pole the town is no plane of degrees
             raise ValueError(f"centre must have a latitude within [-80, 80], got {self.centre[0]}")
 
 
@@ -164,7 +164,7 @@ def _draw_route(rng: Rng, number: int, fleet: MadeUpFleet) -> Route:
     stops_m, lights_m = _spaced(rng, along_m[-1], fleet.stop_gap_m), _spaced(rng, along_m[-1], LIGHT_GAP_M)
     halts_m = np.concatenate([[0.0, along_m[-1]], stops_m, lights_m])
     kinds = np.repeat([TERMINUS, STOP, _LIGHT], [2, stops_m.size, lights_m.size])
-    order, ease = np.argsort(halts_m, kind="stable"), rng.random(ceil(along_m[-1] / 1000) + 1)
+    order, ease = np.argsort(halts_m, kind="stable"), rng.random(ceil(along_m[-1] / 1000) + 1)  # ease: by km
     line_m = np.column_stack([along_m, line_m])
     return Route(line_m=line_m, halts_m=halts_m[order], kinds=kinds[order], ease=ease)
 

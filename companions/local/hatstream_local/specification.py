@@ -183,6 +183,7 @@ def _hours(slot: FusionSlot | None) -> Hours | None:
 
 
 def _telemetry(table: TableTable) -> Any:
+    """Makes the layout of raw positions, which `perturb` reads. Raises SpecificationError."""
     try:
         return layout(table.layout, table.columns, table.time_unit, table.speed_unit)
     except ValueError as error:

@@ -83,8 +83,8 @@ class Feeder:
         """Sends each report at its second of the replay, until its end or `_stop`."""
         producer = Producer({**SETTINGS, "bootstrap.servers": self._brokers})
         start_s, encode = time.time(), msgspec.json.Encoder().encode
-        sent, at, reports = self._replay
-        for sent_s, at_s, report in zip(sent.tolist(), at.tolist(), reports, strict=True):
+        send_times, report_times, reports = self._replay
+        for sent_s, at_s, report in zip(send_times.tolist(), report_times.tolist(), reports, strict=True):
             while time.time() - start_s < sent_s and not self._stop.is_set():
                 producer.poll(0)
                 time.sleep(_SLEEP_S)

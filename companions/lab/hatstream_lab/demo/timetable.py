@@ -53,8 +53,8 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
     named = [(f"R{i},{i + 1},{street_name(i)}", _COLOURS[i % len(_COLOURS)]) for i in range(len(routes))]
     heading = "route_id,route_short_name,route_long_name,route_type,route_color"
     yield "routes", [heading, *(f"{names},3,{colour}" for names, colour in named)]  # 3: a bus
-    stops = [_stops(fleet, index, route) for index, route in enumerate(routes)]
-    yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(line for lines, _ in stops for line in lines)]
+    stop_rows, stops_m = zip(*(_stops(fleet, index, route) for index, route in enumerate(routes)), strict=True)
+    yield "stops", ["stop_id,stop_name,stop_lat,stop_lon", *(row for rows in stop_rows for row in rows)]
     yield "shapes", ["shape_id,shape_pt_lat,shape_pt_lon,shape_pt_sequence", *_shapes(fleet, routes)]
     trips, times = [], []
     for duty in duties:  # to and fro until it ends, and at least once
@@ -62,7 +62,7 @@ def _tables(fleet: MadeUpFleet, routes: Sequence[Route], duties: Sequence[Duty])
         while start_s + length_m / SPEED_MS <= duty.end_s or start_s == round(duty.start_s):
             trip = f"T{duty.bus}-{start_s}"
             trips.append(f"R{duty.route},daily,{trip},{direction},B{duty.bus},R{duty.route}-{direction}")
-            halts = list(enumerate(stops[duty.route][1]))[:: -1 if direction else 1]
+            halts = list(enumerate(stops_m[duty.route]))[:: -1 if direction else 1]
             for order, (stop, along_m) in enumerate(halts):
                 s = start_s + round((length_m - along_m if direction else along_m) / SPEED_MS)
                 arrival = f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
@@ -85,7 +85,7 @@ def _stops(fleet: MadeUpFleet, number: int, route: Route) -> tuple[list[str], li
 
 def _crossing(east_m: float, north_m: float) -> str:
     """Names a crossing by its avenue, north or south of the centre, or street."""
-    is_avenue = abs(north_m) >= abs(east_m)
+    is_avenue = abs(north_m) >= abs(east_m)  # numbered along the axis on which the crossing lies farther out
     metres, sides = (north_m, ("North", "South")) if is_avenue else (east_m, ("East", "West"))
     number = round(abs(metres) / BLOCK_M) + 1  # the first lies at the centre
     ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

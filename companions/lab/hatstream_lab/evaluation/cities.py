@@ -116,7 +116,7 @@ def made_up(city: MadeUp) -> Days:
     cell_kmh = cell_kmh - np.average(cell_kmh, weights=popular)
     pattern: Float64s = city.mean_kmh + cell_kmh[:, None] + hour_kmh + part_kmh
     pattern = np.clip(pattern, *_USUAL_KMH)
-    routes = []  # cells along bent lines across the city, in all directions
+    routes = []  # cells along parabolas (bend: 1 / km) across the city, in all directions
     for _ in range(city.lines):
         angle, offset_km, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
         along_km = np.linspace(-1, 1, 400) * city.rings * 1.9 * rng.uniform(0.4, 1)  # most end within the last ring
@@ -152,13 +152,13 @@ def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
     """Applies a day's reporting habits and gaps to visits."""
     rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)
     if city.unequal or city.standing:
+        # The same on every day, by number, from 1; those above `vehicles` stand in the depot.
         of_vehicle = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
         rate = np.exp(city.unequal * of_vehicle - city.unequal**2 / 2)
         slowed = np.where(rng.random(rows.total.size) < city.standing, _STANDING * rng.random(rows.total.size), 1.0)
         reports = np.maximum(rng.poisson(rows.reports * rate[rows.vehicle]), 1)
-        rows = rows._replace(
-            reports=reports, total=np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
-        )
+        total = np.rint(reports * slowed * rows.total / rows.reports).astype(np.int64)
+        rows = rows._replace(reports=reports, total=total)
     served_share, first_hour = city.first_day if index == 0 else (1.0, 0)
     is_reported = (rows.vehicle <= served_share * city.vehicles) & (hours[rows.slot] >= first_hour)
     is_reported &= (rng.random(hours.size) >= city.gaps)[rows.slot]
@@ -207,12 +207,13 @@ def _day(
 ) -> VehicleVisits:
     """Draws a day's visits of all vehicles, with true speeds around `pattern`.
 
-    at_km: (cells, 2), centres of cells. popular: (cells,), weights. pattern: (cells, 24), mean km/h by hour.
+    at_km: (cells, 2), centres of cells, to the north and east. popular: (cells,), weights. pattern: (cells, 24), mean
+    km/h by hour, around which an hour of the city varies by 1 km/h on a day, and a HAT by `rough_kmh`.
     """
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
     driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
-    if city.night is not None:
+    if city.night is not None:  # the first vehicles drive all night, the others do not
         driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
         driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True
     visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)
@@ -230,7 +231,7 @@ def _day(
     noise = 0.35 * rng.normal(size=city.vehicles)[vehicle] + 0.94 * rng.standard_t(6, key.size) / np.sqrt(1.5)
     faster = np.where(visiting[vehicle], _VISITORS_FASTER, 1.0)
     mean = np.clip(faster * truth[cell, slot] + own_kmh * noise, 0, UPPER_KMH)
-    # Slow vehicles stay longer in a cell, and report more often.
+    # Slow vehicles stay longer in a cell, and report more often; not for ever, as all move on: hence 30 km/h more.
     reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / STEP_KMH).astype(np.int64)
     rows = VehicleVisits(vehicle + 1, cell, slot, reports, total)
@@ -239,9 +240,8 @@ def _day(
         return rows
     parked, parked_slot = (column.ravel() for column in np.mgrid[:standing, : hours.size])
     parked_reports = np.full(parked.size, max(round(city.visits * city.reporting * 2), 1))  # two for a visit
-    depot = VehicleVisits(
-        city.vehicles + 1 + parked, np.full(parked.size, cells.size // 3), parked_slot, parked_reports, 0 * parked
-    )
+    depot_cell = np.full(parked.size, cells.size // 3)  # any cell would do
+    depot = VehicleVisits(city.vehicles + 1 + parked, depot_cell, parked_slot, parked_reports, 0 * parked)
     return VehicleVisits(*(np.concatenate(columns) for columns in zip(rows, depot, strict=True)))
 
 
@@ -255,7 +255,7 @@ def _visited(
     if city.kind == "lines":
         line = rng.integers(0, len(routes), city.vehicles)[vehicle]
         sizes = np.array([route.size for route in routes])[line]
-        start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits
+        start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits  # anywhere on the line at first
         step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])  # along the line, and back
         position = np.minimum(step, 2 * sizes[:, None] - 1 - step)
         padded = np.stack([np.resize(route, max(shape.size for shape in routes)) for route in routes])
@@ -272,7 +272,7 @@ MOST_VEHICLES, MOST_DAYS = 3000, 7
 
 def drawn(seed: int) -> MadeUp:
     """Draws a city's facts by seed: 20 to MOST_VEHICLES vehicles, 3 to MOST_DAYS days."""
-    rng = np.random.default_rng([seed, 20])
+    rng = np.random.default_rng([seed, 20])  # a state apart from those of the city's days
     vehicles = round(_between(rng, 20, MOST_VEHICLES))
     rings = int(np.clip(round(2.0 + 0.9 * np.log(vehicles) + rng.normal(0, 1.5)), 3, 12))
     visits = int(rng.integers(1, 8))

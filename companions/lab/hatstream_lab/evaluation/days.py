@@ -135,9 +135,8 @@ def read_days(
     """
     base = tables_of(spec_path)
     by_levels = any(table.get("mechanism") == "levels" for table in base["statistic"])
-    levels: dict[str, Any] = {
-        name: base[name] for name in ("name", "slot", "cells", "speed", "input", "fleet") if name in base
-    }
+    shared = ("name", "slot", "cells", "speed", "input", "fleet")
+    levels: dict[str, Any] = {name: base[name] for name in shared if name in base}
     account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
     levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}
     is_made = base["cells"]["region"] == "occupied"  # which `levels` does not take
@@ -147,7 +146,7 @@ def read_days(
         levels["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
         levels.setdefault("fleet", rough_fleet(first, levels))
     days = Days(levels | tables, pa.table({}), is_made)  # without rows: counting needs its specification
-    spec = days.spec("1", DELTA)
+    spec = days.spec("1", DELTA)  # whatever the total: counts do not depend on it
     counted = count_days(spec, pattern, dates, bins=bins, report=report)
     if not by_levels and "fleet" not in days.tables:  # a specification by levels has one, or its default
         first = counted.filter(pc.equal(counted["period"], pc.min(counted["period"])))

@@ -158,7 +158,7 @@ class Table:
     ) -> Path:
         """Draws a figure over a label as PNG.
 
-        rings: a figure whose values are open rings.
+        x, series: labels. figure: above them. axes: texts of both axes. rings: a figure whose values are open rings.
         """
         from matplotlib.figure import Figure as Canvas  # matplotlib takes a second to import
         from PIL import Image

@@ -113,7 +113,7 @@ def _mean_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ..
 
 
 def _distribution_trial(values: Float64s, reports: Reports) -> dict[str, tuple[float, ...]]:
-    """Measures how estimated distributions diverge from the true one: by service, and fused."""
+    """Measures how estimated distributions diverge from the true one: by service, and fused ("ule")."""
     truth = np.histogram(values, BUCKETS, (-1, 1))[0] / values.size
     pairs = zip(reports.services, reports.values[:, None], strict=True)
     by_column = {service.name: Reports([service], row) for service, row in pairs} | {"ule": reports}  # all of them
@@ -148,7 +148,7 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     if row["table"] != "mean" or row["data"] != "beta" or row["column"] == "uwa":
         return None
     services = _services("mean", MEANS[row["config"]])
-    value = np.array(_BETA_RMS)
+    value = np.array(_BETA_RMS)  # the variance there is the mean over all values
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}
     if row["column"] in variances:
         return variances[row["column"]]

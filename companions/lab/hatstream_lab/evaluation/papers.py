@@ -76,7 +76,7 @@ def contenders(data: DataSet) -> dict[str, Mechanism]:
         "array-average-argmax": build("array-average", m_ub="argmax"),
         "array-average-wrap-around": build("array-average", grouping="wrap-around"),
         **{name: build(name) for name in plain},
-        "worst-case-optimal-tie": registered()["worst-case-optimal"].candidates()[1],
+        "worst-case-optimal-tie": build("worst-case-optimal", tie="smallest"),
         "auto": build("auto", prior=data.prior),
     }
 

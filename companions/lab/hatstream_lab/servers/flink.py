@@ -31,7 +31,7 @@ class JobServer(LocalServer):
     rest: `host:port` of the cluster that runs the jobs; by default an embedded one with `slots`.
     """
 
-    ports = 3
+    ports = 3  # of jobs, of their files, and of an embedded cluster
 
     def __init__(self, folder: Path, slots: int = 2, rest: str | None = None) -> None:
         super().__init__(folder)

@@ -36,7 +36,7 @@ class Postgres:
         options = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
         if code := self._call("initdb", *options).wait():
             raise ServerError(f"PostgreSQL's initdb ended with {code}:\n{self._said()}")
-        rules = folder / "data" / "pg_hba.conf"
+        rules = folder / "data" / "pg_hba.conf"  # the first rule that fits counts: the role GUARDED needs a password
         rules.write_text(f"host all {GUARDED} {LOOPBACK}/32 scram-sha-256\n{rules.read_text()}")
 
     def url(self, database: str = "postgres") -> str:

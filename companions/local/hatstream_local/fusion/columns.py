@@ -31,7 +31,7 @@ _JOIN_KEY = b"hatstream fuse"
 """Users are joined by a hash of what the input calls them; it never leaves the job, so its key needs no secret."""
 
 _QUARTER_S = 900
-_EPSILON_ERROR = 1e-9
+_ROUNDING_SHARE = 1e-9
 """Reports are decimal texts: one may lie beyond the end of its range by that share of it, and is clipped to it."""
 
 
@@ -109,7 +109,7 @@ def _in_range(values: Float64s, rules: FusionSpecification, service: Int64s) -> 
     for index, receiver in enumerate(rules.services):
         rows = service == index
         low, high = receiver.mechanism.low, receiver.mechanism.high
-        slack = _EPSILON_ERROR * (high - low)
+        slack = _ROUNDING_SHARE * (high - low)
         values = report[rows]
         outside[rows] = (values < low - slack) | (values > high + slack)
         if receiver.mechanism.name == "sr":  # stochastic rounding reports the two ends alone
@@ -133,7 +133,7 @@ def _indices(column: pa.Array, index_of: Mapping[str, int]) -> Int64s:
 def _each(column: pa.Array, number: Callable[[bytes], int]) -> Int64s:
     """Applies `number` to each row's text, (rows,); -1 where it is unusable."""
     read = vehicle_ids(column)
-    numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)
+    numbers = np.array([number(text) for text in read.ids or [b""]], np.int64)  # code is 0 where no text is usable
     return np.where(read.missing | read.bad, -1, numbers[read.code])
 
 

@@ -252,7 +252,7 @@ def _place(group: Group, spec: FusionSpecification) -> Row:
     slot_s, cell = group
     start = end = ""
     if spec.hours is not None:
-        begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.hours.zone))
+        begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.hours.zone))  # the end is added in UTC: clocks may change
         start = begin.isoformat()
         end = (begin.astimezone(UTC) + timedelta(seconds=spec.hours.slot_s)).astimezone(begin.tzinfo).isoformat()
     return {"spec_id": spec.spec_id, "slot_start": start, "slot_end": end, "cell": f"{cell:x}" if cell else ""}

@@ -143,7 +143,7 @@ class Window(LocalMechanism):
         width = self.exact_width()
         grown = EXACT.multiply(exp(self.epsilon), width)
         fields = {"width": width, "keep": _keep(self.epsilon, width)}
-        fields["uniform"] = EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))
+        fields["uniform"] = EXACT.divide(EXACT.add(1, width), EXACT.add(grown, 1))  # 1 - keep
         for name, constant in fields.items():
             object.__setattr__(self, name, float(constant))  # the dataclass is frozen
 
