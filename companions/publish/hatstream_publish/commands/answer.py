@@ -58,4 +58,4 @@ def drawing_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--places", "places_path", type=file, help=places),
         click.option("--ground", "ground_path", type=file, help=ground),
     )
-    return reduce(lambda decorated, decorate: decorate(decorated), reversed(options), command)
+    return reduce(lambda decorated, decorate: decorate(decorated), reversed(options), command)  # help: the last first

@@ -99,7 +99,7 @@ def openapi(edition: Edition) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": info.title, "version": edition.version, "license": licence},
-        "servers": [{"url": info.url.rstrip("/") or ".."}],
+        "servers": [{"url": info.url.rstrip("/") or ".."}],  # the folder above this file
         "paths": {
             path: {
                 **({"parameters": [date]} if "{date}" in path else {}),

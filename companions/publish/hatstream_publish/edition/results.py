@@ -108,7 +108,7 @@ class ResultFiles:
                     if datetime.fromisoformat(text).tzinfo is None:
                         raise InputError(f"{name} must be a time with its offset")
             for cell in set(rows["cell"].unique().to_pylist()) - {CITY}:
-                self.places.place(cell)
+                self.places.place(cell)  # raises without a shape
         return tables
 
 

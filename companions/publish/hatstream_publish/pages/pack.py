@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hatstream.api import InputError
 from hatstream_publish.pages.places import LINE, DrawnShape, Float64s, GroundLine, NamedPlaces, middle_of, turns
-from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING, is_beside
+from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING, shows_parent
 
 Array = NDArray[Any]
 
@@ -110,7 +110,7 @@ def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     rows = standing_rows.filter(pc.equal(standing_rows["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
     place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
-    is_parent = is_beside(rows)
+    is_parent = shows_parent(rows)
     numbers = _drawn(rows, "value", is_parent)
     has_value = (place >= 0) & ~np.isnan(numbers) & (is_parent | pc.equal(rows["status"], "ok").to_numpy())
     value[place[has_value]] = np.rint(numbers[has_value] / USUAL_KMH).astype(np.uint16)
@@ -218,7 +218,7 @@ def _packed_layer(
     """
     name, (title, columns, mask) = f"layer{number}", layer
     subset, chosen = rows.filter(mask), mask.to_numpy()
-    slot, place, is_parent = grid.slot[chosen], grid.place[chosen], is_beside(subset)
+    slot, place, is_parent = grid.slot[chosen], grid.place[chosen], shows_parent(subset)
     numbers = [_drawn(subset, column, is_parent) for column in columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))

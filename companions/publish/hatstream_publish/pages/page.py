@@ -43,7 +43,7 @@ def render(
     language: of the page; None for the browser's.
     """
     page = text_of(template, policy=_POLICY, **texts)
-    page = page.replace(_WORDS, script_json({"site": language, "table": words()}), 1)
+    page = page.replace(_WORDS, script_json({"site": language, "table": words()}), 1)  # before its script is hashed
     allowed = {name: " ".join(map(_hash, pattern.findall(page))) or "'none'" for name, pattern in _INLINE.items()}
     allowed |= {
         "img-src": f"data: blob: {_origin(images)}".strip(),

@@ -119,7 +119,7 @@ def read_places(path: Path | None) -> NamedPlaces:
 def read_ground(path: Path | None) -> Sequence[GroundLine]:
     """Reads GeoJSON features of the background. Raises InputError.
 
-    Their properties: `name`, `kind` and `colour`, or `route_color` as GTFS has it.
+    Their properties: `name`, `colour` or GTFS's `route_color`, and any, such as `kind`, with a word of AREA_KINDS.
     """
     if path is None:
         return ()

@@ -57,7 +57,7 @@ _LEAST_SHOWN = 1e-5
 
 
 def _percent(share: float, rounded: Callable[[float], int]) -> str:
-    """Writes a probability in per cent, unbroken, with three digits; rounded: math.ceil or math.floor."""
+    """Writes a probability's bound in per cent; rounded: math.ceil if upper, else math.floor."""
     if share < _LEAST_SHOWN:
         return f"less than {100 * _LEAST_SHOWN:g}\u00a0%"
     if share > 1 - _LEAST_SHOWN:
@@ -86,7 +86,7 @@ def span_odds(account: AccountReport) -> list[dict[str, Any]]:
             "since": bound.since or None,
             "epsilon": float(bound.most.epsilon),
             "delta": float(bound.most.delta),
-            "odds": odds(float(bound.most.epsilon))[0],
+            "odds": odds(float(bound.most.epsilon))[0],  # of a guess of one half
         }
         for bound in account.bounds
         if bound.days > 1
@@ -113,7 +113,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "limit": limit,
         "limit_text": report.limit.describe(),
         "limit_has_delta": report.has_delta,
-        "full": [bound for bound in report.bounds if bound.over],
+        "full": [bound for bound in report.bounds if bound.over],  # more was spent before the limit was set
         "spans": span_odds(report),
         "shown": shown,
         "odds_of": odds,

@@ -127,12 +127,11 @@ def check_origin(rows: pa.Table, name: str, spec_id: str) -> None:
         raise InputError(f"the result files hold rows of {min(others)}, and {name} is {spec_id}")
 
 
-def is_beside(rows: pa.Table) -> NDArray[np.bool_]:
+def shows_parent(rows: pa.Table) -> NDArray[np.bool_]:
     """Marks rows that show only a coarser value."""
     if "parent_value" not in rows.column_names:
         return np.zeros(rows.num_rows, np.bool_)
-    marks: NDArray[np.bool_] = pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy()
-    return marks
+    return np.asarray(pc.and_(pc.equal(rows["status"], "parent"), pc.is_valid(rows["parent_value"])).to_numpy())
 
 
 # --- what is published -----------------------------------------------------------------------------------------------
@@ -159,11 +158,11 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
     keys = [(name, "ascending") for name in ("instant", "cell", "statistic")]
     instants = rows.append_column("instant", of_each(rows["slot_start"], datetime.fromisoformat))
     rows = rows.take(pc.sort_indices(instants, keys))
-    is_parent = pa.array(is_beside(rows))
+    is_parent = pa.array(shows_parent(rows))
     columns = {name: rows[name] for name in rows.column_names if name not in _HIDDEN_COLUMNS}
     if everything:
         columns |= {f"own_{name}": rows[name] for name in _VALUE_COLUMNS}
-    else:  # both are of the place's own value
+    else:  # these two are of the place's own value, which is not published
         columns = {name: column for name, column in columns.items() if name not in ("noise_std", "bias_bound")}
     if "parent_value" in rows.column_names:
         columns |= {name: pc.if_else(is_parent, rows[f"parent_{name}"], rows[name]) for name in _VALUE_COLUMNS}
