@@ -159,9 +159,8 @@ def claim_of(text: str) -> Claim:
         return GaussianDP(values["mu_squared"] / 2)
     if values.keys() == {"epsilon", "delta"}:
         return ApproxDP(values["epsilon"], values["delta"])
-    raise ClaimError(
-        f"a claim has an epsilon, a rho, a mu_squared, or an epsilon and a delta; it has {', '.join(values)}"
-    )
+    kinds = "an epsilon, a rho, a mu_squared, or an epsilon and a delta"
+    raise ClaimError(f"a claim has {kinds}; it has {', '.join(values)}")
 
 
 @lru_cache(maxsize=64)
@@ -211,6 +210,7 @@ def rho_within_gaussian(epsilon: Fraction, delta: Fraction) -> Fraction:
         return rho_within(epsilon, delta)
     high = math.sqrt(2 * float(epsilon)) + 80  # a mu of delta 1: its a, see `delta_of_gaussian`, is below -30
     mu = _last_below(lambda mu: delta_of_gaussian(float(epsilon), mu) <= max_delta, high)
+    # A hundred times the margin of an epsilon, so that the rho converts to no more than the epsilon it is of.
     return _rounded(_decimal(Fraction(mu) ** 2 / 2) * (1 - 100 * _DECIMAL_MARGIN), ROUND_FLOOR, _FLOAT_DIGITS)
 
 

@@ -263,14 +263,14 @@ def expected_error(
     precisions: of released class weights, (classes,). target: the percentile's share. typical: weights of a typical
     cell, and the number of cells, from which the city is learned; None if it is known.
     """
-    precision: Float64s = _inverted(prior_covariance(edges))
-    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.mean_variance, precision)
+    cell_prior: Float64s = _inverted(prior_covariance(edges))  # precision of a cell around the city
+    logs, _, covariances = _expected_posterior(edges, cell.weights, precisions, cell.mean_variance, cell_prior)
     if typical is not None:
         weights, cells = typical
-        _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, precision)
+        _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
         of_cell = (information - information @ covariance @ information)[0]  # precision about the city, as in `_city`
         city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
-        covariances = _with_city(covariances, precision, _inverted(city_precision))
+        covariances = _with_city(covariances, cell_prior, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)
     shares = posterior.shares[:, None]  # (1, 1, classes): one cell, one time
     cdf, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.day_variance
@@ -322,7 +322,7 @@ def _variances(
     # Axes: cell, time, edge, class i, class j.
     of_shape = np.einsum("ctei,cij,ctej->cte", slopes, posterior.covariances, slopes, optimize=True)
     of_report = np.maximum(cdf * (1 - cdf) - mean_slopes**2 * speed_variances[..., None], 0.0)
-    correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / speed_variances, 1.0)
+    correlation = np.minimum(growth(means) * fitted.VEHICLE_VARIANCE / speed_variances, 1.0)  # faster ones differ more
     of_visits = of_report * (correlation / np.maximum(visits, 1.0))[..., None]
     return np.asarray(of_shape + mean_slopes**2 * mean_variances[..., None] + of_visits)
 

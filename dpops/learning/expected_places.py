@@ -58,7 +58,7 @@ def expected_maps(
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
     maps, reports = [], traffic / traffic.sum()
     for day in days:
-        # Places vary around their cells, cells by a third of the city's variance, which days' releases soon tell.
+        # Places vary around their cells; guessed: cells by a third as much, of which n days leave 1 / n^2 unknown.
         prior_variance = fitted.PLACES_KMH**2 + fitted.PLACES_KMH**2 / 3 / day**2
         # Noise of a day's mean, sum of speeds over weight; an error of the weight scales the place's difference.
         noise_variance = (speed_sd**2 + prior_variance * weight_sd**2) / weights**2
@@ -80,8 +80,7 @@ def expected_maps(
 @cache
 def _relative_traffic(crowding: float) -> Float64s:
     """Computes traffic of _CLASSES equal classes of places, lognormal, of mean 1."""
-    # Midpoints of classes.
-    z_scores = np.array([NormalDist().inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])
+    z_scores = np.array([NormalDist().inv_cdf((number + 0.5) / _CLASSES) for number in range(_CLASSES)])  # midpoints
     raw = np.exp(crowding * z_scores)
     return np.asarray(raw / raw.mean())
 

@@ -44,7 +44,7 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     totals = [_released_total(day) for day in days]
     weights = WeightField(state.weight_layout, days, numbers, totals, state.start)
     speeds = SpeedField(state.speed_layout, days, state.facts, state.start)
-    weight_rounds, speed_rounds, *_ = COLD if state.start is None else WARM
+    weight_rounds, speed_rounds, *_ = COLD if state.start is None else WARM  # fewer rounds from a fitted start
     weights.fit(_sums(days, "weights"), weight_rounds)
     hats = weights.weights(weights.effects)
     speeds.fit(_sums(days, "speeds"), weights, hats, speed_rounds, is_last=False)
@@ -129,7 +129,8 @@ def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:
     """Estimates a typical day's vehicles: the mean of declared and counted, by precision."""
     fleet, (mean, precision) = state.facts.vehicles, _counted(days)
     prior = (FLEET_SD * fleet) ** -2
-    return max((prior * fleet + precision * mean) / (prior + precision), 0.1 * fleet)  # noisy counts may be below 0
+    # At least a tenth of the declared ones: a noisy count may be below 0.
+    return max((prior * fleet + precision * mean) / (prior + precision), 0.1 * fleet)
 
 
 def _released_total(day: DayValues) -> float | None:

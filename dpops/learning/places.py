@@ -84,15 +84,15 @@ class PlaceSums:
 
     def after(self, day: PlaceDay) -> "PlaceSums":
         """Adds a day's sums, weighted by precision."""
-        a, speed, weight = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance
+        a, of_speeds, of_weights = day.day_weight, 1 / day.speed_variance, 1 / day.weight_variance  # two precisions
         return PlaceSums(
-            speeds=self.speeds + a * speed * day.speeds,
-            centred=self.centred + a * speed * day.centres * day.speeds,
-            centres=self.centres + a * a * speed * day.centres,
-            squares=self.squares + a * a * speed * day.centres**2,
-            weights=self.weights + a * weight * day.weights,
-            speed_precision=self.speed_precision + a * a * speed,
-            weight_precision=self.weight_precision + a * a * weight,
+            speeds=self.speeds + a * of_speeds * day.speeds,
+            centred=self.centred + a * of_speeds * day.centres * day.speeds,
+            centres=self.centres + a * a * of_speeds * day.centres,
+            squares=self.squares + a * a * of_speeds * day.centres**2,
+            weights=self.weights + a * of_weights * day.weights,
+            speed_precision=self.speed_precision + a * a * of_speeds,
+            weight_precision=self.weight_precision + a * a * of_weights,
             days=self.days + 1,
             is_laplace=day.is_laplace,
         )
@@ -146,7 +146,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     sums = tempered(sums)
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    # The power of slowness, and whether places differ from cells at all, are chosen by likelihood.
+    # The power of slowness (speed falls by it), and whether places differ from cells at all, are chosen by likelihood.
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
@@ -292,7 +292,7 @@ def _weight_grid(
 
 def _laws() -> Iterator[Float64s]:
     """Yields distributions of RATIOS with mean 1: a share of places unvisited, others lognormal."""
-    for unvisited in np.linspace(0, 1, 7, endpoint=False):
+    for unvisited in np.linspace(0, 1, 7, endpoint=False):  # coarse grids: LAWS are averaged by likelihood
         ratios = RATIOS[1:] * (1 - unvisited)  # the mean of those that are visited is 1
         for sd in np.geomspace(0.25, 4, 9):
             density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1, by log ratio

@@ -85,9 +85,9 @@ class TreeMechanism(Mechanism):
             raise ValueError(f"bins must be 1 to {MOST_BINS}, got {self.bins}")
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors by HAT under the prior."""
+        """Forecasts absolute errors of shares of reports below a speed, (HATs,), under the prior."""
         plans = self.plans(list(hats), hats.grid, hats.epsilon)
-        counts = (hat.counts for hat in hats)
+        counts = (hat.counts for hat in hats)  # samples of each user, (users,)
         return np.array([forecast_share_error(*planned, hats.prior) for planned in zip(plans, counts, strict=True)])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
