@@ -78,8 +78,7 @@ class HatCounts:
         ordered = [hats[index] for index in order.tolist()]
         rows = [np.asarray(hat.counts, np.int64) for hat in ordered]
         matrices = tuple(np.stack(rows[start:end]) for start, end in pairwise([0, *ends.tolist()]))
-        reported = np.array([hat.reported for hat in ordered], np.int64)
-        return cls(matrices, reported, grid, epsilon, prior), order
+        return cls(matrices, np.array([hat.reported for hat in ordered], np.int64), grid, epsilon, prior), order
 
     @property
     def upper(self) -> float:

@@ -260,7 +260,7 @@ class Mechanism(Protocol):
         """Plans and releases many HATs; a mechanism may override it to be faster."""
         totals = list(hats)
         # Equal counts have equal plans, so each distinct HAT is planned and written once.
-        keys = [(samples, hat.counts.tobytes()) for hat, samples in zip(totals, hats.reported.tolist(), strict=True)]
+        keys = [(reported, hat.counts.tobytes()) for hat, reported in zip(totals, hats.reported.tolist(), strict=True)]
         counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
         hat_plans = self.plans(list(counts.values()), grid, epsilon)
         planned = {key: (plan, plan.document()) for key, plan in zip(counts, hat_plans, strict=True)}
@@ -275,11 +275,11 @@ class Mechanism(Protocol):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads values with intervals off integers, the noisy query last, and stored plans."""
+        """Reads values, with intervals that miss with probability `miss`, off integers and stored plans."""
         if cls.chooses:
             read_plans = [Plan.from_public(cls.name, plan) for plan in plans]
             plans = [cls.resolve(*pair).document() for pair in zip(released, read_plans, strict=True)]
-        return noisy_queries([integers[-1] for integers in released], plans, miss)
+        return noisy_queries([integers[-1] for integers in released], plans, miss)  # the noisy query is the last
 
 
 def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
@@ -340,8 +340,7 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     counts = np.concatenate([total.counts for total in totals]) if totals else np.zeros(0, np.int64)
     sums = np.concatenate([total.sums for total in totals]) if totals else counts
     start = np.cumsum(users) - users
-    sizes = users.tolist()
-    fits = [total.counts.size for total in totals] == sizes == [total.sums.size for total in totals]
+    fits = [total.counts.size for total in totals] == users.tolist() == [total.sums.size for total in totals]
     if fits and totals:
         fits = np.array_equal(np.add.reduceat(counts, start), samples)
         fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)

@@ -70,8 +70,7 @@ each one's group below `groups`, int64 (samples,), and returns a row for each gr
 
 def _counted(bin_of: Int64s, bins: int, group: Int64s, groups: int) -> Int64s:
     """Counts samples by group and bin, int64 (groups, bins)."""
-    counts = np.bincount(group * bins + bin_of, minlength=groups * bins)
-    return counts.astype(np.int64).reshape(groups, bins)
+    return np.bincount(group * bins + bin_of, minlength=groups * bins).astype(np.int64).reshape(groups, bins)
 
 
 SUMS, SQUARES = PowerSum("sums", 1), PowerSum("squares", 2)

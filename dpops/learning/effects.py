@@ -170,8 +170,7 @@ class EffectLayout:
         means, roots, names = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
         for block, day, precision in self.precisions(strengths, days):
             span, root = self.span(block, day), math.sqrt(precision) * block.root
-            block_of_row = np.full(root.shape[0], names.index(block.name))
-            roots.append((block.is_border, span.start, root, block_of_row))
+            roots.append((block.is_border, span.start, root, np.full(root.shape[0], names.index(block.name))))
             if block.is_border:
                 means[span] = block.mean
         roots.sort(key=lambda root: root[:2])  # in the order of effects: local or border, then first effect

@@ -28,7 +28,7 @@ class SpeedField(LatentField):
         values: posterior means of each day, (cells, slots).
         weights: expected ones of each day's HATs, (cells, slots), whose totals sums of speeds correct by "doubt".
         traffic: the field's regressor of that name on each day, (cells, slots).
-        spread: learned variances of HATs around the field.
+        spread: learned variances of HATs' means around the field.
         one_weights: weight of one vehicle in a HAT, (days,).
     """
 
@@ -49,19 +49,17 @@ class SpeedField(LatentField):
     ) -> None:
         """Fits the field, strengths, variances and doubts of weights, in so many rounds.
 
-        hats: expected weights of each day's HATs, (cells, slots). is_last: whether covariances of HATs are needed.
+        sums: released, of weights times (speed - centre). weights: fitted before. hats: expected weights of each day's
+        HATs, (cells, slots), in typical vehicle-days. is_last: whether covariances of HATs are needed.
         """
         self.weights, self.traffic = list(hats), [weights.traffic(day) for day in weights.days]
         # An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
         # vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
         one_weight = self._facts.hat_weight * math.exp(weights.retention)
-        self.one_weights = np.array(
-            [
-                max(one_weight, of_day.sum(axis=0).max() / self._facts.hats_in_hour / number.upper95)
-                for of_day, number in zip(hats, weights.numbers, strict=True)
-            ]
-        )
-        self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)  # prior: what weights leave open
+        most = [of_day.sum(axis=0).max() / self._facts.hats_in_hour for of_day in hats]  # if all drive in that hour
+        self.one_weights = np.maximum(one_weight, most / np.array([number.upper95 for number in weights.numbers]))
+        # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.
+        self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
         doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, ("traffic", "doubt"))
         entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
         is_first = not self._are_fitted
@@ -96,9 +94,10 @@ class SpeedField(LatentField):
     def _data(self, sums: Sequence[NoisySums], doubts: Float64s) -> LinearData:
         """Turns released sums around centres into observations of sums of weights times speed.
 
-        A sum's variance is its noise's, and that of HATs around the field: `vehicles` and `floor` are the factors of
-        the spread's two parts. If a day's log weight errs by d, sums err by d times the weights times `offset`, the
-        day's mean distance from the centre: the regressor of "doubt". Doubts already in the weights are added back.
+        A sum's variance is its noise's, and that of HATs' means around the field: `vehicles` and `floor` are the
+        factors of the spread's two parts, of which the first is proportional to speed (`growth`). If a day's log weight
+        errs by d, sums err by d times the weights times `offset`, the day's mean distance from the centre: so it is the
+        regressor of "doubt", the effect that estimates d. Doubts already in the weights are added back.
         """
         values, variances, regressors = [], [], []
         self._factors: list[tuple[Float64s, Float64s]] = []  # of `spread`, (groups,), for each sum
@@ -122,10 +121,11 @@ class SpeedField(LatentField):
 
         Rows are scaled to variance 1, of which `slopes` are derivatives by log variances, (2, rows). A squared residual
         is expected to be 1 less the leverage (the part of the variance that the fit takes up): `excess` is the
-        difference. A Gaussian score is half the slopes times it. Neither variance falls below its prior.
+        difference. A Gaussian score is half the slopes times it. Residuals vary by 1 less the leverage, so the Fisher
+        information has its square. Neither variance falls below its prior, as releases hardly tell them.
         """
         posterior, prior = self.posterior, VehicleSpread()
-        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # sampled: it may exceed 1
+        leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # below 1, which samples may exceed
         excess = np.minimum((data.values - data.rows.times(posterior.mean)) ** 2 + leverage - 1, _MAX_EXCESS)
         vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._factors, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])

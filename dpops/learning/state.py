@@ -89,7 +89,10 @@ def _flattened(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def restore_state(state: State, days: int, recent: tuple[DayValues, ...], arrays: Arrays) -> State:
-    """Restores a state from `arrays_of` folded days. Raises KeyError or ValueError."""
+    """Restores a state from arrays that `arrays_of` made. Raises KeyError or ValueError.
+
+    state: the one before the first day, of the same city. days, recent: as in `State`, from the ledger.
+    """
     older = _restored("older", tuple[DayValues, ...], arrays)
     start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None  # no day was folded
     shapes = [array.shape for array in state.weight_layout.zeros(0)]

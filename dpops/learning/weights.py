@@ -68,6 +68,10 @@ class WeightField(LatentField):
         totals: Sequence[float | None],
         start: Start | None,
     ) -> None:
+        """Starts the field at the effects of an earlier fit, else of the prior.
+
+        numbers: vehicles by day. totals: released total weights of the last days; None where none was released.
+        """
         super().__init__(layout, days, None if start is None else start.weights)
         self.numbers = tuple(numbers)
         self._total_precisions = np.full(len(days), TOTAL_PRECISION)
@@ -94,10 +98,8 @@ class WeightField(LatentField):
 
     def weights(self, effects: Effects) -> list[Float64s]:
         """Computes each day's expected weights of HATs, (cells, slots), at these effects."""
-        return [
-            self._expected(effects, day, index, variances)
-            for index, (day, variances) in enumerate(zip(self.days, self.variances, strict=True))
-        ]
+        days = enumerate(zip(self.days, self.variances, strict=True))
+        return [self._expected(effects, day, index, variances) for index, (day, variances) in days]
 
     def of_day(self, day: DayValues, index: int) -> tuple[Float64s, Float64s]:
         """Computes a day's expected weights, and variances of their logs, (cells, slots) each."""
@@ -111,7 +113,7 @@ class WeightField(LatentField):
 
     def traffic(self, day: DayValues) -> Float64s:
         """Computes log weights of typical hours like a day's, less their mean, (cells, slots)."""
-        logs = self.layout.hats(self.effects, day.hours, None)
+        logs = self.layout.hats(self.effects, day.hours, None)  # without effects of single days
         weights = np.exp(logs)
         return np.asarray(np.clip(logs - np.average(logs, weights=weights), -_MOST_TRAFFIC, _MOST_TRAFFIC))
 
@@ -151,8 +153,8 @@ class WeightField(LatentField):
     def _linear(self, sums: Sequence[NoisySums]) -> LinearData:
         """Linearises observations around the effects: released sums, then a log total of each day.
 
-        The derivatives of a sum of weights exp(x) by x are the weights, those of its log their shares. Observed of a
-        log total less the retention, hence -1, is the log number of vehicles.
+        The derivatives of a sum of weights exp(x) by x are the weights, those of its log their shares. A day's log
+        total less the retention (hence its regressor -1) is observed as the log number of the day's vehicles.
         """
         weights = self.weights(self.effects)
         of_sums = [weights[item.day] for item in sums]
@@ -177,7 +179,7 @@ class WeightField(LatentField):
         return np.concatenate([*of_sums, of_totals + effects.border[self._at_retention]])
 
     def _prepare_rows(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
-        """Prepares rows of the sums, then of each day's total weight; returns ordered sums."""
+        """Prepares rows of sums, then of days' total weights; returns sums in that order."""
         totals = [
             Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
             for index, day in enumerate(self.days)
@@ -187,9 +189,8 @@ class WeightField(LatentField):
     def _step(self, sums: Sequence[NoisySums], data: LinearData) -> float:
         """Steps to the posterior mean, halfway while cost rises; returns the largest log change."""
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
-        largest = max(
-            float(np.abs(self.layout.hats(change, day.hours, index)).max()) for index, day in enumerate(self.days)
-        )
+        changes = (self.layout.hats(change, day.hours, index) for index, day in enumerate(self.days))  # of log weights
+        largest = max(float(np.abs(of_day).max()) for of_day in changes)
         length = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))  # of the step, relative to the full one
         prior = self.layout.prior(self.strengths, [day.count for day in self.days])
 
@@ -224,7 +225,7 @@ class WeightField(LatentField):
         of_totals = slice(-len(self.days), None)  # the last rows, one a day, scaled to variance 1 by `root`
         rows, root = data.rows[of_totals], np.sqrt(data.precisions[of_totals])
         residuals = (data.values[of_totals] - rows.times(self.effects)) / root
-        # Degrees of freedom of a residual: 1, less what the field's fit takes up.
+        # Degrees of freedom of a residual: 1, less the fit's variance (`rows` are times `root`) over the law's.
         freedom = np.maximum(1 - self._total_precisions / root**2 * self.posterior.variances_of_rows(rows), 0)
         worth = fitted.PRIOR_WORTH
         self._total_precisions = (freedom + worth) / (residuals**2 + worth / TOTAL_PRECISION)

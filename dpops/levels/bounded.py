@@ -107,7 +107,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     vehicle = np.cumsum(np.diff(rows.vehicle, prepend=rows.vehicle[:1]) != 0, dtype=np.int64)  # numbered from 0
     touched = []
     for level in stage.levels:
-        pair = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]
+        pair = vehicle * level.size + level.cell_start[rows.cell] + level.of_slot[rows.slot]  # code of vehicle, group
         entries, of_row = np.unique(pair, return_inverse=True)
         touched.append(_TouchedGroups(of_row, *np.divmod(entries, level.size)))
     u = units(rows.reports, stage).astype(np.float64)
@@ -176,13 +176,13 @@ def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
     """Computes a level's integer steps per unit of weight and per weighted km/h."""
     bound = float(stage.bound_kmh)
     if stage.counts_public:  # exact weights need no share; a neighbour's speeds may be opposite, hence twice the bound
-        return float(UNIT), _part(stage.share * level.speed_share, stage) / (2 * bound)
-    weight = _part(stage.share * (1 - stage.alpha) * level.weight_share, stage)
-    return weight, _part(stage.share * stage.alpha * level.speed_share, stage) / bound
+        return float(UNIT), _norm_bound(stage.share * level.speed_share, stage) / (2 * bound)
+    weight = _norm_bound(stage.share * (1 - stage.alpha) * level.weight_share, stage)
+    return weight, _norm_bound(stage.share * stage.alpha * level.speed_share, stage) / bound
 
 
-def _part(share: Fraction, stage: Stage) -> float:
-    """Computes the norm, in steps, that a share of the budget allows."""
+def _norm_bound(share: Fraction, stage: Stage) -> float:
+    """Computes a vehicle-day's largest norm, in integer steps, under a share of the budget."""
     # Stages' and levels' squared norms add up under Gaussian noise, norms under Laplace.
     return UNIT * _SHRINK * (math.sqrt(share) if stage.kind == "gaussian" else float(share))
 
@@ -200,7 +200,7 @@ def units(reports: Int64s, stage: Stage) -> Int64s:
 
 @cache
 def _table(quarters: int) -> tuple[Int64s, Int64s]:
-    """Tabulates n, and 2^20 n^(quarters / 4) rounded down: two integer square roots, exact."""
+    """Tabulates n and floor(2^20 n^(quarters / 4)), exactly: the fourth root of 2^80 n^quarters."""
     counts = list(range(1, _EXACT_COUNTS + 1))
     while counts[-1] < _MOST_COUNT:
         counts.append(counts[-1] + counts[-1] // _COUNTS_PER_STEP)

@@ -165,7 +165,7 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
     """Computes a typical vehicle-day's norm of reports; None if reports are not declared."""
     if fleet.profile.reports is None:
         return None
-    # Reports to the exponent, over weights of norm 1, both added up over HATs.
+    # Weights are powers of reports over their norm: so the norm is the powers' sum over HATs by that of the weights.
     return fleet.profile.hats * math.pow(fleet.profile.reports, stage.exponent) / _own_weight(stage, fleet)
 
 

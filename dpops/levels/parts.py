@@ -120,12 +120,13 @@ _DEFAULTS = {
 def slot_weight(stage: Stage, profile: Profile) -> float:
     """Estimates a vehicle's weight in a live HAT, relative to that on a day.
 
-    Both without clips. On a typical day its weight of 1 is shared by its HATs.
+    Neither weight is clipped. On a typical day a vehicle's weight of 1 is shared equally by its HATs.
     """
     hats = max(profile.hats / profile.hours, 1.0)  # of a vehicle in a slot, as long as an hour
     if stage.kind == "laplace":  # n equal weights of norm 1 are 1 / n each
         return profile.hats / hats
-    # Groups of a level that it touches in a slot; equal weights of Euclidean norm 1 add up to 1 / root of `squares`.
+    # Groups that it touches in a slot, of parents as in `Profile.touched`: each is visited in two parts of the day.
+    # Equal weights of Euclidean norm 1 over all levels add up to 1 / the root of the sum of `squares`.
     touched = {"hour": 1.0, "cell-hour": hats, "parent-hour": min(hats, max(2 * profile.parents / profile.hours, 1.0))}
     squares = [
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
@@ -159,8 +160,9 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
 
     stage: one of the release, with its noise. day_share: the smallest share of a vehicle-day's total of a day.
     """
-    # The most noise at which neither chance is exceeded, of vehicles; Laplace's exceeds t scales with chance e^-t / 2.
-    gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)
+    # The most noise, of vehicles, by which a usual day is stopped with probability USUAL_STOPS, and an empty one passes
+    # with EMPTY_PASSES. Laplace noise is above t scales with probability e^-t / 2.
+    gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)  # such noise, as parts of the fleet
     if stage.kind == "gaussian":
         most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
         # The noise variance of a count with a share is spread / (UNIT^2 share (1 - COUNT_ALPHA)).

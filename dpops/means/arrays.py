@@ -136,8 +136,7 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     samples = np.concatenate([group.samples for group in groups])
     fills = np.concatenate([group.fills for group in groups])
     first_piece = np.flatnonzero(np.diff(array, prepend=-1))  # of each array: a grouping is sorted by array
-    array_sum = np.add.reduceat(user_mean[user] * samples, first_piece)
-    return ArrayMeans(array_sum // fills, first_array)
+    return ArrayMeans(np.add.reduceat(user_mean[user] * samples, first_piece) // fills, first_array)
 
 
 SAFE_PRODUCT = 1 << 30

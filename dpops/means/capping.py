@@ -62,15 +62,13 @@ def _caps(limits: Int64s, counts: Int64s, reported: int) -> list[CountCap]:
     samples = np.concatenate([[0], np.cumsum(values * repeats)])
     below = np.searchsorted(values, limits, side="right")  # number of distinct counts that a cap leaves alone
     samples_kept = samples[below] + limits * (counts.size - users[below])
-    # K R times the weight that moves, see CountCap: the sum over users who gain weight of k R - c K. Of capped users
+    # `moved_weight` (see CountCap) times K R, hence integers: the sum over gaining users of k R - c K. Of capped users
     # these are those with c K < m R; of the others, all if samples were dropped.
     gaining = np.maximum(np.searchsorted(values, (limits * reported - 1) // samples_kept, side="right"), below)
     moved = limits * reported * (users[gaining] - users[below]) - samples_kept * (samples[gaining] - samples[below])
     moved += (reported - samples_kept) * samples[below]
-    caps = [
-        CountCap(limit, total, (mass, total * reported), is_uncapped=False)
-        for limit, total, mass in zip(limits.tolist(), samples_kept.tolist(), moved.tolist(), strict=True)
-    ]
+    by_limit = zip(limits.tolist(), samples_kept.tolist(), moved.tolist(), strict=True)
+    caps = [CountCap(limit, kept, (weight, kept * reported), is_uncapped=False) for limit, kept, weight in by_limit]
     if caps[-1].max_count == values[-1]:  # it caps nobody
         total = int(samples[-1])
         caps[-1] = CountCap(int(values[-1]), total, (reported - total, reported), is_uncapped=True)

@@ -91,8 +91,7 @@ def clipped_release(
     clipped = np.clip(arrays.means, np.repeat(low, arrays.numbers), np.repeat(high, arrays.numbers))
     exact = np.add.reduceat(clipped, arrays.first) if low.size else low
     scales = [_scale(a, b, plan) for a, b, plan in zip(low.tolist(), high.tolist(), plans, strict=True)]
-    noisy = with_noise(exact, scales, noise)
-    return [[*choice, integer] for choice, integer in zip(choices, noisy, strict=True)]
+    return [[*choice, noisy] for choice, noisy in zip(choices, with_noise(exact, scales, noise), strict=True)]
 
 
 def with_interval(low: int, high: int, plan: Plan) -> Plan:
@@ -168,10 +167,8 @@ class QuantileInterval(ClippedArrays):
         quarter = [plan.epsilon / 4 for plan in plans]
         lower_ranks = [Fraction(plan.facts["rank_numerator"], plan.facts["rank_denominator"]) for plan in plans]
         upper_ranks = [plan.facts["arrays"] - rank for plan, rank in zip(plans, lower_ranks, strict=True)]
-        ends = [
-            private_quantiles(arrays.means, arrays.first, upper, ranks, quarter, noise)
-            for ranks in (lower_ranks, upper_ranks)
-        ]
+        targets = lower_ranks, upper_ranks
+        ends = [private_quantiles(arrays.means, arrays.first, upper, ranks, quarter, noise) for ranks in targets]
         low, high = np.minimum(*ends), np.maximum(*ends)  # independent draws may cross; sorting is post-processing
         choices = [list(pair) for pair in zip(low.tolist(), high.tolist(), strict=True)]
         return clipped_release(arrays, low, high, choices, plans, noise)

@@ -94,8 +94,7 @@ class Akmv(Mechanism):
         exact = np.add.reduceat(np.minimum(users.sums, np.repeat(bound, number)), users.start)
         limits = bound.tolist()
         scales = [plan.scale * Fraction(limit, plan.sensitivity) for limit, plan in zip(limits, plans, strict=True)]
-        noisy = with_noise(exact, scales, noise)
-        return [[limit, integer] for limit, integer in zip(limits, noisy, strict=True)]
+        return [[limit, noisy] for limit, noisy in zip(limits, with_noise(exact, scales, noise), strict=True)]
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:

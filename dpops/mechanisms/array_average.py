@@ -97,8 +97,7 @@ class ArrayAverage(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws the noisy sum of array means per HAT."""
         arrays = layouts.array_means(totals, plans)
-        exact = np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means
-        return noisy_integers(exact, plans, noise)
+        return noisy_integers(np.add.reduceat(arrays.means, arrays.first) if plans else arrays.means, plans, noise)
 
 
 _OPT_AVERAGE = ArrayAverage(m_ub="opt")

@@ -68,7 +68,7 @@ class Auto(Mechanism):
         usual_hats = [hats[index] for index in usual_indices]
         plan_of: dict[int, Plan] = {}
         if usual_hats and self.prior is not None:
-            counts, order = HatCounts.of(usual_hats, grid, epsilon, self.prior)
+            counts, order = HatCounts.of(usual_hats, grid, epsilon, self.prior)  # order: indices of `usual_hats`
             for mechanism, chosen in self._chosen(counts):
                 indices = [usual_indices[index] for index in order[chosen].tolist()]
                 plan_of |= zip(indices, mechanism.plans([hats[index] for index in indices], grid, epsilon), strict=True)
@@ -88,7 +88,7 @@ class Auto(Mechanism):
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
-        costs = []  # 0 where a candidate's plan draws nothing, else 1; as the number of users decides, of one HAT each
+        costs = []  # by HAT: 0 if the plan draws nothing, else 1. Equal for equally many users: one HAT of each
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]

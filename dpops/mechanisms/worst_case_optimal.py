@@ -101,14 +101,12 @@ class WorstCaseOptimal(Mechanism):
         users = stack(totals, plans)
         if not plans:
             return []
-        bound, upper, users_of_hat = (
-            np.array([plan.facts[name] for plan in plans], np.int64) for name in ("bound", "upper_steps", "users")
-        )
+        names = "bound", "upper_steps", "users"
+        bound, upper, users_of_hat = (np.array([plan.facts[name] for plan in plans], np.int64) for name in names)
         max_sums = users.counts * np.repeat(upper, users_of_hat)  # U m
         bound = np.repeat(bound, users_of_hat)
         clipped = np.clip(2 * users.sums, max_sums - bound, max_sums + bound)  # in half steps
-        exact = np.add.reduceat(clipped, users.start)
-        return noisy_integers(exact, plans, noise)
+        return noisy_integers(np.add.reduceat(clipped, users.start), plans, noise)
 
 
 def _clipped(

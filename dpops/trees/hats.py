@@ -98,7 +98,7 @@ def best_shape(bins: int) -> PlannedTree:
 
 
 def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
-    """Raises PlanError unless a tree fits into 64 bits."""
+    """Raises PlanError unless counts times masses, for `weighted_leaves`, fit into 64 bits."""
     check_plan_input(*hat, grid.upper_steps, epsilon)
     heaviest = int(hat.counts.max())
     if heaviest**2 * UNITS_PER_SAMPLE >= 1 << 62:
@@ -201,7 +201,7 @@ def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: flo
     cases = expected_cdfs(tree.bins, mean, sd, upper)
     # A fixed seed, so that equal plans have equal forecasts.
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
-    # By the inverse of Laplace's distribution function.
+    # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
     true, noise = np.repeat(cases, _PRIOR_DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))

@@ -132,8 +132,8 @@ class TreeMechanism(Mechanism):
             outputs = read_trees([released[hat] for hat in indices], plans_of_shape, shape, miss)
             unknown = np.full(len(plans_of_shape), np.nan)
             shape_estimates = Estimates(
-                numbers=np.array([outputs[name][:3] for name in OUTPUTS[:-1]]),
-                lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],
+                numbers=np.array([outputs[name] for name in OUTPUTS[:-1]]),  # values and both ends, (outputs, 3, HATs)
+                lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],  # up to the last edge, U
                 noise_std=unknown,
                 bias_bound=unknown,
                 epsilon=np.array([float(plan.epsilon) for plan in plans_of_shape]),

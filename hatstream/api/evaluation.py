@@ -180,7 +180,7 @@ class _EvaluatedDays:
             self.shown.setdefault(f"{name} {slot.product}".strip() if slot.product else name, []).append(slot)
 
     def draw(self, first_s: int, table: wire.Tally) -> None:
-        """Draws a group, stores its units and estimates it. first_s: its start."""
+        """Draws a group of slots, in shard 0 alone, and estimates it. first_s: start."""
         release, recorded = self.release, list[RecordedSlot]()
         # In order a stage rests on those recorded before: one after another, until none is left.
         while drawn := release.draw({(first_s, 0): lambda: [table]}, History(self.account, recorded), self.noise):
@@ -204,7 +204,7 @@ def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: S
         schema = schema_of(slot.statistics, shape, shown_names(slot.hats.optional, shape))
         ends = zip(columns["slot_start"], columns["slot_end"], strict=True)
         spans = [(first.get(str(start), (None, 0)), last.get(str(end), ("", 0))) for start, end in ends]
-        # Period and numbers of both slots; None for rows over several periods.
+        # Period and numbers of both slots; None for rows over several periods, as None and "" differ from all periods.
         numbers = [(period, start, end) if period == other else (None,) * 3 for (period, start), (other, end) in spans]
         table = pa.table({name: columns[name] for name in schema.names}, schema)
         added = (("period", pa.string()), ("slot", pa.int64()), ("last_slot", pa.int64()))
@@ -232,7 +232,7 @@ def count_days(
     """
     paths = input_paths(pattern)
     calendar = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
-    rules = spec.rules(calendar, os.urandom(32))
+    rules = spec.rules(calendar, os.urandom(32))  # any key: hashes of vehicles are only compared here
     release, packed_by_slot = _release_of(spec, {}, _MemoryAccount.of(spec)), dict[int, list[bytes]]()
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):

@@ -184,7 +184,8 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     A tighter bound of an equally long or longer span caps it. Empty without places, and if a limit cannot add up a
     period's claim, as nothing is released then.
     """
-    period, capped = Accountant().compose([spec.least[0]]), list[Cost]()
+    (least_claim, _), capped = spec.least, list[Cost]()  # of a period; its epsilon and delta aside
+    period = Accountant().compose([least_claim])
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.adds_up(period) for bound in bounds):
         return capped
     for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):
@@ -228,8 +229,8 @@ def _factor(epsilon: Fraction) -> str:
 def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
     """Computes costs of consecutive days, each at the dearest period's debits."""
     claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()
-    spent = ((number, Accountant().compose(claims * periods_in(privacy_unit, number))) for number in days)
-    return [Cost(number, loss_of(total, limit)) for number, total in spent]
+    periods = ((number, periods_in(privacy_unit, number)) for number in days)  # the claims are spent in each
+    return [Cost(number, loss_of(Accountant().compose(claims * repeats), limit)) for number, repeats in periods]
 
 
 def periods_in(privacy_unit: str, days: int) -> int:
@@ -272,7 +273,8 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
     # Within the longest span's length all of these windows are over.
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
     # The least that a slot of these days costs; what `excess` takes in, earliest day first, hinders later days.
-    debit = Debit(UnitKey(spec.spec_id, 0, 0), spec.least[0])
+    least_claim, _ = spec.least
+    debit = Debit(UnitKey(spec.spec_id, 0, 0), least_claim)
     refused = ledger.excess(spec.account.name, spec.account.limit, {day: [debit] for day in days})
     return next((day for day in days if day not in refused), None)
 
@@ -281,7 +283,7 @@ def _units(spent: Sequence[Spent], spec: Specification) -> int | None:
     """Counts a period's recorded units; None if another specification has some."""
     if {entry.spec_id for entry in spent} - {spec.spec_id}:
         return None
-    return sum(entry.units for entry in spent) * spec.privacy.release_shards  # a slot's debit covers all shards
+    return sum(entry.units for entry in spent) * spec.privacy.release_shards  # of debits, each for all shards
 
 
 class LedgerRecord(NamedTuple):

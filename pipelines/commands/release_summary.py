@@ -97,7 +97,7 @@ def _rows_of(outcome: Outcome) -> dict[str, Fact]:
 
 
 def _where(spec: Specification, run: FinishedRun, slots: Iterable[tuple[int, Collection[str]]]) -> dict[str, Fact]:
-    """Lists results, and counts HATs without a trip. slots: start and cells."""
+    """Lists files and topic, counts HATs without a trip. slots: start and cells."""
     facts: dict[str, Fact] = {"files": [str(path) for path in run.files]}
     facts["kafka"] = None if run.topic is None else str(run.topic)
     if spec.trips is not None:
@@ -209,7 +209,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": stages_of(period, counted(entries).__getitem__),  # not the ledger's own: audit events count
+                "stages": stages_of(period, counted(entries).__getitem__),  # the ledger's own would count audit events
                 "epsilon": float(levels.epsilon_of(period)),
                 "cells": len(region),
                 "delta": float(levels.delta or 0),

@@ -177,7 +177,7 @@ class _Log:
             if self._phase is None or self._phase[0] != name:
                 self.end_phase()
                 self._phase = (name, time.monotonic(), count, total)
-            self._phase = (*self._phase[:2], count, total)
+            self._phase = (*self._phase[:2], count, total)  # its name and begin stay
 
     def write_if_due(self) -> None:
         """Writes a line if the newest one is a minute old."""

@@ -173,7 +173,7 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     factor: the multiple. days: key of _NUMBER_BY_DAYS. within: requested half width, in the value's unit.
     """
     value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
-    upper, within_kmh = float(value.standard.upper), within / value.width(1.0)
+    upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # its unit in a km/h
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
     shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
 

@@ -91,8 +91,7 @@ def _half_width(grid: Grid, epsilon: Fraction, mechanism: Mechanism, vehicles: i
     """Computes a HAT's half width. Its vehicles have TYPICAL_COUNTS of reports, evenly in logs."""
     low, high = TYPICAL_COUNTS
     counts: Int64s = np.geomspace(high, low, vehicles + 2)[1:-1].round().astype(np.int64)
-    plan = mechanism.plan(CountsKnown.all_of(counts), grid, epsilon)
-    return min(plan.half_width(MISS), float(grid.upper))
+    return min(mechanism.plan(CountsKnown.all_of(counts), grid, epsilon).half_width(MISS), float(grid.upper))
 
 
 def _answer(name: str, rows: Sequence[Need], width: str) -> str:

@@ -137,8 +137,8 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
 
         def is_worth(vehicles: int) -> bool:
             """Checks whether a fleet makes the coarsest hexagons worth their share."""
-            _, places, cells, *_ = kinds[0]
-            larger, days = replace(fleet, vehicles=vehicles), DAY_NUMBERS[-1:]
+            coarsest, larger, days = kinds[0], replace(fleet, vehicles=vehicles), DAY_NUMBERS[-1:]
+            places, cells = coarsest.places, coarsest.cells
             maps = expected_maps(stage, larger, places=places, cells=cells, crowding=CONCENTRATED, days=days)
             return maps[0].ok >= WELL
 
@@ -202,7 +202,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
     part = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of norms, as rho is quadratic
-    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # of a class's weight, by class
+    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # by class, of its weight; standing counts less
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(number, weight / number)  # taken as equal
     cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), float(TYPICAL.of(np.array(visits))), visits)

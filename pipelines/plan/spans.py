@@ -212,14 +212,14 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     # Posterior variances; neighbours and hours inform too, which cuts noise to SMOOTHED of it, as more days would.
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
-    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index in _VEHICLES of the first that is `ok`
+    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index in _VEHICLES of the first whose HAT is `ok`
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
     if np.ptp(with_trip) == 0:  # no trips tell HATs apart: estimates vary by the part of the spread that releases tell
         variance = max(spread - float(unknown[fewest]), 1e-6)  # above 0
         relative = np.exp(math.sqrt(variance) * _NORMAL - variance / 2)  # lognormal of mean 1
     else:
         relative = with_trip / with_trip.mean()
-    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # part of HATs, which have all vehicles
+    served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # part of HATs with all vehicles; never 0
     are_usable = relative * bounds.usual_vehicles / served >= _VEHICLES[fewest]
     return float(are_usable.mean()), float(np.average(are_usable, weights=relative))
 

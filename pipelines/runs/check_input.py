@@ -65,10 +65,11 @@ def check_input(
     job = replace(job_of(spec, calendar, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
     has_places = isinstance(job.ground, Pieces)
     with Spool() as spool:
-        check = _Check(replace(bounded_here(job, paths, None, spool), spells=True))
-        with report_steps(job, estimate_rows(paths), progress):
-            counts = InProcess("local").run(check.build, f"hatstream-check-{spec.name}", lambda _: None).counts
-        # The reading step appends spellings of ids, see `spellings`: (ids, 3) of each batch.
+        # The reading step appends hashes of each batch's ids to the spool, (ids, 3): of an id as text, in lower case
+        # (`casefold`) and as an integer, which show what another form of ids would merge.
+        check = _Check(replace(bounded_here(job, paths, needed=None, spool=spool), spells=True))  # no period needs rows
+        with report_steps(job, estimate_rows(paths), progress):  # steps report to it, so `run` need not
+            counts = InProcess("local").run(check.build, f"hatstream-check-{spec.name}", watch=lambda _: None).counts
         ids = merged([np.frombuffer(report, np.int64).reshape(-1, 3) for report in spool.read_appended()])
     outcome = Outcome()
     count_in(outcome, counts)
@@ -93,7 +94,8 @@ class _Check:
 
     def count_group(self, group: Group) -> None:
         """Counts observations, and derived ones with a value. Raises StepError for unreadable files."""
-        job, ((slot_s, _), _), parts = self.bounded.job, *group
+        ((slot_s, _shard), _pane_s), parts = group  # parts: (slot's start, packed events), or facts under NO_SLOT
+        job = self.bounded.job
         if slot_s == NO_SLOT:  # counters of the reading step, which counts rows itself
             for _, fact in parts:
                 for name, number in msgspec.json.decode(fact, type=dict[str, int]).items():

@@ -152,13 +152,17 @@ def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -
 def _expected(entries: Sequence[StageEntry], recorded: RecordedStages) -> tuple[Field, Float64s, float, float]:
     """Estimates the newest period's field, and mean absolute errors weighted by reports.
 
-    Also each HAT's share of all reports, (cells, slots). The errors are of the field's values, and of one constant.
+    Returns:
+        The field; each HAT's share of all reports, (cells, slots); and expected errors, in the value's unit: of the
+        field's means, and of the period's mean taken everywhere.
     """
     models = learned_from(entries, recorded.policy)
-    field, spread = models.estimate(), models.fit.speeds.spread  # of vehicles in a HAT; intervals take a wider one
+    # As learned: `field.spread` is a multiple of it, for cautious intervals. Vehicles: (cells, slots, NODES).
+    field, spread = models.estimate(), models.fit.speeds.spread
     share, vehicles = field.weights / field.weights.sum(), np.maximum(field.vehicles, 1.0)
-    sampling_variances = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])
-    variances = field.variances + sampling_variances.mean(axis=-1)  # over equally likely numbers of vehicles
+    # Of HATs' own means around the field, as far as noisy sums of single HATs (`precisions`) leave them unknown.
+    deviations = spread.of_reports(vehicles, field.values[..., None], field.precisions[..., None])
+    variances = field.variances + deviations.mean(axis=-1)  # over NODES equally likely numbers of vehicles
     from_mean = (field.values - np.sum(share * field.values)) ** 2
     mean_squares = (float(np.sum(share * squares)) for squares in (variances, variances + from_mean))
     error, constant = (recorded.spec.value.width(MEAN_ABSOLUTE_NORMAL * square**0.5) for square in mean_squares)

@@ -135,7 +135,12 @@ def _places_of(
 def _cut_places(
     table: PlacesTable, region: Sequence[int], document: Any, visits: str | None, progress: Report
 ) -> PlacesRequest:
-    """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key."""
+    """Cuts a region by places. document, visits: file contents. Raises ValueError naming the key.
+
+    The result's `share` is of a period's total; `hashed` is what a spec_id rests on. Of shapes that is their names and
+    where they lie: fine H3 cells, the place of each (by its piece, a place's part in a cell of the region), the cell of
+    each place, and with headings the row of each fine cell and the place of each row and sector.
+    """
     if not 0 < table.share < 1:
         raise ValueError(f"share must be above 0 and below 1; it is {float(table.share):g}")
     hashed: dict[str, Any] = {"share": str(table.share)}
@@ -153,7 +158,7 @@ def _cut_places(
         digest = hashlib.sha256("\n".join(pieces.places.names).encode())
         of_headings = (pieces.heading_row, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
         for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
-            digest.update(column.astype("<i8").tobytes())
+            digest.update(column.astype("<i8").tobytes())  # in the same order of bytes on every machine
         hashed["places"] = digest.hexdigest()[:16]
     if visits is not None:
         numbers = _visits(visits, pieces.places.names)

@@ -66,11 +66,11 @@ def _(unchecked: Any, rows: Any, stage: Any) -> Any:
     return unchecked(rows, replace(stage, least_norm=5 * int(rows.reports.max(initial=1))))
 
 
-@mutant("bound-of-five-quarters", "with-delta", "dpops.levels.bounded:_part", "dpops.levels.bounded:within")
-def _(part_or_within: Any, *given: Any) -> Any:
+@mutant("bound-of-five-quarters", "with-delta", "dpops.levels.bounded:_norm_bound", "dpops.levels.bounded:within")
+def _(bound_or_within: Any, *given: Any) -> Any:
     """A vehicle's vector is a quarter too long, and its check in integers is gone."""
-    result = part_or_within(*given)
-    return 1.25 * result if part_or_within.__name__ == "_part" else np.ones_like(result)
+    result = bound_or_within(*given)
+    return 1.25 * result if bound_or_within.__name__ == "_norm_bound" else np.ones_like(result)
 
 
 @mutant(

@@ -249,10 +249,8 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     lines = first[is_line]
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
     polygons, line_of_polygon = shapely.get_parts(outline, return_index=True)
-    cells_of_parts = [
-        np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64)
-        for polygon in _polygons(polygons, shapes.scale[first][line_of_polygon])
-    ]
+    h3_polygons = _polygons(polygons, shapes.scale[first][line_of_polygon])
+    cells_of_parts = [np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64) for polygon in h3_polygons]
     size = np.array([cells.size for cells in cells_of_parts])
     part_first = np.append(0, np.cumsum(size))[np.searchsorted(line_of_polygon, np.arange(first.size + 1))]
     group = np.cumsum(is_first) - 1  # each row's index in `first`

@@ -46,10 +46,8 @@ def _avro(columns: Columns, schema: pa.Schema, name: str) -> bytes:
     import fastavro
 
     kinds = [_AVRO_INSTANT if pa.types.is_timestamp(field.type) else _AVRO_BY_TYPE[field.type] for field in schema]
-    fields = [
-        {"name": field.name, "type": ["null", kind] if field.nullable else kind}
-        for field, kind in zip(schema, kinds, strict=True)
-    ]
+    pairs = zip(schema, kinds, strict=True)
+    fields = [{"name": field.name, "type": ["null", kind] if field.nullable else kind} for field, kind in pairs]
     parsed = fastavro.parse_schema({"type": "record", "name": "HatStatistic", "fields": fields})
     sink = io.BytesIO()
     marker = hashlib.sha256(name.encode()).digest()[:16]  # random by default; the same release must give the same bytes

@@ -119,6 +119,7 @@ def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Se
         else:
             exposures.setdefault(slot_s, []).append(data)
     spent = _spend_of(epsilons, exposures, shares)
+    # All facts have one key, 0, so that one worker judges them together.
     return 0, msgspec.json.encode(DemandFact(period, wanted, tuple(map(str, spent))))
 
 

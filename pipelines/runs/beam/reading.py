@@ -84,6 +84,7 @@ class Observe(beam.DoFn):
         yield WindowedValue((((NO_SLOT, 0), 0), fact), MIN_TIMESTAMP, (GlobalWindow(),))
 
     def _read(self, piece: Piece) -> Iterator[RawBatch | UnreadableFile | StepError]:
+        """Reads a piece: several small files, or a share of one."""
         if piece.others:
             return tasks.read_small(self._job.layout, list(map(os.fsdecode, (piece.path, *piece.others))))
         return tasks.read(self._job.layout, os.fsdecode(piece.path), Share(piece.number, piece.shares))
@@ -148,7 +149,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
             small.append((size, os.fsencode(path)))
         else:
             pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
-    per_piece = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))
+    per_piece = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))  # so that several threads have pieces to read
     for start in range(0, len(small), per_piece):
         (_, first), *others = group = small[start : start + per_piece]
         size = sum(size for size, _ in group)

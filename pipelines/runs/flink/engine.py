@@ -112,7 +112,7 @@ class Flink:
             *addresses(self.job_server, self.worker_pool, self.parallelism),
             "--streaming",
             "--finish_bundle_before_checkpointing",
-            "--max_bundle_time_mills=100",
+            "--max_bundle_time_mills=100",  # rows wait no longer for others
             f"--checkpointing_interval={round(self.checkpoint_s * 1_000)}",
             f"--number_of_execution_retries={self.restarts}",
             "--execution_retry_delay=1000",
@@ -146,6 +146,7 @@ class Flink:
                 raise EngineError(f"the job server at {self.job_server} was lost while the job ran") from None
             if not isinstance(error, RuntimeError):
                 raise
+            # It has ended: its error counts as so many faults as end a job.
             raise next(iter(reasons), None) or fault([str(error)] * MOST_FAULTS, self.rest) or error from None
         if state != PipelineState.DONE:
             raise EngineError(f"the job was ended by somebody else: {state}")

@@ -55,7 +55,7 @@ class StreamFacts(Mapping[int, SlotFacts]):
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
         joint_slots_s = self.spec.privacy.allocation.planned_with(slot_s, slots)
-        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, len(slots))
+        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, plan_count=len(slots))  # each by itself
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)

@@ -264,9 +264,8 @@ def hats_of(rows: Tally) -> SlotHats:
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = changes(rows.cell)
     first = np.flatnonzero(is_first)
-    users, reported = (
-        np.add.reduceat(column, first) for column in ((rows.kept > 0).astype(np.int64), rows.kept + rows.dropped)
-    )
+    addends = (rows.kept > 0).astype(np.int64), rows.kept + rows.dropped
+    users, reported = (np.add.reduceat(addend, first) for addend in addends)
     max_kept = int(rows.kept.max(initial=0))
     descending = np.cumsum(is_first) * (max_kept + 1) - rows.kept  # a key by cell, then count; dropped rows come last
     narrow = descending.astype(np.min_scalar_type(descending.max(initial=0)))  # which numpy sorts by counting
