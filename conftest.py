@@ -1,6 +1,7 @@
 """What several tests share: where real telemetry lies, and ledgers on both databases."""
 
 import gc
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,7 +30,8 @@ SHARED = Path(__file__).resolve().parents[1] / "shared" / "data"
 
 let_ledgers_remember()
 let_disks_be_quick()
-let_files_be_in_memory()
+FOLDER = let_files_be_in_memory()
+"""Of this run, made by the process that starts workers."""
 
 RELEASES = {"pipelines", "hatstream", "stream", "faults"}
 """Rooms that release the same days again: with the same noise, so that their models are the same."""
@@ -40,6 +42,11 @@ ENGINES = {"kafka", "flink", "pool", "cluster"}
 LONGEST = ("images", "extras", "tutorial", "races", "metrics", "histories", "server_faults",
            "world", "exceeding_spans", "injected", "backups", "examples", "wheel")  # fmt: skip
 """Files of few tests that take long, by their names without `test_`."""
+
+
+def pytest_unconfigure() -> None:
+    """Removes what Beam, servers and ended processes leave."""
+    shutil.rmtree(FOLDER or "", ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers

@@ -57,10 +57,13 @@ ROOM = 4 << 30
 """Bytes that must be free in memory's folder: a run of all tests writes a tenth of it; a container may have 64 MB."""
 
 
-def let_files_be_in_memory() -> None:
-    """Lets folders of tests, also of processes that they start, be where files take the least system time."""
+def let_files_be_in_memory() -> str | None:
+    """Lets a new folder, where files take the least system time, be that of tests and of processes that they start."""
     if IN_MEMORY and "TMPDIR" not in os.environ and shutil.disk_usage(IN_MEMORY).free > ROOM:
-        os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
+        os.environ["TMPDIR"] = tempfile.tempdir = tempfile.mkdtemp(prefix="t-", dir=IN_MEMORY)  # short: sockets' names
+        os.chmod(tempfile.tempdir, 0o1777)  # as /tmp: PostgreSQL runs as another user
+        return tempfile.tempdir
+    return None
 
 
 # learned models
