@@ -33,13 +33,13 @@ def factorize(column: Int64s) -> DistinctValues:
 def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
     """Numbers distinct pairs, whose values are first code * second.values.size + second code."""
     pair_key = first.code * second.values.size + second.code
-    room = first.values.size * second.values.size  # a table by pair: where it is dense, cheaper than a sort
-    if room > _MOST_ROOM_PER_ROW * pair_key.size:
+    possible_pairs = first.values.size * second.values.size  # size of a table by pair, cheaper than a sort if dense
+    if possible_pairs > _MOST_ROOM_PER_ROW * pair_key.size:
         return DistinctValues(*np.unique(pair_key, return_inverse=True))
-    seen = np.zeros(room, np.bool_)
+    seen = np.zeros(possible_pairs, np.bool_)
     seen[pair_key] = True
     values = np.flatnonzero(seen)
-    code_of_key = np.empty(room, np.int32)
+    code_of_key = np.empty(possible_pairs, np.int32)
     code_of_key[values] = np.arange(values.size, dtype=np.int32)
     return DistinctValues(values, code_of_key[pair_key].astype(np.int64))
 
@@ -47,7 +47,7 @@ def pairs(first: DistinctValues, second: DistinctValues) -> DistinctValues:
 def packed_keys(first: Int64s | DistinctValues, second: Int64s) -> Int64s:
     """Packs two columns into one that sorts by first, then second.
 
-    63 bits hold at most 2^31 entries and 2^25 first values: where the second's range is wide, codes take its place.
+    63 bits hold 2^25 codes of `first` with a `second` of range below NARROW (2^38), or 2^31 codes of each otherwise.
     """
     if not second.size:
         return np.zeros(0, np.int64)

@@ -226,7 +226,7 @@ def unpack_events(packed: Iterable[bytes]) -> Events:
 def unpack_tally(packed: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     """Unpacks tallies with the columns they were packed with."""
     nothing = np.zeros(0, np.int64)
-    tallies = [Tally(*[nothing] * 5, sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
+    tallies = [Tally(*[nothing] * len(_TALLY_COLUMNS), sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
     for data in packed:
         batch = pa.ipc.open_stream(data, options=_READ_OPTIONS).read_next_batch()
         sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}

@@ -304,9 +304,9 @@ def value_of(document: Document) -> Value:
         need(document.input.value_unit is None, "input.value_unit", "goes with [value]", document.input.value_unit)
         need(value is None, "value", "stands in the place of [speed]: write one of them", "both")
         upper, grid = speed.upper_kmh, speed.grid_kmh
-        need(0 < upper <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", upper)
+        need(0 < upper <= 100_000, "speed.upper_kmh", "must be above 0, at most 100000", upper)  # more: a wrong unit
         need(grid > 0, "speed.grid_kmh", "must be above 0", grid)
-        steps = upper / grid
+        steps = upper / grid  # at most 10**6, as squares of steps are summed in int64
         need(steps.denominator == 1, "speed.grid_kmh", "must divide speed.upper_kmh", grid)
         need(steps <= 1_000_000, "speed.grid_kmh", "must give at most 1,000,000 steps up to upper_kmh", grid)
         return Value(Grid(step=grid, upper_steps=int(steps)))

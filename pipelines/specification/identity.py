@@ -22,8 +22,8 @@ DECISIVE = ("name", "unit", "timezone", "adjacency", "since", "until")  # all of
 def decisive_text(spec: "Specification") -> str:
     """Returns canonical JSON of all that decides a release.
 
-    Excludes names, the account's limit, lateness, coarser products. A prior counts as an option of mechanisms. Keys of
-    later versions are written only where they differ from the default, so that older ids stay.
+    Excludes names, the account's limit, lateness, coarser products. [speed] has "prior": null always, as the first
+    versions did: a prior counts as an option of mechanisms. Keys of later versions are written only where not default.
     """
     table, value, keys, cells, levels = spec.timetable, spec.value, spec.keys, spec.cells, spec.levels
     days = {} if table.weekdays == WEEKDAYS else {"weekdays": list(table.weekdays)}
@@ -74,7 +74,7 @@ def decisive_text(spec: "Specification") -> str:
 
 
 def _privacy(spec: "Specification") -> dict[str, Any]:
-    """Writes the privacy table for the digest `spec_id`; later keys only where used."""
+    """Writes [privacy] for the hash `spec_id`; later versions' keys only where used."""
     allocation, cap, levels = spec.privacy.allocation, spec.privacy.cap, spec.levels
     plain: dict[str, Any] = {
         "epsilon": str(allocation.epsilon),
@@ -98,10 +98,10 @@ def _privacy(spec: "Specification") -> dict[str, Any]:
 
 
 def _input(spec: "Specification") -> dict[str, Any]:
-    """Writes the input table for the digest `spec_id`, without defaults of later keys."""
+    """Writes [input] for the hash `spec_id`, without later versions' keys at their defaults."""
     feed, layout, units = spec.input, spec.input.layout, spec.input.layout.units
     plain: dict[str, Any] = {"layout": feed.name, "columns": feed.columns, "time_unit": units.time_unit}
-    plain |= {"speed_unit": str(units.value_per_unit), **feed.chosen}
+    plain |= {"speed_unit": str(units.value_per_unit), **feed.chosen}  # chosen: columns named for a built-in layout
     defaults: dict[str, tuple[Any, Any]] = {  # what is written, beside what is left out
         "records": (layout.records if isinstance(layout, JsonRecords) else None, None),
         "time_zone": (units.zone, None),

@@ -73,7 +73,7 @@ class SpanTotal:
     def of_a_day(self, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's epsilon, and with delta its rho; epsilon then rounded up.
 
-        share: relative to the largest share.
+        share: relative to the largest share; a day with all of the span's total (share_sum) has its exact epsilon.
         """
         if self.delta is None:
             return share * self.epsilon / self.share_sum, None
@@ -87,7 +87,7 @@ class SpanTotal:
 
     @property
     def by_day(self) -> DayShares | None:
-        """Shares of each day; None if all are equal."""
+        """Shares and epsilon of each day; None if all are equal."""
         if not self.shares:
             return None
         first = () if self.first is None else tuple(self.first.times * share for share in self.shares)
@@ -189,11 +189,11 @@ class LevelsRelease:
         return self.fleet_is_declared and not self.counts_public and self.counted is None
 
     def _count(self) -> Stage | None:
-        """Makes the stage that counts vehicles first, lest the input be wrong."""
+        """Makes the stage that counts vehicles first: too few show a wrong input."""
         if not self._has_counts_to_check:
             return None
-        smallest = ONE if self.span is None else self.span.least
-        return count_stage(self._released(self._later())[0], self.fleet.vehicles, smallest)
+        least_share = ONE if self.span is None else self.span.least  # the count must fit into the poorest day's total
+        return count_stage(self._released(self._later())[0], self.fleet.vehicles, least_share)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Adds the parts' stages with their shares of the total; counts replace all stages."""
@@ -252,7 +252,7 @@ def levels_release(
     live: tables.LiveTable | None,
     counted: tables.CountOptions | None = None,
 ) -> LevelsRelease:
-    """Builds the release. total: of a span or period. Raises ValueError naming options."""
+    """Builds the release; total: of a span (`is_of_span`) or period; declared: [fleet]. Raises ValueError."""
     written, table = msgspec.convert(dict(options), tables.Options, dec_hook=from_toml), declared or tables.FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():

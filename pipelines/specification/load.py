@@ -87,7 +87,7 @@ def foreseen(spec: Specification, today: date) -> Iterator[str]:
     """Yields warnings of refusals to come."""
     if warning := spec.timetable.never_released(today):
         yield warning
-    limit, (claim, loss) = spec.account.limit, spec.least
+    limit, (claim, loss) = spec.account.limit, spec.least  # claim that any release spends, and its (epsilon, delta)
     spent = Accountant().compose([claim])
     if why := not_added_up(limit, spent):
         yield why

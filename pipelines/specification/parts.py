@@ -155,11 +155,11 @@ def _cut_places(
     else:
         buffer_m = BUFFER_M if table.buffer_m is None else float(table.buffer_m)
         pieces = shape_pieces(document, region, buffer_m, partial(progress, "places read"))
-        digest = hashlib.sha256("\n".join(pieces.places.names).encode())
+        digest = hashlib.sha256("\n".join(pieces.places.names).encode())  # of all that decides a report's place
         of_headings = (pieces.heading_row, pieces.place[pieces.by_heading]) if pieces.is_directed else ()
         for column in (pieces.fine, pieces.place[pieces.piece], pieces.places.cell, *of_headings):
             digest.update(column.astype("<i8").tobytes())  # in the same order of bytes on every machine
-        hashed["places"] = digest.hexdigest()[:16]
+        hashed["places"] = digest.hexdigest()[:16]  # 64 bits tell files apart
     if visits is not None:
         numbers = _visits(visits, pieces.places.names)
         hashed["visits"] = hashlib.sha256(np.array(numbers, "<f8").tobytes()).hexdigest()[:16]
@@ -168,7 +168,7 @@ def _cut_places(
 
 
 def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
-    """Reads vehicles a day by place, at least HARDLY of the mean; names: places."""
+    """Reads vehicles a day by place, (places,), at least HARDLY of the mean."""
     rows = csv.DictReader(io.StringIO(content))
     number, numbers = {name: index for index, name in enumerate(names)}, np.full(len(names), np.nan)
     try:

@@ -128,7 +128,7 @@ def _counted(document: Document, options: Mapping[str, Any]) -> CountOptions:
     adjacency, field = document.account.adjacency, f"statistic {COUNT.name!r}"
     need(adjacency == "add-remove", field, "goes with account.adjacency = 'add-remove'", adjacency)
     need(document.privacy.delta is not None, field, "needs privacy.delta", "missing")
-    for name in ("live", "places", "output"):
+    for name in ("live", "places", "output"):  # [places] with `column` only names the keys that are counted
         table = getattr(document, name)
         need(not table or getattr(table, "column", None) is not None, field, f"goes without [{name}]", "both")
     counts = converted(options, CountOptions, field)
@@ -166,7 +166,7 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
 
 
 def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
-    """Makes the products of [[output]], "days" always first. Raises SpecificationError."""
+    """Makes the products of [[output]], "days" ("cell-day" is an alias) always first."""
     names = [table.product for table in document.output]
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
     of_places = next((name for name in names if name.startswith("place-")), None)

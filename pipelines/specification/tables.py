@@ -91,7 +91,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def power(self) -> Fraction:
-        """The exponent, named or as the target has it."""
+        """Exponent of a HAT's reports in a vehicle's weight: as written, or the target's."""
         if self.exponent is not None:
             return self.exponent
         return EXPONENT if self.target is None else EXPONENTS[self.target]

@@ -58,8 +58,8 @@ def json_type(kind: Any) -> Schema:
         return table_type(kind)
     origin, members = get_origin(kind), [member for member in get_args(kind) if member not in (Ellipsis, type(None))]
     if origin is Annotated:
-        kind, text, *values = members  # what the reference says, and allowed texts beyond the type
-        return json_type(kind) | {"description": text} | ({"enum": list(*values)} if values else {})
+        kind, text, *allowed = members  # allowed: at most one collection of texts, narrower than the type
+        return json_type(kind) | {"description": text} | ({"enum": list(allowed[0])} if allowed else {})
     if origin is Literal:
         return {"enum": members}
     inner = [{} if member is Any else json_type(member) for member in members]

@@ -111,14 +111,14 @@ def admit_late(
 
 
 def _added_up(partials: Sequence[Partial]) -> Partial:
-    """Adds up panes' entries by (vehicle, cell), and sorts all samples by these."""
+    """Adds up panes' entries, (vehicle, cell) pairs, and sorts their samples by pair."""
     if len(partials) == 1:
         return partials[0]
     entries = ((partial.vehicle, partial.cell, partial.reported) for partial in partials)
     vehicle, cell, reported = map(np.concatenate, zip(*entries, strict=True))
     order = np.argsort(packed_keys(vehicle, cell))
     vehicle, cell = vehicle[order], cell[order]
-    first = np.flatnonzero(changes(vehicle, cell))
+    first = np.flatnonzero(changes(vehicle, cell))  # each pair's first entry: one pair may be in several panes
 
     def added(columns: Iterable[Int64s]) -> Int64s:
         column = np.concatenate(list(columns))[order]
@@ -141,7 +141,7 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
     """Marks one event of each identity (see `tally`), and counts the others."""
     time = events.offset_us
     if (events.lat_e7[:1] == BY_KEY).any():  # all events have a public key in place of a position, or none has
-        time = time * MOST_KEYS + events.lon_e7  # the key's number, which tells events of one time apart
+        time = time * MOST_KEYS + events.lon_e7  # time and key in one integer: lon_e7 holds the key's number then
     identity = packed_keys(vehicle, time)
     ordered = np.sort(identity)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -157,10 +157,10 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
 
 
 def _candidates(events: Events, row: Int64s, cap: ContributionBound) -> Samples:
-    """Picks each (vehicle, cell)'s lowest-ranked samples, candidates for the cap; row: of each event."""
+    """Picks each (vehicle, cell)'s lowest-ranked samples for the cap; row: each event's pair."""
     order = np.argsort(row, kind="stable")
     vehicle, offset_us, _lat, _lon, cell, value = (column[order] for column in events)
-    # The vehicle is a keyed hash, so nobody without the key can compute the rank.
+    # `scatter` hashes, and the vehicle is a keyed hash: a random rank that nobody without the key can compute.
     rank = scatter(vehicle ^ scatter(offset_us ^ scatter(cell)))
     lowest = rank_in_group(row[order], rank) < cap.max_samples
     return Samples(vehicle[lowest], cell[lowest], rank[lowest], value[lowest])
@@ -191,7 +191,7 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
         assert ground.resolution is not None, "keys have no positions"
         events = ordered.events
         cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
-        headings = derived_headings(ordered.positions, rules.turning)  # where streets meet they decide the place
+        headings = derived_headings(ordered.positions, rules.turning)  # `keys` finds a cell's place by heading
         ordered = ordered._replace(events=events._replace(cell=ground.keys(cells, headings)))
     if rules.derived is None:
         return ordered, {}
@@ -202,12 +202,12 @@ def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) ->
 
 def _in_order(slots: Mapping[int, Events]) -> Ordered:
     """Sorts a period's distinct events by vehicle and time."""
-    parts, slots_s, duplicates = [NO_EVENTS], [np.zeros(0, np.int64)], 0
-    for slot_s, of_slot in slots.items():
-        events, copies = distinct(of_slot)
-        parts.append(events)
-        slots_s.append(np.full(events.vehicle.size, slot_s))
+    events_by_slot, slots_s, duplicates = [NO_EVENTS], [np.zeros(0, np.int64)], 0
+    for start_s, slot_events in slots.items():
+        events, copies = distinct(slot_events)
+        events_by_slot.append(events)
+        slots_s.append(np.full(events.vehicle.size, start_s))
         duplicates += copies
-    joined, slot_s_of = Events(*map(np.concatenate, zip(*parts, strict=True))), np.concatenate(slots_s)
-    order = np.lexsort((slot_s_of * S_US + joined.offset_us, joined.vehicle))
-    return Ordered(joined.take(order), slot_s_of[order], duplicates)
+    joined, slot_s = Events(*map(np.concatenate, zip(*events_by_slot, strict=True))), np.concatenate(slots_s)
+    order = np.lexsort((slot_s * S_US + joined.offset_us, joined.vehicle))  # by vehicle, then time
+    return Ordered(joined.take(order), slot_s[order], duplicates)

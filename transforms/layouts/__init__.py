@@ -91,9 +91,10 @@ def layout(
     """
     options = dict[str, object](delimiter=delimiter, header=header, records=records)
     speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
-    are_reports = fields is None or fields[:2] == base.FIELDS[:2]
+    are_reports = fields is None or fields[:2] == base.FIELDS[:2]  # rows begin with vehicle and time
     if name in FIXED and are_reports:
-        can_choose = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())  # keys, and no speed
+        # Of a fixed layout only key columns can be chosen, and the value's column if it is no speed (unit).
+        can_choose = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
@@ -173,7 +174,7 @@ def _with_choices(
     columns |= {base.HEADING: fixed.heading} if fixed.heading else {}
     if fields is None and not fixed.has_positions:
         raise ValueError(f"layout {name!r} has no positions: name a key of its rows as places.column")
-    fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)
+    fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)  # headed: rows need a heading
     is_table = isinstance(layout, base.MappedLayout)  # a table may have any further columns, a message type may not
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())
@@ -207,7 +208,7 @@ def _units(
     unit: str | None,
     default_units: Units | None = None,
 ) -> Units:
-    """Creates a layout's units from a specification's options, None: `default_units`. Raises ValueError."""
+    """Creates a layout's units from options (None: `default_units`). unit: of a value, None: speeds."""
     per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or unit or UNIT

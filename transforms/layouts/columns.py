@@ -271,7 +271,7 @@ def timestamps(column: pa.Array) -> Instants:
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
-    """Reads ISO texts, at once if Arrow's cast takes none that is bad."""
+    """Reads ISO texts by Arrow's fast cast, or by pattern where that is lax."""
     text, nothing = as_binary(column).view(pa.string()), pa.scalar(None, pa.string())
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
         text = pc.replace_substring_regex(text, " *(UTC|GMT)$", "Z")
@@ -282,7 +282,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
         text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")  # after the hour: the cast takes hours alone
-    if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # which the cast would take
+    if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # no year, but the cast takes it
         for kind in (ABSOLUTE, LOCAL):
             with suppress(pa.ArrowInvalid):
                 chunks = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
@@ -292,7 +292,8 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     has_offset = pc.or_(pc.ends_with(text, "Z"), pc.greater(signs, 2))
     utc = cast_iso(pc.if_else(has_offset, text, nothing), ABSOLUTE)
     local = cast_iso(pc.if_else(has_offset, nothing, text), LOCAL)
-    return place_local(absolute(utc.us + local.us, utc.valid | local.valid, missing), local.valid, zone)
+    us = utc.us + local.us  # each row is in one of them, and 0 in the other
+    return place_local(absolute(us, utc.valid | local.valid, missing), local.valid, zone)
 
 
 def cast_iso(text: pa.Array, kind: pa.DataType) -> Instants:
@@ -321,7 +322,7 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
 @lru_cache(maxsize=65_536)
 def _offset_s(local_s: int, zone: str) -> int | None:
     """Computes the UTC offset of a local quarter hour, None in a clock change."""
-    if not _FIRST_S + 86_400 <= local_s <= _LAST_S:
+    if not _FIRST_S + 86_400 <= local_s <= _LAST_S:  # a day within datetime's range, as offsets move by up to a day
         return 0  # datetime cannot hold it; with any offset the row is refused as implausible
     local = _EPOCH + timedelta(seconds=local_s)
     once, again = (local.replace(tzinfo=ZoneInfo(zone), fold=fold).utcoffset() for fold in (0, 1))

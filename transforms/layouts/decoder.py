@@ -77,7 +77,7 @@ def serve() -> None:
             sent: Future[None] | None = None
             for answer, table in _answers(pickle.loads(request)):
                 if sent is not None:
-                    sent.result()
+                    sent.result()  # one batch waits at most, and a failure to send raises here
                 sent = sender.submit(_send_answer, answers, answer, table)  # while the next batch is decoded
 
 
@@ -112,11 +112,11 @@ def _answers(task: DecoderTask) -> Iterator[tuple[StepResult, pa.RecordBatch | N
     """Yields a task's batches, then its end or error, within limits of CPU time."""
     try:
         sizes = [*map(len, task.payloads), *(os.path.getsize(path.partition(INSIDE)[0]) for path in task.paths)]
-        task_limit_s = time.process_time() + task.step_cpu_s + BYTE_CPU_S * sum(sizes)
+        task_limit_s = time.process_time() + task.step_cpu_s + BYTE_CPU_S * sum(sizes)  # more with each row read
         batches = task.batches()
         while True:  # the next batch's limit, unless that of all batches so far is lower
             limit_s = min(task_limit_s, time.process_time() + task.step_cpu_s)
-            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, resource.RLIM_INFINITY))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s) + 1, resource.RLIM_INFINITY))  # rounded up
             batch = next(batches, None)
             if batch is None:
                 break

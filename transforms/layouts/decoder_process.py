@@ -151,12 +151,12 @@ class _Decoder:
     def __init__(self) -> None:
         environment = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         environment |= {"OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
-        command = [sys.executable, "-P", "-c", _PROGRAM]
+        command = [sys.executable, "-P", "-c", _PROGRAM]  # -P: nothing is imported from the working directory
         self._process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=environment)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._asks, self._answers = self._process.stdin, self._process.stdout
-        fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        fcntl.fcntl(self._answers, fcntl.F_SETPIPE_SZ, PIPE_BYTES)  # fewer switches between the processes a batch
 
     @property
     def is_alive(self) -> bool:

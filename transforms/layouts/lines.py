@@ -54,8 +54,8 @@ def lines_of(data: bytes) -> TextLines:
     if data and not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
     starts = np.concatenate([np.zeros(min(1, len(ends)), np.int64), ends[:-1] + 1])  # the first at 0, if there is any
-    returned = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
-    return TextLines(starts, ends - returned)
+    has_return = (ends > starts) & (letters[np.maximum(ends - 1, 0)] == RETURN) if len(data) else np.zeros(0, np.bool_)
+    return TextLines(starts, ends - has_return)  # a line that ends in \r\n ends before the \r
 
 
 def without(data: bytes, lines: TextLines, dropped: NDArray[np.bool_]) -> bytes:

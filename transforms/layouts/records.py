@@ -109,15 +109,15 @@ def _first_keys(paths: Paths) -> list[str]:
 
 def _batch(records: list[Any], paths: Paths, refusals: dict[str, int]) -> RawBatch:
     """Makes a batch of decoded records: follows each field's path through all of them."""
-    keys = _first_keys(paths)
-    tops = dict(zip(keys, zip(*map(msgspec.structs.astuple, records), strict=True), strict=True)) if records else {}
+    columns_of_records = zip(*map(msgspec.structs.astuple, records), strict=True)  # values of each first key
+    by_first_key = dict(zip(_first_keys(paths), columns_of_records, strict=True)) if records else {}
     pairs = zip(paths.fields, paths.places, strict=True)
-    columns = {name: walk(tops.get(path[0], ()), path[1:]) for name, path in pairs}
+    columns = {name: walk(by_first_key.get(path[0], ()), path[1:]) for name, path in pairs}
     return typed_batch(columns, refusals, paths.decimal)
 
 
 def typed_batch(columns: Mapping[str, Any], refusals: Mapping[str, int], decimal: DecimalMark = ".") -> RawBatch:
-    """Creates a batch from fields' Python values or Arrow arrays, ids first.
+    """Creates a batch from fields' Python values or Arrow arrays; the id is first.
 
     refusals: earlier refusals by reason; rows whose id is neither text nor a whole number are added. decimal: mark of
     numbers in texts, fixed so that no row decides how another is read.
@@ -183,12 +183,10 @@ def _numbers(values: Sequence[Any], decimal: DecimalMark = ".") -> Any:
     """Reads numbers, also in texts; NaN stands for bad values, null for missing ones."""
     types = set(map(type, values))
     if str in types:
-        is_text = [type(value) is str for value in values]
-        texts = pa.array([value for value, text in zip(values, is_text, strict=True) if text], pa.string())
-        read = numbers(texts, decimal)
+        read = numbers(pa.array([value for value in values if type(value) is str], pa.string()), decimal)
         pairs = zip(np.where(read.valid, read.values, np.nan).tolist(), read.missing.tolist(), strict=True)
         numbers_read = iter([None if is_missing else number for number, is_missing in pairs])
-        values = [next(numbers_read) if text else value for value, text in zip(values, is_text, strict=True)]
+        values = [next(numbers_read) if type(value) is str else value for value in values]
     if not types <= {float, int, str, type(None)}:
         values = [value if type(value) in (float, int) or value is None else float("nan") for value in values]
     try:
@@ -212,14 +210,8 @@ def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
         return pa.array(values, pa.string())
     if types <= {float, int}:
         return _numbers(values)
-    texts = [
-        value
-        if value is None or type(value) is str
-        else repr(_as_float(value))
-        if type(value) in (float, int)
-        else _BAD_TEXT
-        for value in values
-    ]
+    numbers_as_texts = [repr(_as_float(value)) if type(value) in (float, int) else value for value in values]
+    texts = [value if value is None or type(value) is str else _BAD_TEXT for value in numbers_as_texts]
     return pa.array(texts, pa.string())
 
 

@@ -59,7 +59,7 @@ class TimeFormat:
         directives = re.findall("%.?", text)
         unknown = next((name for name in directives if name not in _FIELDS), None)
         fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]
-        has_clock = "midnight" not in fields
+        has_clock = "midnight" not in fields  # seconds since midnight stand for hour and minute
         missing = [field for field in _NEEDED_FIELDS[: None if has_clock else 3] if field not in fields]
         rule = ""
         if len(text) > _MOST_LETTERS:
@@ -81,7 +81,7 @@ class TimeFormat:
         return cls(text)
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
-        """Rewrites texts of this format as ISO 8601 and reads them; zone: without offset."""
+        """Reads texts of this format by way of ISO 8601; zone: if without offset."""
         text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         fields = pc.extract_regex(text, _pattern(self.text))

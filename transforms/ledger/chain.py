@@ -107,7 +107,7 @@ def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> N
     _, sequence, last_hash = tip(db)
     account = entries[0]["account"]
     if signature and sequence and entries[0]["kind"] != "account":
-        # An older version signed neither entries nor the head: a first entry says what is signed from here on.
+        # An older version signed neither entries nor the head: a first entry says how many are unsigned.
         signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
         if not head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}):
             signed |= HEAD_IS_SIGNED
@@ -265,8 +265,8 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
             raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")
         return False
     check_unsigned(remembered, of_accounts(db), signature)
-    there = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered["sequence"])).scalar()
-    if there != remembered["hash"]:
+    hash_now = db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == remembered["sequence"])).scalar()
+    if hash_now != remembered["hash"]:
         raise LedgerError(
             f"the ledger was rolled back or replaced: entry {remembered['sequence']}, seen before, is not in it"
         )

@@ -51,8 +51,8 @@ class _Claimed:
     rates: set[Fraction] = field(default_factory=set)  # epsilons per HAT
 
     def add(self, claimed: "ClaimedUnit") -> None:
-        """Adds a unit's HATs by claims, and its debit: a slot's largest shard."""
-        unit, distinct, code_by_cell = claimed
+        """Adds a unit's HATs by claims; of a slot's shards the largest debit counts."""
+        unit, distinct, code_by_cell = claimed  # distinct: lists of claims; code_by_cell: each cell's index into it
         debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))
         for code, number in Counter(code_by_cell.values()).items():
@@ -79,7 +79,7 @@ class _Claimed:
         hats: Counter[Accountant] = Counter()
         for claims, number in self.hats.items():
             hats[Accountant().compose(claims)] += number
-        if not self.rate:
+        if not self.rate:  # no epsilon per HAT
             return most_of(hats, hats.total())
         is_uneven = any(FREE in claims and {*claims} != {FREE} for claims in self.hats)  # draws some of its statistics
         return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.rate), 1))
@@ -113,9 +113,9 @@ def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]
     terms = Plan.claim_terms([plan for plan in plans if plan is not None])  # hashable, one for each of `drawn`
-    number_of_terms = {of_plan: code for code, of_plan in enumerate(dict.fromkeys(terms))}
-    codes = list(map(number_of_terms.__getitem__, terms))
-    claims = [claim_of_terms(*of_plan) for of_plan in number_of_terms]
+    code_of_terms = {plan_terms: code for code, plan_terms in enumerate(dict.fromkeys(terms))}
+    codes = list(map(code_of_terms.__getitem__, terms))  # of each of `drawn`: index into `claims`
+    claims = [claim_of_terms(*plan_terms) for plan_terms in code_of_terms]
     free = {code for code, claim in enumerate(claims) if claim == FREE}
     for hat in compress(drawn, [code in free for code in codes]) if free else ():
         if hat.plan is None or hat.integers != [hat.plan["facts"].get("constant")]:

@@ -121,6 +121,7 @@ class SqliteFile:
         path = self.path
         log = path.with_name(path.name + "-wal")
         is_checkpointed = not log.exists() or log.stat().st_size == 0
+        # Root may write to everything: only the file's mode (no write bit) says then that it is guarded.
         guarded = not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
         options = "mode=ro&immutable=1" if is_checkpointed and guarded else "mode=ro"
         address = f"file:{quote(str(path.absolute()))}?{options}"

@@ -207,15 +207,14 @@ class Ledger:
         return self._entries(LiveUnit, account, spec_id, ENTRY.c.shard == LIVE_COLUMN, ENTRY.c.period == period)
 
     def last_of(self, spec_id: str, period: str) -> int:
-        """Reads the sequence number of a period's last release."""
-        which = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-        query = sa.select(sa.func.max(ENTRY.c.seq)).where(*which)
-        return self._run(lambda db: db.execute(query).scalar()) or 0
+        """Reads the sequence number of a period's last release; 0 without any."""
+        of_period = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
+        query = sa.select(sa.func.max(ENTRY.c.seq)).where(*of_period)
+        return self._run(lambda db: db.execute(query).scalar()) or 0  # entries are numbered from 1
 
     def hash_of(self, sequence: int) -> str:
         """Reads an entry's hash; empty if there is none."""
-        query = sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)
-        return self._run(lambda db: db.execute(query).scalar()) or ""
+        return self._run(lambda db: db.execute(sa.select(ENTRY.c.hash).where(ENTRY.c.seq == sequence)).scalar()) or ""
 
     def _entries(
         self, kind: type[_Kind], account: str, spec_id: str, *criteria: sa.ColumnElement[bool]

@@ -46,7 +46,7 @@ def record_missing(
     A recorded unit stays as it is; that it was drawn again, or now has another input or code, is an audit event.
     """
     slots = [unit.slot_s for unit in units]
-    is_of_whole_period = DebitGroup.of(units[0]).slot_s is None
+    is_of_whole_period = DebitGroup.of(units[0]).slot_s is None  # its units share one debit: all are read
     recorded = recorded_units(db, signature, spec_id, period, None if is_of_whole_period else (min(slots), max(slots)))
     if is_of_whole_period and recorded and recorded.keys() != {unit.key for unit in units}:
         raise AccountRefusal(
@@ -61,7 +61,7 @@ def record_missing(
     stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
     if any(unit.is_live for unit in missing) and db.execute(stage).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
-    groups = set(map(DebitGroup.of, missing))
+    groups = set(map(DebitGroup.of, missing))  # units that share a debit are compared with it together
     check_claims(map(claims_of, [*(unit for unit in recorded.values() if DebitGroup.of(unit) in groups), *missing]))
     new: list[Entry] = []
     specs = sa.select(ENTRY.c.seq).where(ENTRY.c.kind == "spec", ENTRY.c.spec_id == spec_id)
@@ -133,8 +133,7 @@ def recorded_units(
     which = [ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period]
     if slots is not None:
         which.append(ENTRY.c.slot_s.between(*slots))
-    units = (decode(entry["body"]) for entry in chain.checked(db, signature, *which))
-    return {unit.key: unit for unit in units}
+    return {unit.key: unit for unit in (decode(entry["body"]) for entry in chain.checked(db, signature, *which))}
 
 
 def stopped_by(

@@ -171,6 +171,7 @@ def spent_in_spans(db: sa.Connection, account: str, limit: Limit, period: str) -
     for span in limit_in_force(db, account, limit).spans:
         days = _around([period], span.days)
         sums = sums_over([_sum(debits) for debits in _debits_of(db, account, days).values()], span.days)
+        # Largest by rho, then by pure epsilon, then by epsilon with a delta: debits are of one kind as a rule.
         first = sums.index(max(sums, key=lambda spent: (spent.concentrated, spent.pure, spent.epsilon)))
         spans.append(SpanSpent(span, days[first], days[first + span.days - 1], sums[first]))
     return spans
@@ -188,7 +189,7 @@ class SpanUse(NamedTuple):
 def uses_of_spans(db: sa.Connection, account: str) -> list[SpanUse]:
     """Computes by day how far the fullest span that contains it is spent."""
     spans, uses = limit_in_force(db, account).spans, []
-    sums = debited(db, account) if spans[-1].days > 1 else {}
+    sums = debited(db, account) if spans[-1].days > 1 else {}  # by day; spans ascend
     for span in spans:
         if not sums or span.days == 1:
             continue
@@ -270,7 +271,7 @@ _SlotSpan = msgspec.defstruct("_SlotSpan", [("slot_start", datetime), ("slot_end
 
 
 def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str, spec: _Spec) -> int:
-    """Counts the slots that the newest unit spans, as stages do; 0 if unreadable."""
+    """Counts the slots from the newest unit's start to its end; 0 if unreadable."""
     query = sa.select(ENTRY.c.body).where(
         ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.period == period, ENTRY.c.spec_id == spec_id
     )

@@ -56,10 +56,10 @@ def derived_speeds(positions: Positions, limits: SpeedLimits, grid: Grid) -> tup
     east, north = displacement(positions, rows)
     gap_us = np.diff(positions.event_us, prepend=positions.event_us[:1])
     kmh = np.sqrt(east * east + north * north) * METRES_PER_E7 / gap_us[rows] * _KMH_PER_M_US
-    slow = kmh <= float(limits.max_kmh)
+    slow = kmh <= float(limits.max_kmh)  # faster is a wrong position; up to it, speeds above the grid count as its end
     steps = np.rint(np.minimum(kmh[slow] / float(grid.step), grid.upper_steps)).astype(np.int64)
-    without = {FIRST: int(is_first.sum()), GAP: int((~is_first & ~is_near).sum()), TOO_FAST: int((~slow).sum())}
-    return rows[slow], steps, {reason: number for reason, number in without.items() if number}
+    refused = {FIRST: int(is_first.sum()), GAP: int((~is_first & ~is_near).sum()), TOO_FAST: int((~slow).sum())}
+    return rows[slow], steps, {reason: number for reason, number in refused.items() if number}
 
 
 def follows(positions: Positions, max_gap_s: int) -> NDArray[np.bool_]:
@@ -74,7 +74,8 @@ def displacement(positions: Positions, rows: Int64s) -> tuple[NDArray[np.float64
     middle = np.abs(lat[rows] + lat[rows - 1]) // (2 * _COS_STEP_E7)  # the mean latitude's index in _COSINE
     east = lon[rows] - lon[rows - 1]
     east = np.where(np.abs(east) > _TURN_E7 // 2, east - np.sign(east) * _TURN_E7, east)  # across the antimeridian
-    return ((east * _COSINE[middle]) >> _COS_BITS).astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
+    east = (east * _COSINE[middle]) >> _COS_BITS  # a degree of longitude shrinks by the cosine, in fixed point
+    return east.astype(np.float64), (lat[rows] - lat[rows - 1]).astype(np.float64)
 
 
 _EDGES = [math.radians(360 / SECTORS * (number + 0.5)) for number in range(SECTORS // 2)]

@@ -73,7 +73,7 @@ def cells_by_h3(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
 def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     """Creates empty tables of coarse to fine squares, sides powers of 2."""
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
-    sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # see _SHIFT_E7
+    sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # at least 4: see _SHIFT_E7
     sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
     unknown, zeros = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
     return tuple(_SquareTable(resolution, bits, unknown.copy(), zeros.copy(), zeros.astype(np.uint8)) for bits in sizes)
@@ -108,9 +108,9 @@ def _learn(table: _SquareTable, key: Int64s) -> bool:
     squares, positions = np.unique(key, return_counts=True)
     bucket, first = np.unique(_buckets(squares), return_index=True)  # of several squares in a bucket, one is counted
     squares = squares[first]
-    met = np.minimum(table.met[bucket] + positions[first], OFTEN)
-    table.met[bucket] = met
-    bucket, squares = bucket[met == OFTEN], squares[met == OFTEN]
+    counts = np.minimum(table.met[bucket] + positions[first], OFTEN)  # of positions so far; no more is counted
+    table.met[bucket] = counts
+    bucket, squares = bucket[counts == OFTEN], squares[counts == OFTEN]
     if not squares.size:
         return False
     table.cell[bucket] = _cell_around(table, squares)
@@ -122,6 +122,7 @@ def _cell_around(table: _SquareTable, squares: Int64s) -> Int64s:
     """Finds the cell that contains each square and a margin; _NO_CELL if several."""
     side = 1 << table.bits
     high, wide = -(-side // 4), -(-side // 2)  # the margins above, rounded up
+    # A square's number has its row from the south in the upper 32 bits, its column from the west in the lower.
     south = ((squares >> 32) << table.bits) - _SHIFT_E7 - high
     west = ((squares & 0xFFFFFFFF) << table.bits) - _SHIFT_E7 - wide
     north, east = south + side + 2 * high, west + side + 2 * wide

@@ -191,5 +191,5 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """Packs a batch's accepted events by slot start."""
     observations, cell, _ = locate(parse(table, rules)[0], ground)
-    for packed in wire.split(observations, cell, 1):
+    for packed in wire.split(observations, cell, shards=1):
         yield packed.key[0], packed.data

@@ -41,7 +41,7 @@ class SpeedShares(NamedTuple):
             for fault, (number, limit) in of_reports.items()
             if number > limit * self.reports
         ]
-        if self.standing > max(_COMMON * self.moving, 1):
+        if self.standing > max(_COMMON * self.moving, 1):  # one pair alone shows nothing
             words.append(f"{self.standing / self.moving:.1%} of the speeds of vehicles that move are 0")
         return words
 
@@ -55,7 +55,7 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     lat, lon = units.numbers(table.column("lat")), units.longitudes(table.column("lon"))
     value = units.numbers(table.column(NAME))
     fits = ~(ids.missing | ids.bad) & time.valid & lat.valid & lon.valid & value.valid
-    fits &= ~np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
+    fits &= ~np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))  # feeds may hold float32
     order = np.flatnonzero(fits)[np.lexsort((time.us[fits], ids.code[fits]))]
     step_s, degrees, speed = np.diff(time.us[order]) / 1e6, lat.values[order], value.values[order]
     east = np.diff(lon.values[order]) * np.cos(np.radians(degrees[:-1]))

@@ -135,9 +135,10 @@ def join_ids(columns: Sequence[VehicleIds], sep: bytes = b"\x1f") -> VehicleIds:
     first, *others = columns  # with no ids where all rows are refused
     code, ids, missing, bad = first.code.astype(np.int64), first.ids, first.missing, first.bad
     for column in others:
-        size = max(len(column.ids), 1)
-        pairs, code = np.unique(code * size + column.code, return_inverse=True)  # of an id so far and the column's
-        both = ((ids or [b""])[pair // size] + sep + (column.ids or [b""])[pair % size] for pair in pairs.tolist())
+        ids_here = max(len(column.ids), 1)
+        pairs, code = np.unique(code * ids_here + column.code, return_inverse=True)  # of an id so far and the column's
+        coded = (divmod(pair, ids_here) for pair in pairs.tolist())
+        both = ((ids or [b""])[so_far] + sep + (column.ids or [b""])[here] for so_far, here in coded)
         ids, missing, bad = list(both), missing | column.missing, bad | column.bad
     return VehicleIds(code, ids, missing, bad & ~missing)
 

@@ -45,7 +45,7 @@ class Keys(Sequence[int]):
             raise ValueError(f"there are {number:,} keys; at most {MOST_KEYS:,}")
         if inner is None:
             parents = tuple(index // BLOCK for index in range(number))  # keys in a row stand for neighbours
-            block_names = tuple(BETWEEN.join((keys[first], "..")) for first in range(0, number, BLOCK))
+            block_names = tuple(f"{keys[first]}{BETWEEN}.." for first in range(0, number, BLOCK))  # by the first key
             return cls(tuple(keys), block_names, parents)
         names = tuple(f"{outer}{BETWEEN}{key}" for outer in keys for key in inner)
         return cls(names, tuple(keys), tuple(index for index in range(len(keys)) for _ in inner))
@@ -142,7 +142,7 @@ class Pieces:
         coarse = _checked_coarser(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
-        cell = number_in(cells, ancestors(fine[order], coarse))
+        cell = number_in(cells, ancestors(fine[order], coarse))  # each fine cell's region cell
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
         row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)
         # Of each fine cell without a heading, then of each row of `by_heading` and sector.
@@ -212,8 +212,7 @@ def _numbered(cell: Int64s, place: Int64s, cells: int, places: int) -> tuple[Int
     of_cell, of_place = np.divmod(pairs, max(places, 1))
     piece = cell.copy()
     piece[inside] = cells + number
-    nowhere = np.full(cells, NOWHERE)
-    return np.concatenate([np.arange(cells), of_cell]), np.concatenate([nowhere, of_place]), piece
+    return np.concatenate([np.arange(cells), of_cell]), np.concatenate([np.full(cells, NOWHERE), of_place]), piece
 
 
 def ancestors(cells: Int64s, resolution: int) -> Int64s:

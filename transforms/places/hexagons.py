@@ -69,7 +69,7 @@ def room_of(bounds: Float64s, resolution: int) -> Float64s:
 
     Source: bboxHexEstimate of H3 4.5: the diagonal's square over the sides' ratio, of at most 3.
     """
-    degrees = np.maximum(np.stack([bounds[:, 2] - bounds[:, 0], bounds[:, 3] - bounds[:, 1]]), 1e-9)  # no ratio by 0
+    degrees = np.maximum((bounds[:, 2:] - bounds[:, :2]).T, 1e-9)  # width and height (2, polygons); no ratio by 0
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
     cells: Float64s = km2 / h3.average_hexagon_area(resolution, "km^2")
@@ -123,7 +123,7 @@ def _polygons(document: Any) -> Iterator[Rings]:
             yield from _polygons({"type": "Polygon", "coordinates": rings})
     elif kind == "Polygon":
         rings = document["coordinates"]
-        if not rings or len(rings[0]) < 3:
+        if not rings or len(rings[0]) < 3:  # rings[0] is the outer one; H3 closes it
             raise ValueError("a polygon needs a ring of at least three positions")
         yield rings
     else:

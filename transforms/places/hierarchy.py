@@ -81,7 +81,7 @@ def design_of(region: Sequence[int]) -> "Design":
         for neighbour in h3.grid_disk(cell, 1)
         if position < number.get(neighbour, -1)
     ]
-    hats = hats_of(region, [0])
+    hats = hats_of(region, hours=[0])  # only facts of cells are taken: any hour does
     return Design(
         parents=np.array(hats.parents, np.int64),
         neighbours=np.array(sorted(pairs), np.int64).reshape(-1, 2),

@@ -53,23 +53,22 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     # degrees, as a sector's centre may lie on one.
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
-    masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]
+    masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]  # -2 and -1 index the last two
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
     # Cells with equal lists of places and masks share a row of the table: it is filled from the first of them.
     rows = np.flatnonzero(is_directed[of_cell])
     code = _codes(np.cumsum(is_directed)[of_cell[rows]] - 1, near.place[rows] << SECTORS | masks[rows])
-    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    _, first_index, number = np.unique(code, return_index=True, return_inverse=True)
     turn_row = np.full(cell.size, NOWHERE)
     turn_row[is_directed] = number
-    table = np.full((first.size, SECTORS), NOWHERE)
-    row_of_first = np.full(cell.size, NOWHERE)
-    row_of_first[np.flatnonzero(is_directed)[first]] = np.arange(first.size)
-    pairs = np.flatnonzero(row_of_first[of_cell] != NOWHERE)  # of the cells from which the table is filled
+    table = np.full((first_index.size, SECTORS), NOWHERE)
+    row_of_first = np.full(cell.size, NOWHERE)  # the row that a cell fills: only the first cell of each row does
+    row_of_first[np.flatnonzero(is_directed)[first_index]] = np.arange(first_index.size)
+    pairs = np.flatnonzero(row_of_first[of_cell] != NOWHERE)
     for sector in range(SECTORS):
-        fits = masks[pairs] >> sector & 1 == 1
-        _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], fits)
+        _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], masks[pairs] >> sector & 1 == 1)
     return CellPlaces(cell, place, Turns(turn_row, table))
 
 
@@ -85,7 +84,8 @@ def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
     turning_cell, turn, cells = pairs_of(region_cell[turning], turn_row[turning])
-    # Each (region cell, row) is repeated for each place of the row: `pair` holds indices of (row, place) pairs.
+    # Each (region cell, row) is repeated for each place of the row: `pair` holds indices of (row, place) pairs, from
+    # each `start` on as many as its `size`, one after another.
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
     pair = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
@@ -104,8 +104,8 @@ def fine_cells_of(pieces: Pieces) -> Int64s:
     plain = pieces.piece[pieces.heading_row == NOWHERE]
     place = pieces.place[np.concatenate([plain, piece])]
     cells_of_row = np.bincount(pieces.heading_row[pieces.heading_row != NOWHERE], minlength=rows)
-    times = np.concatenate([np.ones(plain.size, np.int64), cells_of_row[row]])
-    cells = np.bincount(place[place != NOWHERE], times[place != NOWHERE], len(pieces.places.names))
+    weights = np.concatenate([np.ones(plain.size, np.int64), cells_of_row[row]])  # fine cells for each entry of `place`
+    cells = np.bincount(place[place != NOWHERE], weights[place != NOWHERE], len(pieces.places.names))
     return np.maximum(cells.astype(np.int64), 1)  # H3 cells as places have none finer
 
 
@@ -135,7 +135,7 @@ def _codes(cell: Int64s, value: Int64s) -> Int64s:
     code, next_code = np.zeros(first.size, np.int64), 1  # 0: of an empty list
     for position in range(int(length.max(initial=0))):
         rows = np.flatnonzero(length > position)
-        longer = code[rows] * (label.size + 1) + label[first[rows] + position]  # pairs in one integer
+        longer = code[rows] * (label.size + 1) + label[first[rows] + position]  # (code, label) in one integer
         number = np.unique(longer, return_inverse=True)[1]
         code[rows] = next_code + number
         next_code += number.size
@@ -205,11 +205,12 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     fine, number = np.unique(cell, return_inverse=True)
     centres = np.array([h3_int.cell_to_latlng(index) for index in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
     metres = centres[number] * shapes.scale[row]
+    # H3 has filled areas (reach 0) by cells' centres already; of lines it was given wider outlines.
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
     apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres)
     bearing = np.where(shapes.is_directed[row], bearings(way), ANY_WAY)
-    return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)
+    return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)  # narrow: there are millions of pairs
 
 
 def nearest(
@@ -251,8 +252,8 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     polygons, line_of_polygon = shapely.get_parts(outline, return_index=True)
     h3_polygons = _polygons(polygons, shapes.scale[first][line_of_polygon])
     cells_of_parts = [np.array(h3_int.h3shape_to_cells(polygon, FINE_RES), np.int64) for polygon in h3_polygons]
-    size = np.array([cells.size for cells in cells_of_parts])
-    part_first = np.append(0, np.cumsum(size))[np.searchsorted(line_of_polygon, np.arange(first.size + 1))]
+    ends = np.append(0, np.cumsum([cells.size for cells in cells_of_parts]))
+    part_first = ends[np.searchsorted(line_of_polygon, np.arange(first.size + 1))]  # first cell of each of `first`
     group = np.cumsum(is_first) - 1  # each row's index in `first`
     cells = np.concatenate(cells_of_parts)
     return (

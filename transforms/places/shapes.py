@@ -88,6 +88,7 @@ def _parts(
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
+    # Bounds in metres, as the shapes, (parts, 4), divided by metres per degree of west, south, east, north.
     room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE_RES)
     for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
         raise ValueError(f"feature {feature_of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
@@ -128,7 +129,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
     on_earth = (west >= -180) & (west <= east) & (east <= 180) & (south >= -85) & (south <= north) & (north <= 85)
     for number in _first(~on_earth):
         raise ValueError(f"feature {number} needs longitudes and latitudes within 85 degrees of the equator")
-    middle = ((south + north) / 2).tolist()
+    middle = ((south + north) / 2).tolist()  # latitudes: a degree of longitude is shorter by their cosine
     scale = 1_000 * KM_PER_DEGREE * np.array([[math.cos(math.radians(latitude)), 1.0] for latitude in middle])
     positions, feature_of = shapely.get_coordinates(degrees, return_index=True)
     line = shapely.set_coordinates(degrees.copy(), positions * scale[feature_of])
@@ -136,8 +137,8 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
         why = shapely.is_valid_reason(degrees[number - 1])
         raise ValueError(f"feature {number} has a geometry that is not valid: {why}")
     is_directed = np.array([_is_directed(feature, number) for number, feature in enumerate(features, 1)], np.bool_)
-    is_one = shapely.get_type_id(degrees) == shapely.GeometryType.LINESTRING
-    for number in _first(is_one & (east - west > 180)):
+    is_single_line = shapely.get_type_id(degrees) == shapely.GeometryType.LINESTRING
+    for number in _first(is_single_line & (east - west > 180)):
         raise ValueError(f"feature {number}: cut a line at the antimeridian; else it goes around the world")
     reach_m = np.array([_buffer_of(feature, buffer_m, number) for number, feature in enumerate(features, 1)])
     is_line = reach_m > 0

@@ -22,7 +22,7 @@ PARTS: tuple[PartName, ...] = ("classes", "places")
 
 
 class _KeptDifferences(msgspec.Struct, frozen=True):
-    """Stored form of how places differ from their cells."""
+    """Stored form of `Differences`, in CENTRE_STEP_KMH; differences: packed int16 steps."""
 
     differences: str
     lowest: int
@@ -102,7 +102,7 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
     """Decodes a stage without its HATs. Raises msgspec.ValidationError."""
     stored_names = {"number": "stage", "stages": "stages", "parts": "levels"}  # by the fields of Stage
     plan = unit.plan | {name: unit.plan.get(stored) for name, stored in stored_names.items()}
-    plan.pop("around", None)  # a field of Stage that no stored plan may set
+    plan.pop("around", None)  # the HATs that Stage is laid on: `stage_of` alone computes them, no stored plan may
     return msgspec.convert(plan, Stage, dec_hook=_rational)
 
 
@@ -117,7 +117,7 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
 
 
 def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places: Places | None) -> PublicHats:
-    """Lists a stage's HATs: cells, their classes, or places."""
+    """Lists a stage's HATs: by slot, of cells, cells and classes, or places."""
     if stage.is_of_places:
         if places is None:
             raise ValueError("a stage of places needs the places")

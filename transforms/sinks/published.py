@@ -73,6 +73,7 @@ def _values(rows: Iterable[Iterable[Any]]) -> Values:
 
 
 def _same(stored: float | None, value: float | None) -> bool:
+    """Compares values up to the rounding of files; None only equals None."""
     if stored is None or value is None:
         return stored is value
     return math.isclose(stored, value, rel_tol=0, abs_tol=SAME)
@@ -112,8 +113,7 @@ def _csv(path: Path) -> pa.Table:
 
     lists = [name for name, kind in TYPES.items() if pa.types.is_list(kind)]
     types = {name: pa.string() if name in lists else kind for name, kind in TYPES.items()}
-    options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    table = csv.read_csv(path, convert_options=options)
+    table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True))
     for name in set(lists) & set(table.column_names):
         decoded = [None if text is None else msgspec.json.decode(text) for text in table[name].to_pylist()]
         table = table.set_column(table.column_names.index(name), name, pa.array(decoded, TYPES[name]))

@@ -134,7 +134,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     if shape.counts:
         columns |= {"vehicles": hats.vehicles, "reports": hats.reports}
     columns |= {name: hats.optional[name] for name in shown_names(hats.optional, shape)}
-    hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN
+    hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN  # statuses without rows
     if slot.product or (shape.trips is None and hidden.isdisjoint(hats.estimates.status)):
         return columns
     served = frozenset(hats.cell) if shape.trips is None else shape.trips.cells_in(slot.slot_start, slot.slot_end)

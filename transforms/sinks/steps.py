@@ -86,7 +86,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Yields a slot's rows, dicts or NamedTuples, with timestamps of their slot's end."""
         for row in rows_of(slot, self.shape):
-            end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()
+            end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()  # the last instant inside of the slot's window
             typed: Any = row
             if self.schema is not None:
                 values = (row.get(self.columns.get(name, name)) for name in self.schema.names)

@@ -76,9 +76,9 @@ class _IntoBatches(beam.DoFn):
             yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields batches in time; refuses rows with other times than their elements'."""
+        """Yields batches at elements' Beam times; refuses rows whose event time equals it."""
         for timestamp, rows in self._rows.items():
-            if timestamp >= _END and self._reading.raises:
+            if timestamp >= _END and self._reading.raises:  # no transport gives it
                 raise StepError(END_OF_TIME)
             for batch in _batches(rows, self._reading.names, self._reading.fields):
                 time = timestamp if self._start is None else max(timestamp, self._start)

@@ -126,7 +126,7 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
         added = [event for event in self.script._events if isinstance(event, ElementEvent)]
         times = (element.timestamp for event in added for element in event.timestamped_values)
         reached_s = max(map(_seconds, times), default=0)
-        last_s = max(promised_s - slot_s, min(reached_s, self.now_s - slot_s))
+        last_s = max(promised_s - slot_s, min(reached_s, self.now_s - slot_s))  # start of the last slot that is over
         return slots_from(self.timetable, self.start_s, min(self.end_s, last_s + 1))
 
 

@@ -45,7 +45,7 @@ class ReadKafka(Parting[PBegin]):
 
     def expand(self, begin: PBegin) -> DoOutputsTuple:
         starts = begin | "partitions" >> KnownElements(self.starts)
-        shuffled = starts | "spread" >> beam.Reshuffle()
+        shuffled = starts | "spread" >> beam.Reshuffle()  # else one worker would poll all partitions
         polled = shuffled | "poll" >> beam.ParDo(_ReadPartition(self.topic, self.watermark, self.poll_messages))
         return polled | "decode" >> beam.FlatMap(_Polls(self.layout).decoded).with_outputs(REFUSED, main="batches")
 
@@ -106,6 +106,7 @@ class _ReadPartition(beam.DoFn):
             yield TimestampedValue(
                 Messages([], poll.timestamps_ms[:0], refused), element_time(promised_by(estimator, self._watermark))
             )
+        # While messages of an outage are still to come, neither their times nor silence move the watermark.
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms) if poll.outage_over else None
         move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)
         tracker.defer_remainder(Duration(seconds=pause_s))

@@ -98,6 +98,7 @@ def _starts(consumer: kafka.Consumer, topic: Topic, since_ms: int | None) -> lis
     if since_ms is not None:
         requests = [kafka.TopicPartition(topic.name, n, since_ms) for n in numbers]
         times = consumer.offsets_for_times(requests, timeout=START_S)
+        # An offset below 0 stands for none: no message is as new.
         offsets = [start.offset if start.offset >= 0 else end for start, (_, end) in zip(times, ends, strict=True)]
     return [PartitionStart(n, offset, len(numbers)) for n, offset in zip(numbers, offsets, strict=True)]
 
@@ -114,9 +115,9 @@ class Partition:
         self._message_s = self._asked_s = time.monotonic()
         self._counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
         self._trouble = ""  # the last error of the connection
-        self._away_since_s: float | None = None
-        self._gone_since_s: float | None = None
-        self._back_s = -math.inf
+        self._away_since_s: float | None = None  # brokers do not answer
+        self._gone_since_s: float | None = None  # brokers say that the topic does not exist
+        self._back_s = -math.inf  # a broker answered again after an outage
 
     def close(self) -> None:
         """Closes the consumer."""
@@ -143,7 +144,7 @@ class Partition:
         times, by_broker = _timestamps([])
         if out_of_range:
             earliest = self._earliest(position)
-            return Poll([], times, by_broker, earliest, earliest - position, at_ms, False)
+            return Poll([], times, by_broker, earliest, removed=earliest - position, at_ms=at_ms, idle=False)
         return Poll([], times, by_broker, position, 0, at_ms, self._is_idle(position), self._is_outage_over())
 
     def _sorted_out(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
@@ -199,7 +200,7 @@ class Partition:
 
     def _earliest(self, position: int) -> int:
         """Queries the first retained offset. Raises KafkaSourceError."""
-        self._at = None
+        self._at = None  # the next poll assigns the consumer anew
         try:
             earliest, end = self._ask_ends()
         except KafkaException as error:
@@ -219,7 +220,7 @@ class Partition:
         return self._consumer.get_watermark_offsets(kafka.TopicPartition(self._topic.name, self._number), timeout=ASK_S)
 
     def _check_partitions(self, now_s: float) -> None:
-        """Refuses added partitions, whose vehicles sealed slots would miss."""
+        """Refuses added partitions, whose vehicles sealed slots would miss; partition 0's reader asks."""
         if self._number or now_s - self._counted_s < PARTITIONS_EVERY_S:
             return
         self._counted_s = now_s

@@ -98,5 +98,6 @@ class LateForPanes(beam.PTransform[PCollection[PackedEvents], PCollection[KeyedP
     def _kept(self, packed: PackedEvents) -> TimestampedValue[KeyedPartial]:
         """Wraps events uncounted, timed in their slot, which counts them with its panes."""
         nothing, _ = tally_pane(wire.NO_EVENTS, self.release.cap, self.release.columns)
-        part = nothing._replace(late=wire.unpack_events([packed.data]))
-        return TimestampedValue((packed.key, wire.pack_partial(part)), packed.key[0])
+        late_only = nothing._replace(late=wire.unpack_events([packed.data]))
+        slot_s, _ = packed.key
+        return TimestampedValue((packed.key, wire.pack_partial(late_only)), slot_s)

@@ -44,8 +44,7 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[KeyedTally]:
         stamped = tallies | "stamp" >> beam.FlatMap(self._stamped).with_output_types(KeyedTally)
-        window = beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
-        return stamped | "window" >> window
+        return stamped | "window" >> beam.WindowInto(windows(self.slot_s, self.start_s + self.more_s))
 
     def _stamped(self, element: KeyedTally) -> Iterator[Any]:
         """Keys a slot's tally by its period, timed at its end; drops earlier ones."""
@@ -69,8 +68,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
     in_stream: bool = False
 
     def expand(self, tallies: PCollection[KeyedTally]) -> PCollection[SlotEstimates]:
-        grouped = tallies | "group" >> beam.GroupByKey()
-        return grouped | "release" >> beam.FlatMap(self._released)
+        return tallies | "group" >> beam.GroupByKey() | "release" >> beam.FlatMap(self._released)
 
     def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         """Releases a period once all of its tallies are there."""
@@ -116,7 +114,7 @@ class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstima
     store: Store | None = None
 
     def expand(self, both: _TalliesAndConsents) -> PCollection[SlotEstimates]:
-        tallies, consents = both
+        tallies, consents = both  # all get the key 0, so that one worker has them; a consent carries no tally
         parts = (
             tallies | "tallies" >> beam.Map(self._of_all).with_output_types(PartOfAll),
             consents | "consents" >> beam.Map(lambda _: (0, ((_CONSENT_S, 0), b""))).with_output_types(PartOfAll),

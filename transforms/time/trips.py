@@ -42,9 +42,9 @@ class Trips:
     def cells_in(self, start: str, end: str) -> frozenset[str]:
         """Lists the cells with a trip in a local slot."""
         first, last = datetime.fromisoformat(start), datetime.fromisoformat(end)
-        minutes = int((last - first).total_seconds()) // 60
-        hours = week_hours(first.weekday(), 60 * first.hour + first.minute, minutes)
-        return frozenset(np.array(self.cells)[self.numbers[:, hours].any(axis=1)].tolist())
+        hours = week_hours(first.weekday(), 60 * first.hour + first.minute, int((last - first).total_seconds()) // 60)
+        has_trip = self.numbers[:, hours].any(axis=1)  # (cells,), in any hour that the slot touches
+        return frozenset(np.array(self.cells)[has_trip].tolist())
 
     def number(self, cells: Iterable[str], table: Timetable) -> int:
         """Counts the HATs with a trip of a week, or of the table's weekdays."""

@@ -55,7 +55,7 @@ class _TooBig(Exception):
 
 def _from_snappy(data: bytes) -> bytes:
     """Expands a Snappy block of Avro, dropping its checksum."""
-    signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")
+    signed: Any = fastavro.schemaless_reader(BytesIO(data), "long")  # Avro's varint reader serves for Snappy's header
     size = (signed << 1) ^ (signed >> 63)  # Snappy's length is a varint without sign: this undoes Avro's zigzag
     if size > BLOCK_BYTES:
         raise _TooBig
@@ -156,7 +156,7 @@ def _type_at(path: str, kind: Any, steps: Path) -> Any:
 
 def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | None) -> Any:
     """Maps an Avro field's schema to an Arrow type, _MIXED_UNION, or None for numbers."""
-    plain, logical = set(), set()
+    plain, logical = set(), set()  # names of the union's plain types, and of their logical types
     for branch in _branches(kind):
         name = branch.get("type") if isinstance(branch, dict) else branch
         if not isinstance(name, str) or name not in _PLAIN_TYPES:
@@ -169,7 +169,7 @@ def _arrow_type(path: str, column: str, kind: Any, is_time: bool, zone: str | No
         raise UnreadableFile(path, without_zone(column))
     if is_time and plain == {"long"} and len(logical) == 1 and logical <= _ARROW_TIMES.keys():
         return _ARROW_TIMES[logical.pop()]
-    if logical - {"uuid"}:
+    if logical - {"uuid"}:  # a uuid is read as its text; others, such as a date, would be read as a bare number
         raise UnreadableFile(path, f"column {column!r} has a logical type that does not fit")
     if len(plain) > 1 and "string" in plain:
         return _MIXED_UNION

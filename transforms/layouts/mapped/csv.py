@@ -69,10 +69,8 @@ class CsvTable(MappedLayout):
             raise UnreadableFile(path, "the first line is not UTF-8 in fields as CSV has them") from None
         if not self.header:
             names = [str(number) for number in range(1, len(names) + 1)]
-        stripped, indices = (
-            [name.strip(BLANK) for name in names],
-            [],
-        )  # a column matches a name without blanks too
+        stripped = [name.strip(BLANK) for name in names]  # a column matches a name without blanks too
+        indices: list[int] = []
         for column in self.columns:
             candidates = names if column in names else stripped
             if candidates.count(column) != 1:
@@ -138,7 +136,7 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
     broken = np.zeros(len(lines.start), np.bool_)
     mark = ord(header.delimiter)
     commas = np.flatnonzero(letters == mark)
-    if b"\r" in data:
+    if b"\r" in data:  # inside a line (it may end with one) the reader would take \r for a line's end
         returns = np.flatnonzero(letters == text_lines.RETURN)
         line = np.searchsorted(lines.start, returns, side="right") - 1
         broken[line[returns < lines.end[line]]] = True
@@ -156,8 +154,8 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
         broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
         broken[line_of_quote[~is_valid]] = True
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
-    broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1
-    return broken
+    commas_of_line = np.diff(np.searchsorted(commas, lines.start), append=len(commas))
+    return broken | (commas_of_line != header.width - 1)  # n fields have n - 1 delimiters between them
 
 
 def _quotes_before(offsets: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:

@@ -160,7 +160,7 @@ def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> 
     try:
         decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode
         records = list(_inside(decode(data), keyed))
-    except DAMAGE:
+    except DAMAGE:  # not one document: each line may be one
         try:
             decode = _decoder(record_paths).decode
             records = [record for line in data.splitlines() if line.strip() for record in _inside(decode(line), keyed)]
@@ -176,7 +176,7 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields raw records of a `_document`; `keyed`: with their key as `*`."""
+    """Yields a `_document`'s raw records; `keyed`: with their key as a member `*`."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):
@@ -214,7 +214,8 @@ def _document(record_paths: tuple[Path, ...]) -> Any:
         if tops[0] == base.ANY:
             return dict[str, inner]
         array: Any = list[inner]
-        return array | inner if isinstance(inner, type) and issubclass(inner, msgspec.Struct) else array
+        is_on_the_way = isinstance(inner, type) and issubclass(inner, msgspec.Struct)  # Raw would take any value
+        return array | inner if is_on_the_way else array
     keys = {f"f{i}": key for i, key in enumerate(tops)}  # keys need not be names that a class may have
     types = {name: _document(tuple(path[1:] for path in record_paths if path[0] == key)) for name, key in keys.items()}
     return msgspec.defstruct("Document", [(name, inner_ | None, None) for name, inner_ in types.items()], rename=keys)

@@ -119,13 +119,14 @@ def _source(path: str) -> Iterator[pa.NativeFile]:
 def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
     """Refuses files whose footers exceed bounds on rows or row groups' bytes.
 
-    Sizes of columns other than speed decide, and no compression ratio: values must not decide what is read.
+    Sizes of columns other than speed decide, and no compression ratio: values must not decide what is read. Of speeds
+    the number of rows alone counts, at the width of their type.
     """
     metadata = parquet.metadata
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if max(metadata.num_rows, sum(rows)) > FILE_ROWS:
         raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
-    *others, speed = columns
+    *others, speed = columns  # the value's column is the last field's
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])
     is_fixed = kind.physical_type == "FIXED_LEN_BYTE_ARRAY"
     width = max(int(kind.length), 1) if is_fixed else _BYTES_BY_TYPE.get(kind.physical_type, _TEXT_BYTES)

@@ -169,7 +169,7 @@ def _rows(data: bytes, layout: GtfsRealtime) -> Iterator[_Row | str]:
         except (DecodeError, IndexError):
             break
         if offset + size > len(data) or data[offset : offset + 1] != _FIRST_TAG:
-            break
+            break  # no lengths stand between: the data is one message
         messages.append((offset, offset + size))
         offset += size
     ranges, header_s = (messages if messages and offset == len(data) else [(0, len(data))]), None
@@ -235,7 +235,6 @@ def _varint(data: bytes, offset: int) -> tuple[int, int]:
 def _batch(decoded: list[_Row | str], fields: tuple[str, ...]) -> RawBatch:
     """Puts rows into columns by field, and counts the reasons among them."""
     rows = [row for row in decoded if not isinstance(row, str)]
-    columns = zip(*rows, strict=True) if rows else ((),) * len(fields)
-    pairs = zip(fields, columns, strict=True)
+    pairs = zip(fields, zip(*rows, strict=True) if rows else ((),) * len(fields), strict=True)
     arrays = {name: pa.array(values, _TYPES.get(name.partition(".")[0], pa.float64())) for name, values in pairs}
     return raw_batch(arrays, {reason: decoded.count(reason) for reason in _REFUSAL_REASONS})

@@ -107,8 +107,8 @@ class _Feed:
         self._paths = {path: name for path, name in _COLUMN_BY_PATH.items() if name in layout.columns}
         self._response: str | None = None  # what the delivery says of its time
         self._parser = XMLParser(target=self, forbid_dtd=True)
-        self._path: list[str] = []
-        self._at_vehicle = 0  # the depth below an activity's; 0: in none
+        self._path: list[str] = []  # names of the open elements
+        self._at_vehicle = 0  # length of the path of the open VehicleActivity; 0: none is open
         self._row: _Row = {}
         self._field: str | None = None
         self._is_long = self._is_delivery = False  # a field's text; whether any delivery was seen
@@ -182,8 +182,9 @@ def seconds_of(duration: str) -> str:
     """
     if (match := _DURATION.fullmatch(duration)) is None:
         return "?"
-    pairs = zip(match.groups("0")[1:], (per_s for units in _SECONDS_BY_UNIT for per_s in units.values()), strict=True)
-    seconds = sum(float(number.replace(",", ".")) * per_s for number, per_s in pairs)
+    # After the sign, the groups are the numbers of Y, M, W, D, H, M, S, as in _SECONDS_BY_UNIT.
+    pairs = zip(match.groups("0")[1:], (unit_s for units in _SECONDS_BY_UNIT for unit_s in units.values()), strict=True)
+    seconds = sum(float(number.replace(",", ".")) * unit_s for number, unit_s in pairs)
     return str(min(max(-seconds if match[1] == "-" else seconds, -_MOST_S), _MOST_S))
 
 

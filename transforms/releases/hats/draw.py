@@ -42,8 +42,8 @@ def is_plain(digest: str) -> bool:
 def digest_of(rows: Tally, label: str, key: bytes, *, is_old_form: bool) -> str:
     """Computes a keyed digest, as one without a key is guessable.
 
-    It shows later runs that an input differs, and covers the columns after their names. is_old_form: of older ledgers,
-    sums and squares without names.
+    It shows later runs that an input differs. It covers the label, names of sums and all columns. is_old_form: as older
+    ledgers have it, with sums and squares alone, without names.
     """
     names = ",".join(rows.sums)
     columns: Sequence[Int64s] = [*rows.keys(), *rows.sums.values()]
@@ -102,7 +102,7 @@ def draw_releases(
         rows, share = divide(reported, facts.plan_count, policy.allocation)
         ends = np.searchsorted(rows.slot_s, facts.joint_slots_s, side="right").tolist()
         for slot_s, stretch in zip(facts.joint_slots_s, starmap(slice, pairwise([0, *ends])), strict=True):
-            label = f"{policy.spec_id}/{slot_s}/{shard}/"
+            label = f"{policy.spec_id}/{slot_s}/{shard}/"  # equal rows elsewhere have another digest
             digest = digest_of(reported.take(stretch), label, policy.digest_key, is_old_form=policy.plain_digests)
             by_slot.append(_Slot(slot_s, shard, rows.take(stretch), share.epsilon_hat, digest))
         divided.append((rows, share, by_slot))
@@ -136,7 +136,7 @@ def _units_of(
     allocation, costs = policy.allocation, [share.epsilon_hat * stat_share for stat_share in policy.shares]
     exposures = [exposure_of(slot.rows, hats.cell, hats.drawn) for slot, hats in zip(by_slot, drawn, strict=True)]
     in_slot = [most_spent([exposure], costs) for exposure in exposures]  # the most that any vehicle spends in each
-    debits = allocation.debits(share, in_slot, most_spent(exposures, costs))
+    debits = allocation.debits(share, in_slot, most_spent(exposures, costs))  # each slot's (spent, debit)
     units = []
     for slot, hats, (spent, debit) in zip(by_slot, drawn, debits, strict=True):
         facts = slots[slot.slot_s]
@@ -165,7 +165,7 @@ def _units_of(
 def divide(rows: Tally, plan_count: int, allocation: Allocation) -> tuple[Tally, PlanShare]:
     """Divides a vehicle's budget among its HATs, and counts suppressed samples as dropped.
 
-    rows: by slot and cell. plan_count: those that share a period.
+    rows: sorted by slot and cell. plan_count: number of plans among which a period's budget is divided.
     """
     hat = np.cumsum(changes(rows.slot_s, rows.cell)) - 1  # of each row
     reported = rows.kept + rows.dropped
@@ -194,11 +194,11 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
     for number, slot in enumerate(by_slot):
         by_epsilon.setdefault(slot.epsilon, []).append(number)
     for numbers in by_epsilon.values():
-        start = np.cumsum([0, *(by_slot[number].rows.cell.size for number in numbers[:-1])])  # first row
+        start = np.cumsum([0, *(by_slot[number].rows.cell.size for number in numbers[:-1])])  # each slot's first row
         for _, pairs in groupby(zip(numbers, start // TOGETHER_ROWS, strict=True), key=itemgetter(1)):
-            chosen = [number for number, _ in pairs]
+            chosen = [number for number, _ in pairs]  # slots that begin within the same TOGETHER_ROWS rows
             hats = SlotHats.joined([with_users[number] for number in chosen])
-            ends = np.cumsum([with_users[number].cell.size for number in chosen]).tolist()
+            ends = np.cumsum([with_users[number].cell.size for number in chosen]).tolist()  # of each slot's HATs
             for stat in policy.statistics:
                 epsilon, grid = by_slot[chosen[0]].epsilon * stat.share, policy.value.grid
                 needed = {field: hats.columns[column.name] for field, column in stat.columns(grid).items()}
@@ -227,7 +227,7 @@ def _slot_drawn(
         columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
         of_each = (map(column.__getitem__, positions) for column in columns)
         released.append(map(Released, names, repeat(stat.name), *of_each))
-    is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]
+    is_drawn = [[plan["epsilon"] != "0" for plan in drawn.plans] for drawn in by_statistic]  # "0": a public constant
     return SlotDrawn([hat for row in zip(*released, strict=True) for hat in row], cell, np.array(is_drawn, np.int64).T)
 
 
@@ -264,8 +264,8 @@ def hats_of(rows: Tally) -> SlotHats:
         rows = rows.take(np.argsort(rows.cell, kind="stable"))
     is_first = changes(rows.cell)
     first = np.flatnonzero(is_first)
-    addends = (rows.kept > 0).astype(np.int64), rows.kept + rows.dropped
-    users, reported = (np.add.reduceat(addend, first) for addend in addends)
+    users = np.add.reduceat((rows.kept > 0).astype(np.int64), first)  # (HATs,), vehicles with a kept sample
+    reported = np.add.reduceat(rows.kept + rows.dropped, first)  # (HATs,), samples
     max_kept = int(rows.kept.max(initial=0))
     descending = np.cumsum(is_first) * (max_kept + 1) - rows.kept  # a key by cell, then count; dropped rows come last
     narrow = descending.astype(np.min_scalar_type(descending.max(initial=0)))  # which numpy sorts by counting
@@ -329,7 +329,7 @@ def release_shard(cell: Int64s, shards: int) -> Int64s:
 
 def weights_of(grid: Grid, statistics: Iterable[RequestedStatistic]) -> Weights:
     """Weighs requested statistics for suppression by shares of epsilon."""
-    shares = {"mean": Fraction(0), "variance": Fraction(0)}  # by what a statistic's error depends on
+    shares = {"mean": Fraction(0), "variance": Fraction(0)}  # by what a statistic's error is like (`weighs_as`)
     for stat in statistics:
         shares[stat.statistic.weighs_as] += stat.share
     return Weights(upper=grid.upper, **shares)

@@ -89,7 +89,7 @@ def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fra
     spent = [text for unit in units for text in [str(unit.spent)] * len(unit.released)]
     cells, names = [release.cell for release in everything], [release.statistic for release in everything]
     lengths = list(map(len, cells))  # compared first, as cells are hexadecimal numbers without leading zeros
-    is_plain = len({*lengths}) == len({*names}) == 1
+    is_plain = len({*lengths}) == len({*names}) == 1  # then the cells' texts alone give the same order, faster
     sort_keys: Sequence[Any] = cells if is_plain else list(zip(lengths, cells, names, strict=True))
     order = sorted(range(len(cells)), key=sort_keys.__getitem__)
     released = [everything[index] for index in order]

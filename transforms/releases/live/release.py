@@ -79,11 +79,11 @@ class LiveRelease(VectorRelease):
         yield live_estimates(stages, live, self.slots[unit.slot_s], self.policy)
 
     def _stage(self, slot_s: int, facts: SlotFacts, history: History) -> Stage | None:
-        """Reads or plans a slot's stage; None if unreleased."""
+        """Reads a slot's recorded stage, or plans one; None if neither is possible."""
         stages = history.stages(self.policy.spec_id)
         stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)
-        if stage is not None or not entries or is_closed(stages, facts.period):
+        if stage is not None or not entries or is_closed(stages, facts.period):  # centres need entries
             return stage
         (hour,) = hours_of([slot_s], self.zone)
         return live_slot(entries, len(facts.joint_slots_s), hour, self.policy.on(facts.period), learned_centres)

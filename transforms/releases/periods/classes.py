@@ -49,8 +49,9 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == "classes"):
         read = read_unit(unit, policy.region)
         (level,), classes = read.levels, len(read.stage.classes) + 1
-        times = times_of(classes) / MOVING  # a standing report counts once, a moving one MOVING times: as if once too
-        sums = sums.after(level.weights.reshape(-1, classes) / times, (level.weight_sd / times) ** 2)
+        # (cells, classes): a moving report was summed MOVING times, a standing one once; both count alike again.
+        factors = times_of(classes) / MOVING
+        sums = sums.after(level.weights.reshape(-1, classes) / factors, (level.weight_sd / factors) ** 2)
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
         return None
@@ -67,7 +68,7 @@ def weight_of_one(fleet: Fleet, kind: Kind) -> float:
     """Estimates a vehicle-day's total weight, whose norm is at most 1."""
     if kind == "laplace":
         return math.sqrt(MOVING)  # geometric mean of one that only moves, 1, and one that only stands, MOVING
-    # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n).
+    # Of a vector of norm 1 with n equal weights, the weights add up to sqrt(n): n cells times classes.
     return float(np.sqrt(fleet.profile.cells * fitted.CLASSES_OF_A_VEHICLE))
 
 
@@ -79,7 +80,7 @@ def distribution_columns(
     A cell's distribution is tilted (reweighted exponentially) to the mean of each time. learned: None before the first
     release of classes; they also correct a cell's overall mean, which shifts all its times.
     """
-    ok, unreliable, held_back, forecast = STATUS_NAMES[:4]
+    ok, unreliable, held_back, forecast = STATUS_NAMES[:4]  # in the order of `Status`
     if learned is None:
         return {key: np.full(status.shape, held_back if key == DISTRIBUTION_STATUS else np.nan) for key in DISTRIBUTION}
     posterior = learned.posterior
@@ -92,7 +93,7 @@ def distribution_columns(
     percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
     _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
     vehicles = published(groups, upper_kmh).vehicles
-    is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than an interval of any cell's mean
+    is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than a cell's 95 % interval without data
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     is_withheld, best = status == held_back, np.where(status == forecast, forecast, ok)
     columns = [np.where(is_withheld, np.nan, column) for level in zip(*percentiles, strict=True) for column in level]

@@ -73,7 +73,8 @@ def day_estimates(
     posterior = models.estimate(days_back)
     shown = with_coarser(models, posterior, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))
-    vehicles, status = vehicles_about(posterior, policy.fleet.profile != Profile())
+    is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
+    vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number and bounds
     return _hat_estimates(shown.estimates)._replace(
         about=(*vehicles, STATUS_NAMES[status]),
         parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
@@ -130,8 +131,8 @@ def hat_estimates(posterior: Field, policy: LevelsPolicy, *, forecast: bool = Fa
 
 
 def _hat_estimates(numbers: PublishedNumbers) -> HatEstimates:
-    """Blanks the numbers of HATs that are held back."""
+    """Converts numbers to estimates; those of HATs held back become nan."""
     has_value = numbers.status != Status.HELD_BACK
     columns = attrgetter("values", "lower95", "upper95", "sd", "traffic_lower95", "traffic_upper95")(numbers)
-    value, lower, upper, sd, *traffic = (np.where(has_value, column, np.nan) for column in columns)
-    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status], (traffic[0], traffic[1]))
+    value, lower, upper, sd, *traffic_bounds = (np.where(has_value, column, np.nan) for column in columns)
+    return HatEstimates(value, lower, upper, sd, STATUS_NAMES[numbers.status], (traffic_bounds[0], traffic_bounds[1]))

@@ -68,21 +68,20 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     posterior, times = models.forecast(hours), np.array([slots[hour] for hour in hours.tolist()])
     weights = posterior.weights * times  # (cells, hours)
     cell = pieces.places.cell  # (places,), index of each one's cell
-    means = np.sum(weights * posterior.values, axis=1) / weights.sum(axis=1)
-    cells = means[cell]
+    cell_means = (np.sum(weights * posterior.values, axis=1) / weights.sum(axis=1))[cell]  # (places,), km/h
     traffic = np.array(pieces.places.visits, np.float64)
-    if not traffic.size:  # before any release a place weighs as much as others of its cell
+    if not traffic.size:  # no public list of visits: a place is expected to have as much as others of its cell
         traffic = weights.sum(axis=1)[cell] / np.bincount(cell, minlength=weights.shape[0])[cell]
     places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
     # The part RETAINED of a fleet's weight is left by vehicles' bounds, before releases tell it.
     prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, places_a_cell)
     fleet_weight = whole_weight(sums, prior_weight)
     around = Around(
-        values=cells,
+        values=cell_means,
         expected=fleet_weight * traffic / traffic.sum(),
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
-    return LearnedPlaces(learn_places(sums, around), cells, proved)
+    return LearnedPlaces(learn_places(sums, around), cell_means, proved)
 
 
 def place_day(read: ReleasedStage) -> PlaceDay:
@@ -129,11 +128,10 @@ def place_product(
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
         values, variances = places.places.values[:, None], places.places.variances[:, None]
-        copies = places.cells[:, None]
-        shift = copies - shown.values  # the cell's standing value has an interval as wide as its day's
-        value, lower, upper = (
-            rounded(np.clip(column, 0, upper_kmh)) for column in (copies, shown.lower95 + shift, shown.upper95 + shift)
-        )
+        cell_means = places.cells[:, None]
+        shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
+        columns = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
+        value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in columns)
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
@@ -141,7 +139,7 @@ def place_product(
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
             cell_weights = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
             share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
-            # At least a twentieth of a vehicle, so that variances stay finite.
+            # At least a twentieth of a vehicle, so that TYPICAL's variance, which falls with vehicles, stays finite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
         variances = places.places.variances[:, None] + (of_cells.variances + of_cells.of_ratios)[cell] + deviations
@@ -168,7 +166,7 @@ def _estimates(
     sd = np.sqrt(variances)
     half = Z95 * sd
     model = places.places
-    is_visited = model.weights - Z90 * np.sqrt(model.weight_variances) > LEAST_VEHICLES  # even if overestimated
+    is_visited = model.weights - Z90 * np.sqrt(model.weight_variances) > LEAST_VEHICLES  # at the weight's lower bound
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
     fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))

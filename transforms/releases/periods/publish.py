@@ -41,7 +41,7 @@ class HatEstimates(NamedTuple):
     about: tuple[Float64s, Float64s, Float64s, NDArray[np.str_]] | None = None  # vehicles, bounds, status
 
     def shown(self, value: Value) -> "HatEstimates":
-        """Converts numbers from the standard scale to the value's own unit."""
+        """Converts numbers from the standard scale (km/h, from 0) to the value's own unit."""
         if value.scale == 1 and not value.lower:
             return self
         distributions = {
@@ -110,8 +110,9 @@ def _columns(
     optional: Mapping[str, list[Any]],
     policy: LevelsPolicy,
 ) -> HatColumns:
-    """Builds the result's columns, all cells slot after slot."""
-    value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in estimates[:4])
+    """Builds the result's columns, all cells slot after slot; slots_of_rows: indices of slots."""
+    matrices = (estimates.value, estimates.lower95, estimates.upper95, estimates.sd)  # (cells, slots)
+    value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in matrices)
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
         numbers=np.where(np.isnan(value), np.nan, [value, lower, upper])[None],

@@ -70,7 +70,7 @@ class PeriodRelease(VectorRelease):
     draws_in_order = True
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
-        """Computes each period's debit, of its stage 0; the specification's first period differs."""
+        """Computes periods' debits, each at stage 0 for all stages; the first one differs."""
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not history.stages(policy.spec_id)
         for period, joint_slots_s in {facts.period: facts.joint_slots_s for facts in self.slots.values()}.items():
@@ -95,7 +95,7 @@ class PeriodRelease(VectorRelease):
     def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Draws a period's next stage. Raises MustStop."""
         (((first_s, _), tallies),) = groups.items()
-        number = len(history.recorded)
+        number = len(history.recorded)  # of the next stage, from 0
         if number:
             unit = all_of(StageUnit, history.recorded[-1].units)[0]
             stage = numbers_of(unit)

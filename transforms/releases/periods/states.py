@@ -157,7 +157,7 @@ class StateSource:
         """Computes the digest of periods' entries."""
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
-        if policy.trips is not None and policy.trips.are_counted:
+        if policy.trips is not None and policy.trips.are_counted:  # only numbers of trips enter the model
             digest.update(msgspec.json.encode([policy.trips.cells, policy.trips.packed]))
         for entry in (entry for period in periods for entry in period):
             digest.update(msgspec.json.encode([entry.sequence, msgspec.Raw(encode(entry.unit))]))
@@ -207,7 +207,7 @@ def _folded(source: StateSource) -> State:
     """Computes the state after all periods from the newest known one, and stores it."""
     file = source.policy.cache_file
     stored = None if file is None else file.read()
-    state = next(_known(source, stored), _new(source))
+    state = next(_known(source, stored), _new(source))  # the newest one known, else an empty one
     if state.days < len(source.periods):
         for day in source.days(state.days):
             state = add_day(state, day)
@@ -225,9 +225,8 @@ def _known(source: StateSource, stored: StoredState | None) -> Iterator[State]:
         if _is_after(source, state.days, digest):
             yield state
     if stored is not None and _is_after(source, stored.number, stored.rests_on):
-        minimum = source.least_recent or 0
-        # The file lacks the days that a state keeps as released: they are read from entries.
-        recent = tuple(source.first(stored.number).days(stored.number - minimum))
+        # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
+        recent = tuple(source.first(stored.number).days(stored.number - (source.least_recent or 0)))
         with suppress(*WRONG):  # arrays of another model
             yield restore_state(_new(source), stored.number, recent, stored.arrays)
 
@@ -256,20 +255,22 @@ def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
 def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) -> StageValues:
     """Reads a stage's sums over a typical vehicle-day's (live: vehicle-slot's) weight."""
     if is_live:
-        unit = slot_weight(read.stage, fleet.profile)
+        typical_weight = slot_weight(read.stage, fleet.profile)
     else:
-        is_unclipped = read.stage.counts_public or read.stage.counts_vehicles  # weights, by a wide or no bound
-        unit = vehicle_weight(read.stage, fleet) * (1.0 if is_unclipped else weight_gain(read.stage.bound_kmh))
+        # Weights are clipped with speeds: a wide bound leaves more of them; public counts and counting stages all.
+        is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
+        typical_weight = vehicle_weight(read.stage, fleet)
+        typical_weight *= 1.0 if is_unclipped else weight_gain(read.stage.bound_kmh)
     levels = []
     for level in read.levels:
         groups = Groups(cells=np.array(level.level.cell_group), slots=level.level.of_slot)
         levels.append(
             LevelValues(
                 groups=groups,
-                weights=level.weights.reshape(groups.shape) / unit,
-                speeds=level.speeds.reshape(groups.shape) / unit,
-                weight_variance=(level.weight_sd / unit) ** 2,
-                speed_variance=(level.speed_sd / unit) ** 2,
+                weights=level.weights.reshape(groups.shape) / typical_weight,
+                speeds=level.speeds.reshape(groups.shape) / typical_weight,
+                weight_variance=(level.weight_sd / typical_weight) ** 2,
+                speed_variance=(level.speed_sd / typical_weight) ** 2,
             )
         )
     centre = (read.stage.centres * float(CENTRE_STEP_KMH)).astype(np.float64)
