@@ -154,8 +154,8 @@ def _broken(data: bytes, lines: TextLines, header: _Header) -> NDArray[np.bool_]
         broken |= np.bincount(line_of_quote, minlength=len(lines.start)) % 2 == 1  # a quote stays open
         broken[line_of_quote[~is_valid]] = True
         commas = commas[_quotes_before(commas, quotes, lines) % 2 == 0]  # others are inside quotes
-    commas_of_line = np.diff(np.searchsorted(commas, lines.start), append=len(commas))
-    return broken | (commas_of_line != header.width - 1)  # n fields have n - 1 delimiters between them
+    broken |= np.diff(np.searchsorted(commas, lines.start), append=len(commas)) != header.width - 1  # one between two
+    return broken
 
 
 def _quotes_before(offsets: Int64s, quotes: Int64s, lines: TextLines) -> Int64s:
