@@ -99,8 +99,7 @@ class Head:
                 file = msgspec.json.decode(data, type=_File)
             except msgspec.ValidationError:  # an older version wrote the ledgers alone
                 ledgers = msgspec.json.decode(data, type=dict[str, RememberedHead])
-                unsigned = {name: RememberedHead(**last | {"is_unsigned": True}) for name, last in ledgers.items()}
-                return unsigned, False
+                return {name: RememberedHead(**last | {"is_unsigned": True}) for name, last in ledgers.items()}, False
             ledgers = msgspec.json.decode(file.ledgers, type=dict[str, RememberedHead])
         except FileNotFoundError:
             raise LedgerError(
