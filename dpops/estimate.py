@@ -59,7 +59,7 @@ class Estimates:
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
-_NOISE_FIELDS = itemgetter("step", "scale", "upper", "epsilon")
+_noise_fields = itemgetter("step", "scale", "upper", "epsilon")
 """Stored fields that decide a plan's law."""
 
 
@@ -72,7 +72,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     if not plans:
         nothing = np.zeros(0)
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
-    steps, floats = zip(*(_noise_numbers(*_NOISE_FIELDS(plan), miss) for plan in plans), strict=True)
+    steps, floats = zip(*(_noise_numbers(*_noise_fields(plan), miss) for plan in plans), strict=True)
     noise, noise_std, upper, epsilon = np.array(floats).T
     # Python's integers: queries may exceed 2**53.
     exact = np.array([query * top / bottom for query, (top, bottom) in zip(queries, steps, strict=True)], np.float64)

@@ -171,14 +171,13 @@ def add_day(state: State, day: DayValues) -> State:
 
 def _aged(day: DayValues) -> DayValues:
     """Discounts a folded day's information by the factor 1 - FORGOTTEN, to follow seasons."""
-    memory = 1 - fitted.FORGOTTEN
+    share = 1 - fitted.FORGOTTEN
 
-    def aged(level: LevelValues) -> LevelValues:
-        weight_variance, speed_variance = level.weight_variances / memory, level.speed_variances / memory
-        return replace(level, weight_variance=weight_variance, speed_variance=speed_variance)
+    def aged(sums: LevelValues) -> LevelValues:
+        return replace(sums, weight_variance=sums.weight_variances / share, speed_variance=sums.speed_variances / share)
 
     stages = tuple(replace(stage, levels=tuple(map(aged, stage.levels))) for stage in day.stages)
-    return replace(day, stages=stages, count=memory * day.count)
+    return replace(day, stages=stages, count=share * day.count)
 
 
 def _mean_day(days: Sequence[tuple[DayValues, Float64s]]) -> DayValues:

@@ -163,7 +163,7 @@ def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str
     return {
         "columns": _inline({field: as_text(names[field]) for field in HEADED if field in names}),
         "is_open": is_open(feed),
-        "open": repr(OPEN),
+        "open": repr(OPEN),  # stands for a column that was not found
         "may_be": may_be,
         "no_value": ", ".join(f"{number:g}" for number in feed.no_value),
         "has_speed": "speed" in drafted.names,

@@ -149,7 +149,7 @@ def itms_counts() -> Int64s:
         counts[0], counts[-1] = 1, MOST
         return counts
 
-    low, high = 0.1, 3.0
+    low, high = 0.1, 3.0  # shapes with too small a sum, and too large a one
     for _ in range(60):  # until the two are neighbouring floating-point numbers
         middle = (low + high) / 2
         low, high = (middle, high) if counts_of(middle).sum() < SAMPLES else (low, middle)

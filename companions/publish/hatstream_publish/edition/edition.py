@@ -120,6 +120,7 @@ class Edition:
             "What others publish about the same vehicles adds up with this, and no ledger knows of both.",
         ]
         if self.spec.account.unit != "vehicle-ever":
+            # Behind the public facts.
             sentences.insert(2, "A habit of many days: the table says what such days cost together.")
         return sentences
 

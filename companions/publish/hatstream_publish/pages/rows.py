@@ -86,15 +86,16 @@ def with_days(tables: Mapping[str, pa.Table], spec: Specification | None) -> pa.
     """
     if DAYS not in tables:
         return with_trips(tables[HATS], spec)
-    date, hats = pc.utf8_slice_codeunits, table_of(tables, HATS)
-    days = tables[DAYS].append_column("date", date(tables[DAYS]["slot_start"], 0, 10))
+    hats, days = table_of(tables, HATS), tables[DAYS]
+    days = days.append_column("date", pc.utf8_slice_codeunits(days["slot_start"], 0, 10))  # as in 2026-05-13T06:00
     slots = hats.group_by(["slot_start", "slot_end"]).aggregate([])
-    slots = slots.append_column("date", date(slots["slot_start"], 0, 10))
+    slots = slots.append_column("date", pc.utf8_slice_codeunits(slots["slot_start"], 0, 10))
     # Rows of days, once for each slot of the day, but for places that have a row in the slot.
     stand_ins = days.drop_columns(["slot_start", "slot_end"]).join(slots, "date", join_type="inner")
     stand_ins = stand_ins.join(hats.select(["slot_start", "cell"]), ["slot_start", "cell"], join_type="left anti")
     hats, stand_ins = with_trips(hats, spec), with_trips(stand_ins, spec)
     without_slots = days.filter(pc.invert(pc.is_in(days["date"], slots["date"])))
+    # Columns of both; those that only slots have are null in rows of days.
     names = [*(name for name in hats.column_names if name in days.column_names and name != "product"), "product"]
     parts = [hats.drop_columns(["product"] if "product" in hats.column_names else [])]
     parts += [part.select(names) for part in (stand_ins, without_slots)]
@@ -177,7 +178,6 @@ def published(rows: pa.Table, places: NamedPlaces, *, everything: bool) -> pa.Ta
 def of_each(column: pa.ChunkedArray, value: Callable[[str], Any]) -> Any:
     """Applies a function to a column's texts, once to each distinct one, (rows,)."""
     coded = column.combine_chunks().dictionary_encode()
-    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     return pa.array([value(text) for text in coded.dictionary.to_pylist()]).take(coded.indices)
 
 
