@@ -28,9 +28,9 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
     weight_slopes = share * (posterior.values - groups.to_hats(values))
-    of_weights = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([share])
-    log_variances = fit.weights.posterior.variances_of_rows(of_weights).reshape(groups.shape)
-    variances = variances + _through_weights(models, posterior, groups, weight_slopes)
+    log_weight_rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)
+    log_variances = fit.weights.posterior.variances_of_rows(log_weight_rows([share])).reshape(groups.shape)
+    variances = variances + _through_weights(models, posterior, groups, weight_slopes, log_weight_rows)
     variances = variances + _through_standing(models.state.facts, posterior, groups, weight_slopes)
     repeats = _repeats(models.state.facts, posterior, groups)
     kmh, precisions = posterior.values[..., None], posterior.precisions[..., None]
@@ -87,19 +87,20 @@ def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
-def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: Float64s) -> Float64s:
+def _through_weights(
+    models: Learned, posterior: Field, groups: Groups, slopes: Float64s, log_weight_rows: Stack
+) -> Float64s:
     """Computes variances of group means from uncertain weights, by the delta method.
 
-    slopes: of the mean by log weights, (cells, slots). These err by effects (`rows`), by each hour of the city
+    slopes: of the mean by log weights, (cells, slots). These err by effects (`of_effects`), by each hour of the city
     (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
     """
     fit, day = models.fit, posterior.day
-    rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)([slopes])
     by_slot = np.zeros((*groups.shape, day.hours.size))
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), slopes)
     of_vehicles = fit.speeds.one_weights[day.index] / posterior.weights
     hats = groups.totals(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
-    of_effects = fit.weights.posterior.variances_of_rows(rows).reshape(groups.shape)
+    of_effects = fit.weights.posterior.variances_of_rows(log_weight_rows([slopes])).reshape(groups.shape)
     return np.asarray(of_effects + hats + fitted.HAT_LOG_VARIANCE * np.sum(by_slot**2, axis=-1))
 
 
