@@ -121,8 +121,8 @@ class WeightField(LatentField):
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.
 
         Expected weights, exp(log + variance / 2), follow variances. These are costly, so every second round has new
-        ones, but not the last two: effects adapt to them, and totals fit the released ones. A fit of fewer than three
-        rounds begins with new ones: its effects come from an earlier fit, and hardly move.
+        ones; not the last two, in which effects adapt so that expected totals fit the released ones again. A fit of
+        fewer than three rounds begins with new ones: its effects come from an earlier fit, and hardly move.
         """
         sums = self._prepare_rows(sums)
         for index in range(rounds):

@@ -102,7 +102,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 
     Small cells get a larger share: they differ more from their neighbours than hours do.
     """
-    if kind == "laplace" or shares not in (COARSE[kind], _FINE):
+    if kind == "laplace" or shares not in (COARSE[kind], _FINE):  # shares of a specification stay
         return shares
     return _OF_SMALL_CELLS if hats.are_small else COARSE[kind]
 

@@ -144,7 +144,8 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, flo
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busyness: float) -> dict[Component, float]:
     """Computes the precision, (km/h)^-2, that one release of a stage adds to each component."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    # Noise of a mean goes with the bound, over the part of weights that it leaves: bound / this root (`defaults.kept`).
+    # Noise is proportional to the bound, and to 1 over the part of weights that clipping leaves, bound / this root (as
+    # in `defaults.kept`): so to the root.
     noise_factor = (bound**3 + norm**3) ** (1 / 3)
     precisions = dict.fromkeys([*PRIOR_SD_KMH, _HAT], 0.0)
     for name, share in stage.shares:
@@ -184,10 +185,8 @@ def log_precision(stage: Stage, bounds: BoundsOnly) -> float:
     """Computes a release's precision of the city's log total weight, summed over levels."""
     weights = replace(stage, alpha=1 - stage.alpha)  # `_noise` takes alpha, the part of speeds: weights have the other
     # A level's total is its groups' mean times their number, so that noise averages out.
-    return sum(
-        _groups(_OF_LEVEL[name], bounds.hats) / _noise(weights, name, share, bounds) ** 2
-        for name, share in stage.shares
-    )
+    shares, hats = stage.shares, bounds.hats
+    return sum(_groups(_OF_LEVEL[name], hats) / _noise(weights, name, share, bounds) ** 2 for name, share in shares)
 
 
 def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
@@ -207,7 +206,7 @@ def _norm(stage: Stage, bounds: BoundsOnly, centres: Variances) -> float:
 
 
 def _noise(stage: Stage, name: str, share: Fraction, bounds: BoundsOnly) -> float:
-    """Computes the noise deviation of a level's group means, over the bound."""
+    """Computes the noise deviation of a level's group means, divided by the bound."""
     # Part of the total of the level's speeds, by integers: products of fractions take five times longer.
     ratios = [factor.as_integer_ratio() for factor in (stage.share, share, stage.alpha)]
     part = math.prod(numerator for numerator, _ in ratios) / math.prod(denominator for _, denominator in ratios)

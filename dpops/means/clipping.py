@@ -68,7 +68,8 @@ class ClippedArrays(Mechanism):
         """Plans half of epsilon each for interval and mean.
 
         A user lies in one array, so the clipped sum moves by at most the interval's length and the user's own move. The
-        scale is for the longest interval, the bias bound all of U; `resolve` makes both exact.
+        scale is for the longest interval, the bias bound all of U; `resolve` makes both exact, from the interval and
+        `grouping_bias`, that of users' unequal weights in arrays, in fine steps.
         """
         layouts = lay_out_together(hats, grid, epsilon, self.m_ub)
         shapes = [(laid.facts["arrays"], laid.m_ub) for laid in layouts]  # few differ: each is planned once
@@ -148,7 +149,8 @@ class QuantileInterval(ClippedArrays):
                 # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
                 low = Ends(*(column[rows, :, None] for column in ends[0]))
                 high = Ends(*(column[rows, None, :] for column in ends[1]))
-                # The higher of two ends has no fewer means below it, so all but what lies above it is more, or equal.
+                # By `Ends`: means below the lower end count as it (`moved_up`), others up to the higher as they are,
+                # those above as the higher (`moved_down`). Either drawn end may be the lower: it has the smaller sums.
                 clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
                 clipped -= np.minimum(low.below, high.below)
                 clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)

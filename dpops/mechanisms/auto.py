@@ -78,10 +78,7 @@ class Auto(Mechanism):
             by_hat = zip(*(candidate.plans(usual_hats, grid, epsilon) for candidate in safe), strict=True)
             best = [min(plans, key=lambda plan: (plan.error(), plan.epsilon)) for plans in by_hat]
             plan_of |= zip(usual_indices, best, strict=True)
-        return [
-            plan_of[index] if index in plan_of else self.ranking(hat, grid, epsilon)[0].plan
-            for index, hat in enumerate(hats)
-        ]
+        return [plan_of.get(index) or self.ranking(hat, grid, epsilon)[0].plan for index, hat in enumerate(hats)]
 
     def _chosen(self, hats: HatCounts) -> list[tuple[Mechanism, Int64s]]:
         """Lists candidates, with the HATs where they rank first."""

@@ -31,7 +31,7 @@ class Constant(Mechanism):
 
     def plans(self, hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> Sequence[Plan]:
         """Plans constants, which spend nothing of epsilon."""
-        step, max_steps, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)
+        step, max_steps, nothing = grid.step / 2, 2 * grid.upper_steps, Fraction(0)  # in half steps U/2 is whole
         for hat in hats:
             check_plan_input(hat.counts, hat.reported, max_steps, epsilon)
         steps = grid.upper_steps if self.prior is None else min(max(round(self.prior.mean / float(step)), 0), max_steps)

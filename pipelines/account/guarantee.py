@@ -139,7 +139,7 @@ def hats_sentence(spec: Specification, bounds: Sequence[SpanBound], hat: Fractio
 
 
 def levels_sentence(spec: Specification, bounds: Sequence[SpanBound], *_: object) -> str:
-    """Returns the promise of a release with one total per vehicle and period."""
+    """Returns the promise of a release with one total per period; ignores HATs' losses."""
     levels, values = spec.by_levels, spec.value.plural
     how = "how fast" if values == "speeds" else f"with which {values}"
     subject = f"the {values} of one vehicle" if spec.counts_are_public else "one vehicle"

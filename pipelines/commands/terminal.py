@@ -70,7 +70,7 @@ def console() -> Console:
     out = plain()
     if out.is_terminal or os.environ.get("COLUMNS", "").isdigit():
         return out if out.width >= LEAST_COLUMNS else plain(width=LEAST_COLUMNS)
-    return plain(width=LOG_COLUMNS, soft_wrap=True)
+    return plain(width=LOG_COLUMNS, soft_wrap=True)  # into files and pipes: sentences in one line each
 
 
 def table_of(title: str | None, *columns: str) -> Table:

@@ -92,7 +92,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    table, plan_count = spec.timetable, allocation.plan_count(1)  # plans that a period's total is divided among
+    table, plan_count = spec.timetable, allocation.plan_count(1)  # of a period; of one slot if its length is unknown
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
@@ -222,10 +222,8 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     if spec.privacy.cap is None:
         return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
     in_slot = rate * spec.privacy.cap.max_cells
-    in_period = (
-        ComposedTotal(None, "unknown") if lengths is None else ComposedTotal(float(in_slot * lengths[1]), "at most")
-    )
-    return ComposedTotal(float(in_slot), "at most"), in_period
+    most = None if lengths is None else float(in_slot * lengths[1])
+    return ComposedTotal(float(in_slot), "at most"), ComposedTotal(most, "unknown" if most is None else "at most")
 
 
 @cache

@@ -172,17 +172,17 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
 
     factor: the multiple. days: key of _NUMBER_BY_DAYS. within: requested half width, in the value's unit.
     """
-    value, levels, is_first, number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
+    value, levels, is_first, day_number = spec.value, spec.by_levels, days == _FIRST, _NUMBER_BY_DAYS[days]
     upper, within_kmh = float(value.standard.upper), within / value.width(1.0)  # its unit in a km/h
     *_, stage = stages_of(levels, bounds, factor, is_first=is_first)  # the last stage has the finest levels
-    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, number)
+    shown = hat_half_widths(stage, bounds, np.array(VEHICLES, np.float64), upper, day_number)
 
     def is_enough_in_hat(vehicles: float) -> bool:
-        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, number).kmh[0] <= within_kmh)
+        return bool(hat_half_widths(stage, bounds, np.array([vehicles]), upper, day_number).kmh[0] <= within_kmh)
 
     def is_enough_in_place(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
         """Checks whether so many in a cell's HATs give its day the half width."""
-        half = place_half_widths(stage, facts, np.array([vehicles]), upper, number)[0]
+        half = place_half_widths(stage, facts, np.array([vehicles]), upper, day_number)[0]
         finest = level(place_level(stage, facts), facts.hats, Fraction(1))
         tells_cells_apart = finest.size == facts.hats.cells * finest.slot_groups
         return tells_cells_apart and bool(half <= within_kmh)

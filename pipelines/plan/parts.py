@@ -202,10 +202,10 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
     part = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of norms, as rho is quadratic
-    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # by class, of its weight; standing counts less
+    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # of classes, if reports weighed alike
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(number, weight / number)  # taken as equal
     cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), float(TYPICAL.of(np.array(visits))), visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells  # of the average cell
-    typical = (visitors * class_weights, facts.hats.cells) if days else None
+    typical = (visitors * class_weights, facts.hats.cells) if days else None  # of which the city is learned
     return expected_error(edges, cell, days / sd**2, LEVEL, typical)

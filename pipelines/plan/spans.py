@@ -208,11 +208,12 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     are distributed as trips, (HATs,); without these lognormally, as over cells, or wider, as some may have no trip.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # prior variance of log numbers
+    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # prior variance of HATs' log numbers of vehicles
     # Posterior variances; neighbours and hours inform too, which cuts noise to SMOOTHED of it, as more days would.
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
+    # Where counts are secret, estimates are of the field, around which HATs vary.
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
-    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index in _VEHICLES of the first whose HAT is `ok`
+    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index of the first number whose HAT is `ok`
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
     if np.ptp(with_trip) == 0:  # no trips tell HATs apart: estimates vary by the part of the spread that releases tell
         variance = max(spread - float(unknown[fewest]), 1e-6)  # above 0

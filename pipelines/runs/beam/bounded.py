@@ -173,9 +173,9 @@ def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
     if rows is None:
         return PANE_S
     panes = max(1, -(-rows // (max(1, slots) * PANE_ROWS)))  # that a slot of average size needs, rounded up
-    shortest = slot_s // PANE_S  # number of panes of PANE_S
-    lengths = (length for length in range(1, shortest + 1) if shortest % length == 0)  # in PANE_S
-    return PANE_S * max(length for length in lengths if length == 1 or length * panes <= shortest)
+    most = slot_s // PANE_S  # panes of a slot, the shortest of which are PANE_S long
+    lengths = (length for length in range(1, most + 1) if most % length == 0)  # in PANE_S, that divide the slot
+    return PANE_S * max(length for length in lengths if length == 1 or length * panes <= most)
 
 
 def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Outcome:

@@ -130,7 +130,7 @@ def _spend_of(epsilons: dict[int, Fraction], exposures: dict[int, list[bytes]], 
     denominator = math.lcm(*((epsilon * share).denominator for epsilon in epsilons.values() for share in shares))
     spent = np.zeros(vehicles.size, object)  # exact, as Python integers: multiples of 1 / denominator
     for epsilon, exposure in slots:
-        prices = np.array([int(epsilon * share * denominator) for share in shares], object)  # of a HAT, by statistic
+        prices = np.array([int(epsilon * share * denominator) for share in shares], object)  # of HATs, by statistic
         np.add.at(spent, np.searchsorted(vehicles, exposure.vehicle), exposure.drawn.astype(object) @ prices)
     ordered = np.sort(spent) if spent.size else np.zeros(1, object)
     ranks = (ordered.size - 1, (ordered.size - 1) // 2, -(-9 * ordered.size // 10) - 1)  # maximum, median, 90 %
