@@ -98,7 +98,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
             raise OSError(errno.EINVAL, "is no regular file", str(path))
         if status.st_size > most_bytes:
             raise OSError(errno.EFBIG, f"is of more than {most_bytes:,} bytes", str(path))
-        return file.read(status.st_size)  # so much memory is taken at once, however little comes
+        return file.read(status.st_size)  # not most_bytes: read takes that much memory at once, however little comes
 
 
 def read_text(path: Path, most_bytes: int) -> str:

@@ -69,7 +69,7 @@ def changes(*columns: Int64s | Float64s) -> NDArray[np.bool_]:
 
 
 def rank_in_group(group: Int64s, sort_key: Int64s | Float64s) -> Int64s:
-    """Ranks entries among their group by key, from 0."""
+    """Ranks entries among their group by key, from 0; groups ascend."""
     order = np.lexsort((sort_key, group))
     start = np.flatnonzero(changes(group))
     rank = np.empty(group.size, np.int64)

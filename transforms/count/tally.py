@@ -149,7 +149,8 @@ def _distinct(events: Events, vehicle: DistinctValues) -> tuple[NDArray[np.bool_
         return np.ones(identity.size, np.bool_), 0
     is_shared = pc.is_in(pa.array(identity), pa.array(np.unique(repeated))).to_numpy(zero_copy_only=False)
     rows = np.flatnonzero(is_shared)  # only events that share their identity need the full order
-    columns = (events.value, events.cell, events.lon_e7, events.lat_e7, identity)  # the last decides first
+    # The last decides first; of one identity the others, so that no order of arrival does.
+    columns = (events.value, events.cell, events.lon_e7, events.lat_e7, identity)
     rows = rows[np.lexsort([column[rows] for column in columns])]
     stays = ~is_shared
     stays[rows[changes(identity[rows])]] = True

@@ -158,8 +158,8 @@ def _with_choices(
 ) -> Any:
     """Selects a fixed layout's optional columns.
 
-    chosen: columns of the specification by field, None for the layout's default. refused: values of options that only
-    other layouts have; ValueError for any but None.
+    headed: whether rows need a heading. fields: of rows that name a key, None: positions. chosen: columns of the
+    specification by field, None for the layout's default. refused: options of other layouts; ValueError unless None.
     """
     for option, argument in refused.items():
         if argument is not None:
@@ -174,7 +174,7 @@ def _with_choices(
     columns |= {base.HEADING: fixed.heading} if fixed.heading else {}
     if fields is None and not fixed.has_positions:
         raise ValueError(f"layout {name!r} has no positions: name a key of its rows as places.column")
-    fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)  # headed: rows need a heading
+    fields = fields or (base.with_heading(layout.fields) if headed else layout.fields)
     is_table = isinstance(layout, base.MappedLayout)  # a table may have any further columns, a message type may not
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())

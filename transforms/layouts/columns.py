@@ -312,11 +312,11 @@ def to_utc(local_us: Int64s, zone: str) -> tuple[Int64s, NDArray[np.bool_]]:
 
     Times in the hour that a clock change repeats or skips have no certain offset: they are not guessed.
     """
-    steps, place = np.unique(local_us // (_STEP_S * 1_000_000), return_inverse=True)
+    steps, step_index = np.unique(local_us // (_STEP_S * 1_000_000), return_inverse=True)  # each quarter hour once
     offsets = [_offset_s(int(step) * _STEP_S, zone) for step in steps]
     is_known = np.array([offset is not None for offset in offsets], np.bool_)
     offset_us = np.array([offset or 0 for offset in offsets], np.int64) * 1_000_000
-    return local_us - offset_us[place], is_known[place]
+    return local_us - offset_us[step_index], is_known[step_index]
 
 
 @lru_cache(maxsize=65_536)

@@ -104,7 +104,7 @@ class Spent(NamedTuple):
     period: str
     spec_id: str
     spec_name: str
-    slots: int
+    slots: int  # covered by the debits: a stage's is one for all slots of a period
     units: int  # debits, one a slot or one for a period
     debited: Accountant
     first_at: str

@@ -171,8 +171,7 @@ def _hashes(key: bytes, periods: Sequence[str], period: Int64s, code: NDArray[np
         return np.empty(0, np.int64)
     pairs, pair_code = factorize(period * len(ids) + code)
     names = [periods[i] for i in (pairs // len(ids)).tolist()]
-    vehicles = [ids[i] for i in (pairs % len(ids)).tolist()]
-    return vehicle_hashes(key, names, vehicles)[pair_code]
+    return vehicle_hashes(key, names, [ids[i] for i in (pairs % len(ids)).tolist()])[pair_code]
 
 
 def locate(observations: Observations, ground: Ground) -> tuple[Observations, Int64s, int]:
@@ -191,5 +190,5 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """Packs a batch's accepted events by slot start."""
     observations, cell, _ = locate(parse(table, rules)[0], ground)
-    for packed in wire.split(observations, cell, shards=1):
-        yield packed.key[0], packed.data
+    for (slot_s, _), data, *_ in wire.split(observations, cell, shards=1):
+        yield slot_s, data

@@ -268,7 +268,7 @@ def _polygons(metres: Geometries, scale: Float64s) -> Iterator[h3.LatLngPoly]:
 
     rings, polygon_of = shapely.get_rings(metres, return_index=True)
     positions, ring_of = shapely.get_coordinates(rings, return_index=True)
-    degrees = (positions / scale[polygon_of[ring_of]])[:, ::-1].tolist()
+    degrees = (positions / scale[polygon_of[ring_of]])[:, ::-1].tolist()  # latitude first, as H3 takes them
     ring_first = np.searchsorted(ring_of, np.arange(rings.size + 1))
     for first, end in pairwise(np.searchsorted(polygon_of, np.arange(metres.size + 1)).tolist()):
         yield h3.LatLngPoly(*(degrees[ring_first[ring] : ring_first[ring + 1]] for ring in range(first, end)))

@@ -97,9 +97,9 @@ def _parts(
     fine_m2 = h3.average_hexagon_area(FINE_RES, "m^2")
     check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     names, fine_cells = _names(features), places_of_cells(near_pairs(shapes, report))
-    above = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))
-    cell, place, count = cells_by_place(fine_cells, number_in(np.array(region, np.int64), above))
-    place, cell, size = pairs_of(place, cell, count)
+    region_cell = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))  # of each fine cell
+    cell, place, count = cells_by_place(fine_cells, number_in(np.array(region, np.int64), region_cell))
+    place, cell, size = pairs_of(place, cell, count)  # a pair may come twice: by heading, and without
     order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
     main = np.full(len(names), NOWHERE, np.int64)
     main[place[order]] = cell[order]
@@ -174,7 +174,7 @@ def _degrees_of(feature: dict[str, Any], number: int) -> "shapely.Geometry":
 
 
 def _are_numbers(coordinates: object, depth: int = 4) -> bool:
-    """Checks that coordinates are numbers, nested to a depth."""
+    """Checks that coordinates are numbers, nested to a depth: a MultiPolygon's is 4."""
     if isinstance(coordinates, list | tuple):
         return depth > 0 and all(_are_numbers(inner_coordinates, depth - 1) for inner_coordinates in coordinates)
     return isinstance(coordinates, int | float)

@@ -230,7 +230,7 @@ def _text(value: str | bytes | bytearray | memoryview) -> KindValue:
 
 
 def _decimal(value: Decimal) -> KindValue:
-    """Classifies a decimal, clamped to float64 as layouts do."""
+    """Classifies a decimal, clamped to float64 as layouts do; whole ones exactly, below 1E400."""
     if value.is_finite() and value.adjusted() < _DIGITS and value == value.to_integral_value():
         return _whole(int(value))
     number = float(value)

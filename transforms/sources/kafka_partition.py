@@ -199,7 +199,7 @@ class Partition:
             raise KafkaSourceError(f"{self}: it does not exist any more")
 
     def _earliest(self, position: int) -> int:
-        """Queries the first retained offset. Raises KafkaSourceError."""
+        """Queries the first retained offset from `position` on; `position` itself in an outage."""
         self._at = None  # the next poll assigns the consumer anew
         try:
             earliest, end = self._ask_ends()

@@ -105,7 +105,7 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
         and is_text(schema.field(column).type)
         and not any(_DELTA_ENCODINGS & {*chunk.encodings} for group in _groups(parquet, {column}) for chunk in group)
     ]
-    return pq.ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
+    return pq.ParquetFile(file, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)  # 1 MiB at a time
 
 
 @contextmanager

@@ -93,7 +93,7 @@ def place_day(read: ReleasedStage) -> PlaceDay:
     return PlaceDay(
         weights=level.weights,
         speeds=level.speeds,
-        centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),
+        centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),  # (places,), mean over slots
         weight_variance=level.weight_sd**2,
         speed_variance=level.speed_sd**2,
         day_weight=around.differences.day_weight,

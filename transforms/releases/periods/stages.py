@@ -173,15 +173,16 @@ def rows_of(tally: Tally, cell: Int64s, slots: Sequence[int]) -> Rows:
     order = order[cell[order] != NOWHERE]
     keys = [column[order] for column in (tally.vehicle, cell, slot)]
     first = np.flatnonzero(changes(*keys))
-    added = (np.add.reduceat(column[order], first) for column in (tally.kept, tally.sums["sums"]))
-    return Rows(*(key[first] for key in keys), *added)
+    counts_and_sums = (tally.kept, tally.sums["sums"])  # of reports, and of their values in grid steps
+    return Rows(*(key[first] for key in keys), *(np.add.reduceat(column[order], first) for column in counts_and_sums))
 
 
 def rows_by_class(tally: Tally, cell: Int64s, column: Classes) -> Rows:
     """Sums rows by vehicle, cell and speed class, dropping NOWHERE. cell: each row's index."""
     order = np.lexsort((cell, tally.vehicle))
     order = order[cell[order] != NOWHERE]
-    return rows_of_classes(tally.vehicle[order], cell[order], tally.sums[column.name][order])
+    counts = tally.sums[column.name][order]  # (rows, classes), of samples
+    return rows_of_classes(tally.vehicle[order], cell[order], counts)
 
 
 def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int], stage: Stage) -> Sums:
