@@ -65,8 +65,7 @@ class Parting(beam.PTransform[Given, DoOutputsTuple], Generic[Given]):
     def default_type_hints(self) -> IOTypeHints:
         """Takes the input's type from `expand`, but not the output's, which Beam cannot check."""
         hints = IOTypeHints.from_callable(self.expand) or IOTypeHints.empty()
-        defaults = hints._replace(output_types=None).strip_pcoll()
-        return get_type_hints(self.__class__).with_defaults(defaults)
+        return get_type_hints(self.__class__).with_defaults(hints._replace(output_types=None).strip_pcoll())
 
 
 def dead_letters(stage: str, reasons: Mapping[str, int]) -> Iterator[Refusal]:
