@@ -148,7 +148,7 @@ def _gradient_and_information(
     weights, shares = np.exp(logs), _shares(logs)  # weights are their own derivatives by log weights
     means = shares @ speeds
     slopes = shares * (speeds - means[:, None])  # derivatives of the mean by log weights
-    mean_precisions = 1 / (cells.variances + fitted.FLOOR_VARIANCE)
+    mean_precisions = 1 / (cells.variances + fitted.FLOOR_VARIANCE)  # means of very many vehicles vary too
     gradient = (measured - weights) * weights * precisions + slopes * ((cells.means - means) * mean_precisions)[:, None]
     information = slopes[:, :, None] * slopes[:, None, :] * mean_precisions[:, None, None]
     index = np.arange(speeds.size)

@@ -60,7 +60,7 @@ def main() -> None:
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     signal.setitimer(signal.ITIMER_REAL, question.deadline_s)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold vehicles
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))  # whatever a message decodes to
     result, message = exchanged_here(question)
     sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n" + message)
 

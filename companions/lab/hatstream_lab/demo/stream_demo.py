@@ -224,7 +224,7 @@ class _Show:
         rows = rows.filter(pc.equal(rows["status"], "ok"))
         if not rows.num_rows:
             return "no HATs"
-        widths = pc.subtract(rows["upper95"], rows["lower95"])
+        widths = pc.subtract(rows["upper95"], rows["lower95"])  # the narrowest interval is the best
         best = rows.slice(pc.index(widths, pc.min(widths)).as_py(), 1).to_pylist()[0]
         interval = f"{best['lower95']:.1f} to {best['upper95']:.1f}"
         return f"{rows.num_rows:,} HATs; {best['cell']}: {best['value']:.1f} km/h (95 %: {interval})"

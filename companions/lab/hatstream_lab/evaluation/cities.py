@@ -258,7 +258,8 @@ def _visited(
         start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits  # anywhere on the line at first
         step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])  # along the line, and back
         position = np.minimum(step, 2 * sizes[:, None] - 1 - step)
-        padded = np.stack([np.resize(route, max(shape.size for shape in routes)) for route in routes])
+        longest = max(route.size for route in routes)
+        padded = np.stack([np.resize(route, longest) for route in routes])  # no position lies in the padding
         return np.asarray(padded[line[:, None], position])
     base = rng.choice(popular.size, city.vehicles, p=popular / popular.sum())[vehicle]
     far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))

@@ -72,7 +72,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     order = order[counts[order] > 0]  # a cap may leave a vehicle nothing
     starts = np.flatnonzero(np.diff(hat[order], prepend=-1))  # where each HAT's users begin
     totals = [Totals(counts[rows], sums[rows]) for rows in np.split(order, starts[1:])]
-    hats = hats.take(pa.array(hat[order][starts]))
+    hats = hats.take(pa.array(hat[order][starts]))  # those that have users after the cap
     truth, means, reports = (hats[name].to_numpy().astype(np.float64) for name in ("truth", "own", "reports"))
     vehicles = np.array([of_hat.counts.size for of_hat in totals], np.float64)
     with_reports = list(zip(totals, reports.astype(np.int64).tolist(), strict=True))
