@@ -94,8 +94,7 @@ class Gtfs:
         """Reads a column as numbers, (rows,); NaN where missing or no decimal number."""
         texts = pc.utf8_trim_whitespace(self.tables[table][column])
         is_number = pc.match_substring_regex(texts, r"^[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?$")
-        values: Floats = pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy()
-        return values
+        return np.asarray(pc.if_else(is_number, texts, None).cast(pa.float64()).to_numpy())
 
     def seconds(self, table: str, column: str) -> Floats:
         """Reads times like "25:30:00" as seconds, (rows,); NaN where missing."""
@@ -106,8 +105,7 @@ class Gtfs:
     def rows_of(self, table: str, column: str, referenced: str) -> Int64s:
         """Finds each id's row in table `referenced`, (rows,); -1 for none."""
         found = pc.index_in(self.tables[table][column], self.tables[referenced][column].combine_chunks())
-        rows: Int64s = pc.fill_null(found, -1).to_numpy().astype(np.int64)
-        return rows
+        return np.asarray(pc.fill_null(found, -1).to_numpy().astype(np.int64))
 
     @cached_property
     def middle(self) -> Middle:
@@ -147,8 +145,7 @@ class Gtfs:
         """Mask of usable rows of frequencies.txt, (rows,)."""
         start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
         headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
-        fits: NDArray[np.bool_] = (trip >= 0) & (headway >= 1) & (start < end) & (end <= MOST_SERVICE_S)
-        return fits
+        return np.asarray((trip >= 0) & (headway >= 1) & (start < end) & (end <= MOST_SERVICE_S))
 
     @cached_property
     def lines(self) -> Lines:

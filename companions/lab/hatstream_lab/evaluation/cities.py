@@ -250,7 +250,8 @@ def _visited(
 ) -> Int64s:
     """Draws the cells that each vehicle visits in each hour, (vehicle-hours, visits).
 
-    vehicle, slot: (vehicle-hours,). Vehicles follow routes in a city of lines, else they stay near a home cell.
+    vehicle, slot: (vehicle-hours,). at_km, popular: as in `_day`. routes: cells of each. Vehicles follow routes in a
+    city of lines, else they stay near a home cell.
     """
     if city.kind == "lines":
         line = rng.integers(0, len(routes), city.vehicles)[vehicle]
