@@ -100,8 +100,7 @@ class HatCounts:
         return np.concatenate([column(counts) for counts in self.counts])
 
     def __iter__(self) -> Iterator[CountsKnown]:
-        rows = (row for counts in self.counts for row in counts)
-        return map(CountsKnown, rows, self.reported.tolist())
+        return map(CountsKnown, (row for counts in self.counts for row in counts), self.reported.tolist())
 
 
 @lru_cache(maxsize=4096)

@@ -139,7 +139,8 @@ def _norm(
 ) -> Float64s:
     """Computes vehicles' norms over all levels' groups, weighted by `shares`, (vehicles,).
 
-    sums: by level, (entries,). count: number of vehicles. Sums are in the order of rows, hence rounded alike.
+    touched, sums: pairs of vehicle and group, and their sums, by level, (entries,). count: number of vehicles. Sums are
+    in the order of rows, hence rounded alike.
     """
     total = np.zeros(count)
     for groups, values, share in zip(touched, sums, shares, strict=True):

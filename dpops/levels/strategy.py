@@ -223,7 +223,7 @@ def _groups(component: Component, hats: PublicHats) -> int:
     """Counts the groups of HATs that share a component's effects: places times times."""
     place, time = component
     places = 1, max(hats.grandparents) + 1, max(hats.parents) + 1, hats.cells  # as of CITY to CELL
-    times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots  # as of DAY to HOUR
+    times = 1, len({hour // BLOCK_H for hour in hats.hours}), hats.slots  # as of DAY to HOUR: a slot counts as an hour
     return places[place] * times[time]
 
 

@@ -45,10 +45,10 @@ def wrap_around(counts: Int64s, m_ub: int) -> Grouping:
     split = last > first  # users whose samples continue in the next array
     user = np.concatenate([np.arange(counts.size), np.flatnonzero(split)])
     array = np.concatenate([first, last[split]])
-    head = np.where(split, last * m_ub - start, samples)
-    pieces = np.concatenate([head, (end - last * m_ub)[split]])
+    head = np.where(split, last * m_ub - start, samples)  # of a user's samples, those in the first array
+    pieces = np.concatenate([head, (end - last * m_ub)[split]])  # then those in the next one
     order = np.lexsort((user, array))
-    order = order[array[order] < arrays]
+    order = order[array[order] < arrays]  # without samples of a last array that is not full
     return Grouping(user[order], array[order], pieces[order], np.full(arrays, m_ub, np.int64))
 
 

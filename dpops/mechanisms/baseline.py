@@ -83,7 +83,7 @@ class Baseline(Mechanism):
         if self.counts_once or self.m_ub != "none":
             plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
             weighed = (np.ones_like(column) if self.counts_once else column for column in counts)
-            true = (column / column.sum() for column in weighed)
+            true = (column / column.sum() for column in weighed)  # users' weights in the true mean
             return errors_of_weights(hats, plans, map(np.subtract, map(weights, plans, counts), true))
         scale = quotients(hats.heaviest, hats.samples, hats.grid.upper_steps * hats.grid.step / hats.epsilon)
         return errors_around(hats, np.zeros(scale.size), scale, points=1)  # no bias, so a single point: 0

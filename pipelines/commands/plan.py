@@ -136,7 +136,7 @@ def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountL
 
 
 def plan_hats(spec: Specification, within: float, source: CountSource, report: Report) -> Plan:
-    """Plans a release of each HAT by itself. source: None for typical counts."""
+    """Plans a release by HAT. source: counts, and their recount; None: typical ones."""
     from pipelines.plan import counts as sources
     from pipelines.plan.forecast import plan
 
@@ -146,10 +146,11 @@ def plan_hats(spec: Specification, within: float, source: CountSource, report: R
 
 
 def plan_levels(spec: Specification, within: float, source: CountSource, _: Report) -> Plan:
-    """Plans a release by `levels`. source: counts, which only the operator sees."""
+    """Plans a release by `levels`. source: its counts are for the operator alone."""
     from pipelines.plan import levels
 
-    planned = levels.plan_levels(spec, within, source[0] if source else None)
+    counts, _recount = source or (None, None)
+    planned = levels.plan_levels(spec, within, counts)
     return planned, partial(show_levels, planned)
 
 

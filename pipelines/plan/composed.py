@@ -138,7 +138,8 @@ def _composed(
 ) -> Composed:
     """Composes a vehicle's largest totals: exact with named vehicles and slots, else bounds.
 
-    rates: epsilon of a HAT, by index of slot. debited: epsilon that the counted period takes from the account.
+    vehicle_hats: numbers of HATs by slot and vehicle. rates: epsilon of a HAT, by index of slot. debited: epsilon that
+    the counted period takes from the account.
     """
     _, vehicle, cells = vehicle_hats
     in_slot = int(cells.max()) if counts.vehicles_named and counts.slots_named else None
@@ -155,7 +156,7 @@ def _composed(
                 ComposedTotal(total.epsilon, "at most") if total.known == "exact" else total
                 for total in (per_slot, per_period, debit)
             )
-    else:  # without a total every HAT has the same epsilon, so any rate will do; with one, no rate is needed
+    else:  # without a total all HATs have the epsilon `rates[0]`; with one `_bounds` uses no rate
         per_slot, debit = _bounds(spec, rates[0])
         per_period = debit
         if in_period is not None and spec.privacy.allocation.total is None:

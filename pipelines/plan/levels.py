@@ -162,7 +162,7 @@ _NUMBER_BY_DAYS = {_FIRST: 1, _LATER: 1, "a week, if days are alike": 7}  # numb
 def _epsilon(levels: LevelsRelease, factor: Fraction, share: Fraction) -> float:
     """Computes the epsilon of a day with this share of `factor` times the total."""
     rho = rho_of(levels, factor)
-    if share == 1 or rho is None or levels.delta is None:
+    if share == 1 or rho is None or levels.delta is None:  # without delta epsilon is linear in the share
         return float(share * factor * levels.epsilon)
     return float(NOISE_CLAIMS[levels.accounting](share * rho).approx(levels.delta).epsilon)  # not linear in rho
 

@@ -137,8 +137,8 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
 
         def is_worth(vehicles: int) -> bool:
             """Checks whether a fleet makes the coarsest hexagons worth their share."""
-            coarsest, larger, days = kinds[0], replace(fleet, vehicles=vehicles), DAY_NUMBERS[-1:]
-            places, cells = coarsest.places, coarsest.cells
+            larger, days = replace(fleet, vehicles=vehicles), DAY_NUMBERS[-1:]
+            places, cells = kinds[0].places, kinds[0].cells
             maps = expected_maps(stage, larger, places=places, cells=cells, crowding=CONCENTRATED, days=days)
             return maps[0].ok >= WELL
 
