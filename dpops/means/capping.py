@@ -89,7 +89,7 @@ def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -
     """Sums columns by HAT over retained samples; scales capped users' sums. Raises ValueError.
 
     columns: int64 (users,), such as sums of speeds. A capped user's sum counts m / c times, exactly: over the least
-    common multiple of the HAT's capped counts.
+    common multiple of the HAT's capped counts, which is returned first (1 without one), then the sums times it.
     """
     if not plans:
         return []

@@ -57,14 +57,14 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
             weight.reshape(counts.shape) - counts / counts.sum(axis=1)[:, None]
             for weight, counts in zip(weights, hats.counts, strict=True)
         )
-        sds = np.concatenate([*map(hats.prior.spread, excess, hats.counts)])
+        grouping_sd = np.concatenate([*map(hats.prior.spread, excess, hats.counts)])
         between = max(hats.prior.between, MIN_SHARE_BETWEEN_USERS)
         variances = between / np.bincount(laid.array) + (1 - between) / laid.fills  # of array means, over the prior's
-        means = np.zeros(users.size)
+        means = np.zeros(users.size)  # of `variances`, by HAT
         for length, rows in groups_of(laid.arrays):
             means[rows] = variances[laid.first_array[rows, None] + np.arange(length)].mean(axis=1)
-        sd = hats.prior.sd * np.sqrt(means)
-        hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.sensitivity, sds, sd)
+        sd = hats.prior.sd * np.sqrt(means)  # of an array's mean, by HAT
+        hats.remembered[m_ub] = LaidMany(laid.length, laid.arrays, laid.sensitivity, grouping_sd, sd)
     return hats.remembered[m_ub]  # type: ignore[no-any-return]
 
 
