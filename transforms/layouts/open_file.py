@@ -244,7 +244,7 @@ def fetched(path: str) -> Iterator[str]:
             with systems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as source:
                 shutil.copyfileobj(source, file, PIECE_BYTES)
             file.flush()
-        except Exception as error:  # noqa: BLE001 - as above; a full disk is one of them
+        except Exception as error:  # noqa: BLE001 - each store has errors of its own, and so has a full disk
             raise StepError(f"{path}: cannot be fetched ({_error_name(error)})") from None
         name = os.path.join(folder, os.path.basename(path))
         os.symlink(f"/proc/{os.getpid()}/fd/{file.fileno()}", name)

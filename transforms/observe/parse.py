@@ -73,7 +73,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
     zeros = pa.array(np.zeros(table.num_rows, np.int64))
-    value = rules.units.values(zeros if rules.derived is not None else table.column(NAME))
+    value = rules.units.values(zeros if rules.derived is not None else table.column(NAME))  # speeds are derived later
     slot = rules.calendar.locate(time.us)
 
     code = np.zeros(table.num_rows, np.uint8)  # the reason's index + 1, else 0
@@ -112,7 +112,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     refuse(f"bad-{name}", ~value.valid)
 
     steps, heading = _steps(value.values, rules), _headings(table, rules.units)
-    observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)
+    observations = Observations(time.us, time.us, slot.slot_start_us, lat_e7, lon_e7, steps, heading)  # hashes follow
     period, vehicle, refused = slot.period, vehicles.code, dict[str, int]()
     if code.any():
         rows, counts = np.flatnonzero(code == 0), np.bincount(code, minlength=len(REASONS) + 1)[1:].tolist()

@@ -23,7 +23,7 @@ SMALL = 8  # from this resolution on, neighbouring cells are nearly alike
 
 def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     """Lists a region's HATs, with local hours of slots."""
-    if isinstance(region, Keys):
+    if isinstance(region, Keys):  # whose only grandparent is the city
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_clock_hours(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
     are_small = h3.get_resolution(cell_text(region[0])) >= SMALL

@@ -192,9 +192,9 @@ def _twins(shapes: Shapes) -> Int64s:
     """Maps each shape to the first one with an equal line and reach."""
     import shapely
 
-    texts = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
-    first: dict[tuple[bytes, float], int] = {}
-    return np.array([first.setdefault(text, number) for number, text in enumerate(texts)], np.int64)
+    outlines = zip(shapely.to_wkb(shapely.normalize(shapes.line)).tolist(), shapes.reach_m.tolist(), strict=True)
+    first_row: dict[tuple[bytes, float], int] = {}
+    return np.array([first_row.setdefault(outline, row) for row, outline in enumerate(outlines)], np.int64)
 
 
 def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int64s]:

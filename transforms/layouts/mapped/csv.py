@@ -115,7 +115,7 @@ def _columns(data: bytes, header: _Header, fields: tuple[str, ...]) -> dict[str,
     indices = [str(index) for index in range(header.width)]
     table = pyarrow.csv.read_csv(
         pa.BufferReader(data),
-        pyarrow.csv.ReadOptions(column_names=indices, use_threads=False, block_size=len(data) + 1),
+        pyarrow.csv.ReadOptions(column_names=indices, use_threads=False, block_size=len(data) + 1),  # one block
         pyarrow.csv.ParseOptions(delimiter=header.delimiter),
         convert_options=pyarrow.csv.ConvertOptions(
             include_columns=[str(index) for index in dict.fromkeys(header.places)],

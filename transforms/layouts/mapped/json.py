@@ -132,7 +132,7 @@ def begins_array(start: bytes) -> bool:
     for line in map(bytes.strip, text.split(b"\n")):
         if line.startswith(b"{"):
             return False
-        if line.startswith(b"[") and array_of(line) is None:
+        if line.startswith(b"[") and array_of(line) is None:  # begins an array that further lines end
             return True
     return True
 

@@ -115,7 +115,7 @@ def _columns(
     value, lower, upper, sd = (column[:, slots_of_rows].T.ravel() for column in matrices)
     nothing = np.full(value.size, np.nan)
     of_cells = Estimates(
-        numbers=np.where(np.isnan(value), np.nan, [value, lower, upper])[None],
+        numbers=np.where(np.isnan(value), np.nan, [value, lower, upper])[None],  # (1 output, value and bounds, rows)
         lists=[],
         noise_std=np.where(np.isnan(value), np.nan, sd),
         bias_bound=nothing,

@@ -219,7 +219,7 @@ def draw_stage(
 def drawn_facts(
     sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise, name: str
 ) -> dict[str, Any]:
-    """Draws a unit's noise; returns fields common to stages and live slots."""
+    """Draws noise; returns stages' and live slots' common fields. name: in the digest."""
     prefix = f"{policy.spec_id}/{slot_s}/{name}/".encode()
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return {

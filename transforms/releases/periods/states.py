@@ -104,7 +104,7 @@ class StateFile:
         return hmac.digest(self.key or b"", data, "sha256")
 
     def write(self, state: StoredState) -> None:
-        """Writes the file atomically; warns if that fails."""
+        """Writes the file atomically, or warns. Names with a blank first are no arrays."""
         if self.key is None or not self.path.parent.is_dir():
             return
         content = io.BytesIO()
@@ -282,7 +282,7 @@ def facts_of(fleet: Fleet) -> Facts:
     profile = fleet.profile
     return Facts(
         vehicles=fleet.vehicles,
-        hat_weight=1 / profile.hats,
+        hat_weight=1 / profile.hats,  # a vehicle-day weighs 1 in the model
         hats_in_hour=profile.hats / profile.hours,
         hats_in_cell=profile.hats / profile.cells,
         standing=standing(profile),
