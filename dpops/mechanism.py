@@ -261,7 +261,7 @@ class Mechanism(Protocol):
         totals = list(hats)
         # Equal counts have equal plans, so each distinct HAT is planned and written once.
         keys = [(reported, hat.counts.tobytes()) for hat, reported in zip(totals, hats.reported.tolist(), strict=True)]
-        counts = {key: CountsKnown(total.counts, key[0]) for key, total in zip(keys, totals, strict=True)}
+        counts = {key: CountsKnown(total.counts, reported=key[0]) for key, total in zip(keys, totals, strict=True)}
         hat_plans = self.plans(list(counts.values()), grid, epsilon)
         planned = {key: (plan, plan.document()) for key, plan in zip(counts, hat_plans, strict=True)}
         planned_hats = [planned[key] for key in keys]

@@ -132,7 +132,7 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
         float(stage.alpha * level.speed_share + (1 - stage.alpha) * level.weight_share) / touched[level.name]
         for level in stage.levels
     ]
-    return profile.hats / hats / math.sqrt(sum(squares))
+    return profile.hats / hats / math.sqrt(sum(squares))  # of a slot's weight a HAT has 1 / hats
 
 
 LEAST_PART = Fraction(1, 4)
