@@ -140,7 +140,7 @@ class Partition:
                 self._check_partitions(self._message_s)
             times, by_broker = _timestamps(messages)
             payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
-            return Poll(payloads, times, by_broker, self._at, 0, at_ms, False, self._is_outage_over())
+            return Poll(payloads, times, by_broker, self._at, 0, at_ms, idle=False, outage_over=self._is_outage_over())
         times, by_broker = _timestamps([])
         if out_of_range:
             earliest = self._earliest(position)

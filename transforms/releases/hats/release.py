@@ -62,7 +62,7 @@ class HatRelease(Policy):
         return self.slots[slot_s].joint_slots_s[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
-        """Raises StepError where a HAT has no plan."""
+        """Draws all groups' HATs, once. Raises StepError where one has no plan."""
         if history.recorded:
             return []
         failpoint("before-noise")

@@ -109,7 +109,7 @@ def live_slot(
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
     return of_slot(policy.live, slots).on(
-        hats_of(policy.region, [hour]), centres, policy.value.standard.step, entries[-1].sequence
+        hats_of(policy.region, [hour]), centres, policy.value.standard.step, rests_on=entries[-1].sequence
     )
 
 

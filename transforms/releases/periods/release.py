@@ -175,7 +175,7 @@ class CountRelease(PeriodRelease):
 
     def estimates(self, recorded: RecordedSlot, _history: History) -> Iterator[SlotEstimates]:
         """Reads a period's counts from its single stage."""
-        value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")
+        value = replace(self.policy.value, lower=Fraction(0), scale=Fraction(1), unit="1")  # counts are not converted
         (unit,), policy = all_of(StageUnit, recorded.units), replace(self.policy, value=value)
         read = read_unit(unit, policy.region)
         (level,), bound = read.levels, read.stage.least_norm  # weights are counts over the bound: `counts_stage`

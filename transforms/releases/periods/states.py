@@ -237,7 +237,7 @@ def _is_after(released: StateSource, periods: int, digest: str) -> bool:
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
-    """Sorts periods by first stage, the newest entry's last."""
+    """Sorts periods by first stage; the newest entry's, which is estimated, comes last."""
     order = list(dict.fromkeys(entry.unit.period for entry in entries))
     last = entries[-1].unit.period if entries else ""
     return [period for period in order if period != last] + [period for period in order if period == last]
