@@ -177,7 +177,7 @@ class PureLimit(Limit):
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending to approximate DP. Raises ClaimError if impure."""
-        if not self.adds_up(spent):
+        if not self.adds_up(spent):  # it has claims besides pure ones
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
 

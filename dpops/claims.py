@@ -177,7 +177,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
         return ZERO
     log_delta = _log(_checked_delta(delta))
     target = float(epsilon)
-    # The order of the largest rho, which the function gives with a minus.
+    # The order of the largest rho: the function is minus the rho that the bound at order a allows.
     order = Decimal(_least_at(lambda a: (math.log1p(-1 / a) - (log_delta + math.log(a)) / (a - 1) - target) / a))
     with localcontext(_DECIMAL_CONTEXT):
         rho = (_decimal(epsilon) - (1 - 1 / order).ln() + (_decimal(delta).ln() + order.ln()) / (order - 1)) / order

@@ -219,7 +219,7 @@ class EffectLayout:
         for block in self.blocks:
             if block.is_border and block.regressor is None and (days is not None or not block.is_daily):
                 keys = block.slot_keys[hours]
-                columns = self.start(block, 0 * hours if days is None else days) + keys
+                columns = self.start(block, 0 * hours if days is None else days) + keys  # a lasting block has no days
                 rows[keys >= 0, columns[keys >= 0]] = 1  # -1: the hour has no effect
         return rows
 

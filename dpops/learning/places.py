@@ -239,7 +239,7 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
             scaled = expected**power * (1.0 if sizes is None else sizes**size_power)
             scaled = scaled * (expected.sum() / scaled.sum())
             logs = np.sum([_law_logs(sums, scaled[chosen], chosen) for chosen in _chunks(expected.size)], axis=0)
-            likely = np.exp(logs - logs.max())
+            likely = np.exp(logs - logs.max())  # of LAWS, (laws,), up to a factor
             candidates.append((float(np.logaddexp.reduce(logs)), scaled, likely @ LAWS / likely.sum()))
     return max(candidates, key=lambda candidate: candidate[0])[1:]
 

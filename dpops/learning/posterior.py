@@ -62,7 +62,7 @@ class Posterior:
     def __init__(
         self, layout: EffectLayout, strengths: Strengths, days: Sequence[float], data: LinearData, *, is_rough: bool
     ) -> None:
-        self.layout, self.strengths, self.days = layout, strengths, tuple(days)
+        self.layout, self.strengths, self.days = layout, strengths, tuple(days)  # `DayValues.count` by day
         narrow, wide = data.rows[: data.wide], data.rows[data.wide :]
         # The precision matrix is [[A, C E], [E'C', B]]: A of local effects, sparse; B of border effects and wide rows.
         self._prior = prior = layout.prior(strengths, days)
@@ -84,7 +84,7 @@ class Posterior:
         self.mean = self.solve(shift._replace(border=shift.border + prior.border.T @ (prior.border @ prior.means)))
         self.border_covariance: Float64s = self._schur[: self._border, : self._border]
         is_small = len(self._coupling) <= EXACT  # exact variances are affordable
-        if is_small and not is_rough:
+        if is_small and not is_rough:  # a rough one, for strengths alone, has few samples
             local_variances = self._draw_exactly()
         else:
             local_variances = self._draw(narrow, wide, SAMPLES if is_small or not is_rough else ROUGH_SAMPLES)

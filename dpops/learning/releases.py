@@ -145,8 +145,8 @@ class DayValues:
 
     def __post_init__(self) -> None:
         if self.hours.size == 0 or self.hours.min() < 0 or self.hours.max() >= HABITS:
-            raise ValueError("a day needs slots whose hours are 0 to 47")
-        slots = {level.groups.slots.size for stage in self.stages for level in stage.levels}
+            raise ValueError("a day needs slots whose hours are 0 to 47")  # from 24 on: of a day off
+        slots = {level.groups.slots.size for stage in self.stages for level in stage.levels}  # distinct numbers
         if not slots.union(stage.centre.shape[1] for stage in self.stages) <= {self.hours.size}:
             raise ValueError("stages and hours are about different slots")
 

@@ -165,7 +165,7 @@ def usual_norm(stage: Stage, fleet: Fleet) -> float | None:
     """Computes a typical vehicle-day's norm of reports; None if reports are not declared."""
     if fleet.profile.reports is None:
         return None
-    # Weights are powers of reports over their norm: so the norm is the powers' sum over HATs by that of the weights.
+    # A HAT's weight is reports^exponent / norm: the norm is the sum of powers over HATs by the sum of weights.
     return fleet.profile.hats * math.pow(fleet.profile.reports, stage.exponent) / _own_weight(stage, fleet)
 
 

@@ -165,7 +165,7 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
     gap, smallest = USUAL_PART - float(LEAST_PART), float(LEAST_PART)  # such noise, as parts of the fleet
     if stage.kind == "gaussian":
         most_sd = vehicles * min(gap / -_NORMAL.inv_cdf(USUAL_STOPS), smallest / -_NORMAL.inv_cdf(EMPTY_PASSES))
-        # The noise variance of a count with a share is spread / (UNIT^2 share (1 - COUNT_ALPHA)).
+        # The noise variance of a count with a share is spread / (UNIT^2 share (1 - COUNT_ALPHA)): speeds get the rest.
         share = float(stage.spread) / (UNIT * most_sd) ** 2 / float(1 - COUNT_ALPHA)
     else:
         most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
@@ -174,7 +174,7 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
     if rounded > MOST_SHARE * day_share:
         return None
     count = replace(stage, parts=alike((("city", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)
-    return replace(count, share=rounded, least_norm=0, counts_vehicles=True)
+    return replace(count, share=rounded, least_norm=0, counts_vehicles=True)  # no least norm: each weighs 1
 
 
 def counts_stage(stage: Stage, clip: int, exponent: Fraction) -> Stage:

@@ -204,10 +204,10 @@ class PlannedHats(NamedTuple):
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
     """Lays out and checks at least one HAT; arguments as for `lay_out`. Raises PlanError."""
     if not users.all():
-        check_plan_input(counts[:0], 0, 0, epsilon)  # which refuses HATs without users; below each has a first one
+        check_plan_input(counts[:0], reported=0, upper=0, epsilon=epsilon)  # raises; below each HAT has a first user
     first = np.cumsum(users) - users
     samples = np.add.reduceat(counts, first)
-    # One HAT's check is slow: only those that are not far within its bounds are checked.
+    # One HAT's check is slow: only HATs not far within its bounds are checked. Its last count is the least.
     is_safe = (counts[first + users - 1] >= 1) & (samples <= reported) & (reported <= SAFE_PRODUCT // grid.upper_steps)
     for hat in range(reported.size) if epsilon <= 0 else np.flatnonzero(~is_safe).tolist():
         count = counts[first[hat] : first[hat] + users[hat]]

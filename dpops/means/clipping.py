@@ -138,7 +138,7 @@ class QuantileInterval(ClippedArrays):
         quarter, upper_steps = float(hats.epsilon) / 4, hats.grid.upper_steps * FINE_PER_STEP
 
         def errors(means: Float64s, laid: LaidMany) -> Float64s:
-            """Averages errors over pairs of equally likely ends, (HATs,); means: (HATs, arrays)."""
+            """Averages E|error| over equally likely pairs of ends, (HATs,) in units; means: (HATs, arrays)."""
             arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
             ranks = rank, arrays - rank

@@ -44,7 +44,7 @@ class ArrayAverage(Mechanism):
         return layouts.array_plans(self.name, laid, grid, epsilon, epsilon)
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
-        """Draws as `Mechanism.draw` does, but all best-fit HATs in vectors."""
+        """Draws as `Mechanism.draw` does, but all best-fit HATs in vectors (without split users)."""
         if self.grouping != "best-fit" or not len(hats):
             return Mechanism.draw(self, hats, grid, epsilon, noise)
         # Rows of the HATs' users in the totals, which may be of more HATs.
@@ -54,7 +54,7 @@ class ArrayAverage(Mechanism):
         if np.any(sums < 0) or np.any(sums > counts * grid.upper_steps):
             raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
         laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
-        np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)
+        np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)  # user means
         exact = np.add.reduceat(array_sums // laid.fills, laid.first_array)
         sensitivities, of_hats = laid.sensitivity.tolist(), plans.named_facts()
         scales = {sensitivity: sensitivity / epsilon for sensitivity in set(sensitivities)}

@@ -73,7 +73,7 @@ class Auto(Mechanism):
                 indices = [usual_indices[index] for index in order[chosen].tolist()]
                 plan_of |= zip(indices, mechanism.plans([hats[index] for index in indices], grid, epsilon), strict=True)
         elif usual_hats:
-            # One whose bias may be all of U is worse than the constant U/2, which is off by half of it at most.
+            # One that `chooses` may be off by all of U: worse than the constant U/2, off by half of it at most.
             safe = (candidate for candidate in _candidates(self.statistic) if not candidate.chooses)
             by_hat = zip(*(candidate.plans(usual_hats, grid, epsilon) for candidate in safe), strict=True)
             best = [min(plans, key=lambda plan: (plan.error(), plan.epsilon)) for plans in by_hat]

@@ -64,7 +64,7 @@ class WorstCaseOptimal(Mechanism):
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:
-        """Forecasts errors by HAT under the prior."""
+        """Forecasts mean absolute errors, (HATs,) in units, under the prior."""
         # The bias is nearly normal: its mean and sd follow from moments of what clipping moves each user's mean by.
         bound, scores = hats.of_each(partial(self._bounds, hats)), normal_scores(BIAS_POINTS)
         scale = quotients(bound, hats.samples, hats.grid.step / hats.epsilon)
@@ -75,7 +75,7 @@ class WorstCaseOptimal(Mechanism):
             for rows in chunks(hats_of_size.size, means.size * max(users, scores.size)):
                 hat = hats_of_size[rows]
                 entries = start[hat, None] + np.arange(users)  # a HAT's clipped users follow one another
-                share, column = shares[entries], columns[entries]
+                share, column = shares[entries], columns[entries]  # (HATs, users): of samples; in `moments`
                 first, second = (moment.take(column, axis=1) for moment in moments)  # (means, HATs, users)
                 bias = (share * first).sum(axis=2).T
                 sd = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T

@@ -112,8 +112,8 @@ def ratio(scale: Fraction) -> tuple[int, int]:
         return t, s
     if scale > MOST_SCALE:
         raise ValueError("a noise scale must be below 2**50 steps: take a coarser grid or a larger epsilon")
-    coarse = min(_MAX_NUMERATOR - 1, (_MAX_NUMERATOR - 1) * s // t)
-    return -(-t * coarse // s), coarse
+    denominator = min(_MAX_NUMERATOR - 1, (_MAX_NUMERATOR - 1) * s // t)
+    return -(-t * denominator // s), denominator
 
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
@@ -192,7 +192,7 @@ def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
     steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:
-        # Of the rate in `_rounded`, at any u whose first bits are these.
+        """Bounds the rate in `_rounded` at all u with these first bits."""
         start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)  # u is in [start, start + 2^-bits]
         rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
         return max(rate - unknown, Fraction(0)), rate + unknown

@@ -286,7 +286,7 @@ def _rows_of(spec: Specification, period: str, slot: int, counted: wire.Tally) -
     if spec.places is not None:
         pieces = spec.places.pieces
         names = [None if place < 0 else pieces.places.names[place] for place in pieces.place[cell].tolist()]
-        cell = pieces.region[pieces.cell[cell]]
+        cell = pieces.region[pieces.cell[cell]]  # from indices of pieces to H3 cells
     columns: dict[str, Any] = {
         "period": [period] * size,
         "slot": np.full(size, slot),

@@ -52,7 +52,7 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
         if sum((counts_path is not None, synthetic, pattern is not None)) > 1:
             raise UsageError("give one of --counts, --synthetic and --input")
         if counts_path is not None:
-            return sources.read_counts(counts_path, spec.timetable), None
+            return sources.read_counts(counts_path, spec.timetable), None  # a file cannot be counted anew
         if pattern is not None:
             feed = sources.fullest_period(spec, pattern, progress)
             return feed.counts(spec), feed.counts

@@ -324,13 +324,13 @@ class _Reports(beam.DoFn):
         report = {
             names["vehicle"]: part_of(transform.user, element),
             names["time"]: self._time(element, taken_at),
-            names["reading"]: 0 if value is None else part_of(value, element),
+            names["reading"]: 0 if value is None else part_of(value, element),  # counts have no value
         }
         # By axes a key is a pair, in two columns; an incomplete one lacks its second part, and is refused later.
         columns = (names["key"],) if transform.axes is None else (names["key"], f"{names['key']}_within")
         parts = key if transform.axes is not None and isinstance(key, tuple) and len(key) == 2 else (key,)
         for name, part in zip_longest(columns, parts):
-            report[name] = None if part is None else part_of(_text, part)
+            report[name] = None if part is None else part_of(_text, part)  # None is refused later, and counted
         yield {name: plain(content) for name, content in report.items()}
 
     def _time(self, element: Any, taken_at: Timestamp) -> Any:
@@ -342,7 +342,7 @@ class _Reports(beam.DoFn):
         if taken_at > MIN_TIMESTAMP:
             return taken_at
         if self._first_s is None:
-            return None
+            return None  # in windows a row needs a time: it is refused later
         self._next_us = (self._next_us + 1) % _MOST_SPREAD_US
         return Timestamp(self._first_s) + Duration(micros=self._next_us)
 

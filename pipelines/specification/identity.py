@@ -53,7 +53,7 @@ def decisive_text(spec: "Specification") -> str:
                 "mechanism": stat.mechanism.name,
                 "share": str(stat.share),
                 "options": {
-                    # the statistic stands beside them, unless a mechanism says that it has always repeated it
+                    # not `statistic`, which is `name`; but where it DECIDES, ids have always had it twice
                     option.name: getattr(stat.mechanism, option.name)
                     for option in fields(stat.mechanism)  # type: ignore[arg-type]
                     if option.name != "statistic" or option.metadata.get(DECIDES)
@@ -65,7 +65,7 @@ def decisive_text(spec: "Specification") -> str:
         name = "mean" if levels.counted is None else COUNT.name
         plain["statistic"] = [{"name": name, "mechanism": VECTOR, "options": levels.text()}]
         for part in levels.parts:
-            part.describe(plain)
+            part.describe(plain)  # adds its tables to `plain`
         if levels.fleet_is_declared:
             fleet = msgspec.to_builtins(levels.fleet)
             fleet["profile"] = {name: number for name, number in fleet["profile"].items() if number is not None}

@@ -244,15 +244,15 @@ def levels_release(
     options: Mapping[str, Any],
     *,
     total: SpanTotal,
-    is_of_span: bool,
-    declared: tables.FleetTable | None,
-    region: Sequence[int],
+    is_of_span: bool,  # whether `total` is of a span of days, else of a period
+    declared: tables.FleetTable | None,  # [fleet]
+    region: Sequence[int],  # H3 cells
     timetable: Timetable,
     counts_public: bool,
-    live: tables.LiveTable | None,
-    counted: tables.CountOptions | None = None,
+    live: tables.LiveTable | None,  # [live]: shares of a stream's slots
+    counted: tables.CountOptions | None = None,  # released in place of the mean
 ) -> LevelsRelease:
-    """Builds the release; total: of a span (`is_of_span`) or period; declared: [fleet]. Raises ValueError."""
+    """Builds the release from the statistic's options and other tables. Raises ValueError."""
     written, table = msgspec.convert(dict(options), tables.Options, dec_hook=from_toml), declared or tables.FleetTable()
     profile = msgspec.structs.asdict(table.profile)
     for name, number in {"vehicles": table.vehicles, **profile}.items():

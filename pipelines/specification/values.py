@@ -158,7 +158,7 @@ class Specification:
         """Kind of release, by its name in `transforms.releases`."""
         if self.levels is None:
             return "hats"
-        return "levels" if self.levels.counted is None else "counts"
+        return "levels" if self.levels.counted is None else "counts"  # these replace the mean
 
     @property
     def is_learned(self) -> bool:

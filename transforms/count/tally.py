@@ -188,13 +188,13 @@ class Ordered(NamedTuple):
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
     """Derives a period's speeds and headings; counts rows without speed by reason."""
     ordered = _in_order(slots)
-    if rules.turning is not None:
+    if rules.turning is not None:  # a report's place depends on its heading
         assert ground.resolution is not None, "keys have no positions"
         events = ordered.events
         cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)
         headings = derived_headings(ordered.positions, rules.turning)  # `keys` finds a cell's place by heading
         ordered = ordered._replace(events=events._replace(cell=ground.keys(cells, headings)))
-    if rules.derived is None:
+    if rules.derived is None:  # rows have speeds already
         return ordered, {}
     rows, speeds, refusals = derived_speeds(ordered.positions, rules.derived, rules.grid)
     moving = ordered.events.take(rows)._replace(value=speeds)

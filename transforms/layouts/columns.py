@@ -164,12 +164,12 @@ def absolute(us: Int64s, is_valid: Bools, is_missing: Bools) -> Instants:
 def place_local(instants: Instants, is_chosen: Bools | None, zone: str | None) -> Instants:
     """Converts chosen rows (None: all) from local time to UTC, marking ambiguous ones."""
     local = instants.valid if is_chosen is None else instants.valid & is_chosen
-    if zone is None or not local.any():
+    if zone is None or not local.any():  # without a zone local times are refused: no_offset
         return instants._replace(us=np.where(local, 0, instants.us), valid=instants.valid & ~local, no_offset=local)
-    us, once = to_utc(np.where(local, instants.us, 0), zone)
-    valid = instants.valid & (once | ~local)
+    us, is_certain = to_utc(np.where(local, instants.us, 0), zone)
+    valid = instants.valid & (is_certain | ~local)
     us = np.where(valid, np.where(local, us, instants.us), 0)
-    return instants._replace(us=us, valid=valid, clock_change=local & ~once)
+    return instants._replace(us=us, valid=valid, clock_change=local & ~is_certain)
 
 
 def are_parts(kind: pa.DataType) -> bool:

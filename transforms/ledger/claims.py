@@ -36,7 +36,7 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
                 f"({_claims_text(claim)} above {_claims_text(claimed.debited)})"
             )
         dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
-        if claimed.rate and dearest > claimed.rate:
+        if claimed.rate and dearest > claimed.rate:  # the least epsilon of a HAT among its units
             raise LedgerError(
                 f"{where_text}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.rate})"
             )

@@ -165,7 +165,7 @@ class Ledger:
                 in_force = spending.limit_in_force(db, account, limit)
                 raise LimitExceeded(f"period {period}: the account's limit {in_force.describe()} would be exceeded")
             recorded = record_missing(db, self.signature, account, period, spec_id, spec_name, spec_text, units)
-            spending.check_total(db, account, units)
+            spending.check_total(db, account, units)  # reads what was just written: if it raises, all is rolled back
             failpoint("before-commit")
             return recorded
 

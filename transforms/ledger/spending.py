@@ -224,7 +224,7 @@ def debited(db: sa.Connection, account: str) -> dict[str, Accountant]:
 def _debits_of(
     db: sa.Connection, account: str, periods: Sequence[str], *criteria: sa.ColumnElement[bool]
 ) -> dict[str, list[Debit]]:
-    """Reads all debits of these periods, or some of them."""
+    """Reads the debits of each period, empty lists included; criteria select ledger entries."""
     debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
     query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account, *criteria)
@@ -286,7 +286,7 @@ def _slots_of_newest(db: sa.Connection, account: str, period: str, spec_id: str,
 
 
 def check_total(db: sa.Connection, account: str, units: Sequence[Unit]) -> None:
-    """Refuses plans that debit more than the period's total."""
+    """Raises LedgerError if a specification's recorded debits of a period exceed its total."""
     unit = units[0]
     if unit.total is None:
         return

@@ -75,8 +75,8 @@ def _tables(resolution: int) -> tuple[_SquareTable, ...]:
     edge_e7 = h3.average_hexagon_edge_length(resolution, unit="km") / KM_PER_E7
     sides = (edge_e7 / number for number in SQUARES_AN_EDGE if edge_e7 / number >= 4)  # at least 4: see _SHIFT_E7
     sizes = dict.fromkeys(min(int(np.log2(side)), MOST_BITS) for side in sides)
-    unknown, zeros = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
-    return tuple(_SquareTable(resolution, bits, unknown.copy(), zeros.copy(), zeros.astype(np.uint8)) for bits in sizes)
+    key, cell = np.full(1 << BUCKET_BITS, _UNKNOWN, np.int64), np.zeros(1 << BUCKET_BITS, np.int64)
+    return tuple(_SquareTable(resolution, bits, key.copy(), cell.copy(), met=cell.astype(np.uint8)) for bits in sizes)
 
 
 def _remembered(table: _SquareTable, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:

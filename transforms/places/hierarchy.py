@@ -62,7 +62,7 @@ def texts_of(region: Sequence[int] | None, cells: Int64s | None = None) -> list[
 
 
 def parent_texts(region: Sequence[int], levels_up: int = PARENT) -> list[str]:
-    """Names each cell's ancestor, or each key's group."""
+    """Names each cell's ancestor, or each key's group (at PARENT) or CITY (above)."""
     if isinstance(region, Keys):
         return [region.groups[parent] if levels_up == PARENT else CITY for parent in region.parents]
     return texts_of(region, _coarser(region, levels_up))

@@ -55,7 +55,7 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]  # -2 and -1 index the last two
     place = np.full(cell.size, NOWHERE)
-    _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)
+    _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)  # fills `place` by cell
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
     # Cells with equal lists of places and masks share a row of the table: it is filled from the first of them.
     rows = np.flatnonzero(is_directed[of_cell])
@@ -67,7 +67,7 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     row_of_first = np.full(cell.size, NOWHERE)  # the row that a cell fills: only the first cell of each row does
     row_of_first[np.flatnonzero(is_directed)[first_index]] = np.arange(first_index.size)
     pairs = np.flatnonzero(row_of_first[of_cell] != NOWHERE)
-    for sector in range(SECTORS):
+    for sector in range(SECTORS):  # fills a column of the table: each row's nearest place that fits the sector
         _set_first(table[:, sector], row_of_first[of_cell[pairs]], near.place[pairs], masks[pairs] >> sector & 1 == 1)
     return CellPlaces(cell, place, Turns(turn_row, table))
 
@@ -118,7 +118,7 @@ def pairs_of(first: Int64s, second: Int64s, times: Int64s | None = None) -> tupl
 
 
 def _set_first(target: Int64s, entry: Int64s, value: Int64s, fits: "np.typing.NDArray[np.bool_]") -> None:
-    """Sets target[entry] to the first fitting value of each entry; entries ascend."""
+    """Sets target[entry], in place, to the first fitting value of each entry; entries ascend."""
     entry, value = entry[fits], value[fits]
     first = np.flatnonzero(np.diff(entry, prepend=NOWHERE))
     target[entry[first]] = value[first]

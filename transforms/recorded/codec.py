@@ -44,7 +44,7 @@ def encode(unit: Unit) -> bytes:
         epsilon_slot=str(unit.spent),
         released=unit.released,
         scope=unit.scope,
-        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),
+        debit=None if unit.scope == "slot" and unit.debit == unit.spent else str(unit.debit),  # as old ledgers have it
         epsilon_total=None if unit.total is None else str(unit.total),
     )
     return msgspec.json.encode(stored)

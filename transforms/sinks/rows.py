@@ -136,7 +136,7 @@ def columns_of(slot: "SlotEstimates", shape: Shape = PLAIN) -> Columns:
     columns |= {name: hats.optional[name] for name in shown_names(hats.optional, shape)}
     hidden = frozenset[str]() if shape.unknown or slot.is_live else UNKNOWN  # statuses without rows
     if slot.product or (shape.trips is None and hidden.isdisjoint(hats.estimates.status)):
-        return columns
+        return columns  # trips and unknown values are of HATs, not of products
     served = frozenset(hats.cell) if shape.trips is None else shape.trips.cells_in(slot.slot_start, slot.slot_end)
     rows = zip(hats.cell, hats.estimates.status, strict=True)
     is_shown = [cell in served and status not in hidden for cell, status in rows]

@@ -33,8 +33,8 @@ class IntoPeriods(beam.PTransform[PCollection[KeyedTally], PCollection[KeyedTall
     """Tallies and heartbeats, rekeyed to their period's window.
 
     Periods have no fixed length (days of 23 and 25 hours), windows have: all elements of a period get its end as their
-    time, and so are in its last slot's window. `more_s`: delay of both. Periods that began before `start_s`, the
-    stream's start, are dropped as incomplete.
+    time, and so are in its last slot's window. `more_s`: delay of times and windows. Periods that began before
+    `start_s`, the stream's start, are dropped as incomplete.
     """
 
     periods: Mapping[int, SlotFacts]

@@ -130,14 +130,14 @@ class _Tally(beam.DoFn):
                 yield counted
             for beat in beats_of(job):
                 tagged: Beat = TaggedOutput(BEATS, beat)
-                yield tagged if self._bounded.in_panes else beat
+                yield tagged if self._bounded.in_panes else beat  # else they are tallies already
         elif job.rules.need_whole_periods:
             slots = self._bounded.by_slot(facts_or_events)
             for first_s, table in tasks.derived(slots, job.rules, job.ground, job.release, count):
                 passed("counted", first_s)
                 yield (first_s, shard), wire.pack_tally(table)
         elif self._bounded.in_panes:
-            yield self._in_panes.tally((((start_s, shard), 0), [data for _, data in facts_or_events]))
+            yield self._in_panes.tally((((start_s, shard), 0), [data for _, data in facts_or_events]))  # 0: unused
         else:
             yield from self._by_vehicle.tally(((start_s, shard), (data for _, data in facts_or_events)))
 

@@ -81,7 +81,7 @@ class _Watch:
         ledger_state, lines, was_away = "answers", list[Summary](), self._is_away
         try:
             new_slots = sorted(set(self._complete_slots()) - self._reported)
-            lines = self._slot_lines(new_slots) if new_slots else self._loss_lines()
+            lines = self._slot_lines(new_slots) if new_slots else self._loss_lines()  # lines of slots have losses too
             lines += self._period_lines() if self._spec.has_live else []
             self._is_away = False
         except LedgerError as error:

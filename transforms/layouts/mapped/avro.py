@@ -112,7 +112,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
-    _strip(schema)
+    _strip(schema)  # in place, of logical types
     tops = {steps[0] for steps in columns}  # first steps
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]

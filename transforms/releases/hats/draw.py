@@ -88,7 +88,7 @@ class Policy:
 def draw_releases(
     groups: Mapping[SlotShard, Tally], slots: Mapping[int, SlotFacts], policy: Policy, noise: Noise
 ) -> list[tuple[HatUnit, Exposure]]:
-    """Plans and releases HATs, equal epsilons together.
+    """Plans and releases slots' HATs, those of equal epsilon as vectors.
 
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
     Raises LedgerError if plans claim more of a vehicle than their debit.
@@ -276,7 +276,7 @@ def hats_of(rows: Tally) -> SlotHats:
 
 
 def exposure_of(rows: Tally, cell: Int64s, is_drawn: Int64s) -> Exposure:
-    """Counts each vehicle's draws by statistic. cell, is_drawn: as in `SlotDrawn`."""
+    """Counts each vehicle's draws. cell: HATs, ascending. is_drawn: (HATs, statistics), 0 or 1."""
     is_kept = rows.kept > 0
     vehicle, code = factorize(rows.vehicle[is_kept])
     return Exposure(vehicle, _added_up(code, is_drawn[np.searchsorted(cell, rows.cell[is_kept])]))

@@ -133,6 +133,6 @@ def _estimates(released: Sequence[Released]) -> Estimates:
     for name, indices in by_mechanism.items():
         integers, plans = ([getattr(released[index], column) for index in indices] for column in ("integers", "plan"))
         indexed_estimates.append((indices, stored_estimates(name, integers, plans, MISS)))
-    if len(indexed_estimates) == 1 and len(indexed_estimates[0][0]) == len(released):
+    if len(indexed_estimates) == 1 and len(indexed_estimates[0][0]) == len(released):  # in order already
         return indexed_estimates[0][1]
     return Estimates.placed(len(released), indexed_estimates)

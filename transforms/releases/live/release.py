@@ -36,7 +36,7 @@ class LiveRelease(VectorRelease):
     draws_in_order = False
 
     @staticmethod
-    def why_no_stream(_asked: object, options: Any) -> str | None:
+    def why_no_stream(_allocation: object, options: Any) -> str | None:
         """Explains why slots cannot be released singly, or None."""
         if options.live is not None:
             return None
@@ -83,7 +83,7 @@ class LiveRelease(VectorRelease):
         stages = history.stages(self.policy.spec_id)
         stage = recorded_stage(history.live(self.policy.spec_id, facts.period), slot_s, self.policy.region)
         entries = known_before(stages, facts.period)
-        if stage is not None or not entries or is_closed(stages, facts.period):  # centres need entries
+        if stage is not None or not entries or is_closed(stages, facts.period):  # too late, or no centres
             return stage
         (hour,) = hours_of([slot_s], self.zone)
         return live_slot(entries, len(facts.joint_slots_s), hour, self.policy.on(facts.period), learned_centres)

@@ -69,7 +69,7 @@ def learned_estimates(entries: Sequence[StageEntry], policy: LevelsPolicy, slots
 def day_estimates(
     models: Learned, policy: LevelsPolicy, slots: Sequence[SlotFacts], entries: Sequence[StageEntry], days_back: int = 0
 ) -> HatEstimates:
-    """Estimates a day, with parents' values for unknown HATs."""
+    """Estimates the day `days_back` before the last, with parents' values for unknown HATs."""
     posterior = models.estimate(days_back)
     shown = with_coarser(models, posterior, float(policy.value.standard.upper))
     parents = np.array(parent_texts(policy.region))

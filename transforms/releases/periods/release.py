@@ -93,14 +93,14 @@ class PeriodRelease(VectorRelease):
         return self.slots[slot_s].joint_slots_s[0]
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
-        """Draws a period's next stage. Raises MustStop."""
-        (((first_s, _), tallies),) = groups.items()
+        """Draws a period's next stage; [] after the last. Raises MustStop."""
+        (((first_s, _), tallies),) = groups.items()  # a period is one group, under its first slot
         number = len(history.recorded)  # of the next stage, from 0
         if number:
             unit = all_of(StageUnit, history.recorded[-1].units)[0]
-            stage = numbers_of(unit)
+            stage = numbers_of(unit)  # of the newest recorded stage, without its HATs
             if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
-                history.stop_once(unit, self.run)
+                history.stop_once(unit, self.run)  # may raise MustStop: perhaps the wrong input
             if stage.number + 1 == stage.stages:
                 return []
         slots = self.slots[first_s].joint_slots_s

@@ -146,9 +146,9 @@ def laid_stage(
     stages: Sequence[Stage],
     number: int,
     hours: Sequence[int],
-    centres: Int64s,
-    rests_on: EntryNumber,
-    differences: Differences | None = None,
+    centres: Int64s,  # (cells, slots), in CENTRE_STEP_KMH
+    rests_on: EntryNumber,  # the newest ledger entry behind the centres
+    differences: Differences | None = None,  # of places from their cells, where HATs lie in places
 ) -> Stage:
     """Lays stage `number` of `stages` on HATs, whose slots begin at local `hours`."""
     stage = replace(stages[number], number=number, stages=len(stages))

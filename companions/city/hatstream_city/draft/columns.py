@@ -222,10 +222,10 @@ def _instants(times: Any, unit: str | None = None) -> Any:
 
 
 def _excel_unit(arrays: Mapping[str, Any], column: Column) -> str | None:
-    """Returns the time unit "excel" for a spreadsheet's days since 1900, else None."""
+    """Returns "excel" if a column named like times has days since 1900, else None."""
     if not isinstance(column, str) or not _by_name("time", [column]) or not is_plain(arrays[column]):
         return None
-    fits = in_century(units("excel", None, "UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
+    fits = in_century(units("excel", zone="UTC").instants(arrays[column])).mean() >= 1 - MOST_BAD
     return "excel" if fits else None
 
 

@@ -337,7 +337,7 @@ def _share_of(values: Sequence[Any]) -> float:
 
 def _fits(times: pa.Array, unit: str) -> bool:
     """Checks that a unit puts most times in this century."""
-    return bool(in_century(units(unit, None, "UTC").instants(times)).mean() >= _LEAST_USABLE)
+    return bool(in_century(units(unit, zone="UTC").instants(times)).mean() >= _LEAST_USABLE)
 
 
 def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColumns:

@@ -209,7 +209,7 @@ def time_unit_of(array: Any) -> str | None:
     if not (is_struct or is_plain(array)) or not len(array):
         return None
     for unit in ("iso", "s", "ms", "us", "ns"):
-        if in_century(units(unit, None, "UTC").instants(array)).mean() >= 1 - MOST_BAD:
+        if in_century(units(unit, zone="UTC").instants(array)).mean() >= 1 - MOST_BAD:
             return unit
     return None
 
@@ -291,7 +291,7 @@ def _plain_text(value: Any) -> str:
 
 
 def _fits(array: Any, form: str) -> bool:
-    return bool(in_century(units("iso", form, "UTC").instants(array)).mean() >= 1 - MOST_BAD)
+    return bool(in_century(units(time_format=form, zone="UTC").instants(array)).mean() >= 1 - MOST_BAD)
 
 
 def is_time(array: Any) -> bool:

@@ -82,7 +82,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
     """Cuts a segment between each pair of stops, on its busiest line."""
     times, trips = feed.stop_times, Counter[tuple[int, bytes]]()  # number by line and stops, as bytes of int64
     for rows in np.split(np.arange(times.trip.size), np.flatnonzero(np.diff(times.trip)) + 1):
-        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1
+        line = int(feed.lines.of_trip[times.trip[rows[0]]]) if rows.size else -1  # -1: no line
         if line >= 0 and rows.size > 1:
             trips[line, times.stop[rows].tobytes()] += 1
     pairs: set[tuple[int, int]] = set()  # of stops, whose segment was cut
@@ -100,7 +100,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
             work += stops.size * steps_m.size
             if work > MOST_WORK:
                 raise InputError("the timetable's lines are too long or too many for segments: leave --streets out")
-            yield from _cut(feed, stops, xy, scale, steps_m, pairs)
+            yield from _cut(feed, stops, xy, scale, steps_m, pairs)  # which adds to `pairs`
 
 
 def _along_m(xy: Floats) -> Floats:
@@ -205,7 +205,7 @@ def _owner_near(way: Way, owner: Mapping[Way, int]) -> int | None:
 
 
 def _ways(segment: Segment, *, directed: bool) -> list[Way]:
-    """Lists a segment's fine cells, with the direction's sector, every SAMPLE_M metres."""
+    """Lists fine cells every SAMPLE_M metres, with the direction's sector, 0 if not directed."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)
     behind, ahead = (_at(segment.xy, along_m, m + step) for step in (-SAMPLE_M / 2, SAMPLE_M / 2))

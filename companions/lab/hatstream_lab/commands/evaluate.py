@@ -318,7 +318,7 @@ def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: R
 
     pool = None
     if feed is not None:
-        _, pool, refused = read_telemetry(load_fusion(feed.spec_path), feed.pattern, None, lambda *_: None)
+        _, pool, refused = read_telemetry(load_fusion(feed.spec_path), feed.pattern, key=None, progress=lambda *_: None)
         if not pool.size:
             raise InputError(nothing_usable("row of the telemetry", sum(refused.values()), refused, "[telemetry]"))
     with progress_bars(quiet=results.as_json) as bars:

@@ -1,4 +1,4 @@
-"""Generates cities as counted days; even seeds tune numbers, odd seeds judge them.
+"""Generates cities as counted days; even seeds tune numbers, the others judge them.
 
 Numbers without a source are invented, as they may be in a city; no feed was fitted.
 """
@@ -150,7 +150,7 @@ def _of_day(city: MadeUp, index: int, pattern: Float64s) -> Float64s:
 
 def _reported(city: MadeUp, index: int, rows: VehicleVisits) -> VehicleVisits:
     """Applies a day's reporting habits and gaps to visits."""
-    rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)
+    rng, hours = np.random.default_rng([city.seed, 9, index]), np.array(city.hours)  # 9: apart from other draws
     if city.unequal or city.standing:
         # The same on every day, by number, from 1; those above `vehicles` stand in the depot.
         of_vehicle = np.random.default_rng([city.seed, 9]).normal(size=2 * city.vehicles + 1)
@@ -335,7 +335,7 @@ NAMED = tuple(MadeUp(**city) for city in tomllib.loads(files(__package__).joinpa
 def city_named(name: str, days: int | None = None) -> Days:
     """Makes a city by its name. Raises UsageError. days: None for its usual number."""
     named, draws = {city.name: city for city in NAMED}, {"drawn": drawn, "odd": odd}
-    kind, _, seed = name.partition(" ")
+    kind, _, seed = name.partition(" ")  # such as "odd 3": drawn by seed 3, with a real feed's faults
     if name not in named and not (kind in draws and seed.isdecimal()):
         raise UsageError(f"there is no city {name!r}: there are {', '.join(named)}, and drawn 1, odd 1, drawn 2, ..")
     city = named.get(name) or draws[kind](int(seed))

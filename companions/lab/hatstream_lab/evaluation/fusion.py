@@ -73,7 +73,7 @@ def measure(pool: Float64s | None, cell: FusionCell, _run: int = 0) -> Iterator[
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
     is_mean = cell.table == "mean"
     epsilons, trial = (MEANS, _mean_trial) if is_mean else (DISTRIBUTIONS, _distribution_trial)
-    columns: dict[str, list[tuple[float, ...]]] = {}
+    columns: dict[str, list[tuple[float, ...]]] = {}  # by method: the figures of each trial
     for _ in range(cell.trials):
         values = draw_values(cell.data, cell.users, rng, pool)
         noise = Noise(rng.bytes)

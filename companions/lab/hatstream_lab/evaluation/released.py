@@ -105,14 +105,14 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
     cells = days.counted["cell"].combine_chunks().dictionary_encode()
     parents = [h3.cell_to_parent(cell, h3.get_resolution(cell) - 1) for cell in cells.dictionary.to_pylist()]
     keys: dict[str, dict[str, pa.Array | None]] = {
-        "days": dict.fromkeys(("period", "cell")),
+        "days": dict.fromkeys(("period", "cell")),  # None: the counted rows' column
         "parent-hour": {**dict.fromkeys(HAT_KEYS), "cell": pa.array(parents).take(cells.indices)},
         "city-hour": {**dict.fromkeys(HAT_KEYS), "cell": pa.array(["city"] * days.counted.num_rows)},
     }
     for product in PRODUCTS:
         if product in released:
             rows = joined_with_truth(released[product], truth_of(days, keys[product]), list(keys[product]))
-            yield {"part": "products", **setting.labels, "product": product, **_intervals(rows, True)}
+            yield {"part": "products", **setting.labels, "product": product, **_intervals(rows, chosen=True)}
     if "place-standing" in released:
         yield from _places(days, setting, released["place-standing"])
 

@@ -109,7 +109,7 @@ def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
     newest = max(standing_rows["slot_start"].unique().to_pylist(), key=_instant)
     rows = standing_rows.filter(pc.equal(standing_rows["slot_start"], newest))
     value, is_area = np.full(len(grid.ids), _NONE, np.uint16), np.zeros(len(grid.ids), np.uint8)
-    place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()
+    place = pc.index_in(rows["cell"], pa.array(grid.ids)).fill_null(-1).to_numpy()  # index in grid.ids, or -1
     is_parent = shows_parent(rows)
     numbers = _drawn(rows, "value", is_parent)
     has_value = (place >= 0) & ~np.isnan(numbers) & (is_parent | pc.equal(rows["status"], "ok").to_numpy())
