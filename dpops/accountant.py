@@ -135,7 +135,7 @@ class Limit(ABC):
         """Writes spending for people, as epsilon or as claims."""
         try:
             return self.shown(spent).describe()
-        except ClaimError:
+        except ClaimError:  # these claims do not add up to one epsilon under this limit
             return " and ".join(map(str, spent.claims()))
 
     @abstractmethod

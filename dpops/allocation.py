@@ -93,7 +93,7 @@ class Allocation:
             samples = np.bincount(hat, reported).astype(np.int64)[hats]  # exact: below 2**53
             epsilon = self.hat_epsilon(most_hats, plan_count)
             is_kept[rows], most_hats = clip_user(hat_code, vehicle_code, counts[rows], samples, epsilon, self.suppress)
-        return PlanShare(is_kept, most_hats, self.hat_epsilon(max(most_hats, 1), plan_count))
+        return PlanShare(is_kept, most_hats, self.hat_epsilon(max(most_hats, 1), plan_count))  # 1: without any HAT
 
     def debits(self, share: PlanShare, slots: Sequence[Fraction], total: Fraction) -> list[tuple[Fraction, Fraction]]:
         """Lists each slot's maximum spending and its debit.

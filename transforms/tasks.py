@@ -83,7 +83,7 @@ def derived(
     """Tallies a period's slots, speeds and headings derived; returns (group, tally) pairs."""
     events_of = {slot_s: wire.unpack_events(slots[slot_s]) for slot_s in sorted(slots)}
     ordered, refusals = derived_events(events_of, rules, ground)
-    count(counters.DUPLICATES, ordered.duplicates)
+    count(counters.DUPLICATES, ordered.duplicates)  # `tally`, below without a cap, finds none again
     for reason, rows in refusals.items():
         count(counters.refused("derive", reason), rows)
     tallies = [tally(events, slot_s, None, release.columns)[0] for slot_s, events in ordered.by_slot().items()]

@@ -178,7 +178,7 @@ def coefficients(level: Level, stage: Stage) -> tuple[float, float]:
     bound = float(stage.bound_kmh)
     if stage.counts_public:  # exact weights need no share; a neighbour's speeds may be opposite, hence twice the bound
         return float(UNIT), _norm_bound(stage.share * level.speed_share, stage) / (2 * bound)
-    weight = _norm_bound(stage.share * (1 - stage.alpha) * level.weight_share, stage)
+    weight = _norm_bound(stage.share * (1 - stage.alpha) * level.weight_share, stage)  # alpha: part of speeds
     return weight, _norm_bound(stage.share * stage.alpha * level.speed_share, stage) / bound
 
 

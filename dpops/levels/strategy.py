@@ -70,30 +70,30 @@ class Free:
     levels: bool = True
 
 
-def ranked(table: Recipe, bounds: BoundsOnly, free: Free) -> list[Ranked]:
+def ranked(recipe: Recipe, bounds: BoundsOnly, free: Free) -> list[Ranked]:
     """Ranks candidate recipes by expected error, best first.
 
-    table: default recipe, or the specification's, which candidates vary where it is `free`. The default candidate goes
+    recipe: the default, or the specification's, which candidates vary where it is `free`. The default candidate goes
     before all that do not lower its error by the factor 1 - LEAST_GAIN.
     """
-    default, *others = (_expected(recipe, bounds) for recipe in _candidates(table, free, bounds.hats))
+    default, *others = (_expected(candidate, bounds) for candidate in _candidates(recipe, free, bounds.hats))
     order = sorted(others, key=lambda candidate: round(candidate.kmh, 6))  # ties, but for rounding, stay as listed
     better = [candidate for candidate in order if candidate.kmh < (1 - fitted.LEAST_GAIN) * default.kmh]
     return [*better, default, *order[len(better) :]]
 
 
-def chosen(table: Recipe, bounds: BoundsOnly, free: Free) -> Recipe:
-    """Chooses the best recipe, or the table's if nothing is free."""
+def chosen(recipe: Recipe, bounds: BoundsOnly, free: Free) -> Recipe:
+    """Chooses the best variant of a recipe, or itself if nothing is free."""
     if not (free.bounds or free.levels):
-        return table
-    return ranked(table, bounds, free)[0].recipe
+        return recipe
+    return ranked(recipe, bounds, free)[0].recipe
 
 
-def _candidates(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
+def _candidates(recipe: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]:
     """Yields candidate recipes: wider bounds, coarser levels. The first one is the default."""
-    table_shares = table.later[-1].shares
-    shares = coarser_shares(table.kind, table_shares, hats) if free.levels else table_shares
-    factors, is_coarse = BOUNDS[table.kind], table_shares == COARSE[table.kind]
+    recipe_shares = recipe.later[-1].shares
+    shares = coarser_shares(recipe.kind, recipe_shares, hats) if free.levels else recipe_shares
+    factors, is_coarse = BOUNDS[recipe.kind], recipe_shares == COARSE[recipe.kind]
 
     def varied(stages: tuple[Stage, ...], factor: Fraction) -> tuple[Stage, ...]:
         """Multiplies bounds, and gives the last stage the chosen levels."""
@@ -102,9 +102,9 @@ def _candidates(table: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe]
 
     # Only with coarse levels: fine ones have more noise, which wider bounds raise.
     for factor in factors if free.bounds and is_coarse else factors[:1]:
-        yield Recipe(first=varied(table.first, factor), later=varied(table.later, factor))
-    if shares != table_shares and not is_coarse:  # fine levels may still be better than coarser ones
-        yield table
+        yield Recipe(first=varied(recipe.first, factor), later=varied(recipe.later, factor))
+    if shares != recipe_shares and not is_coarse:  # fine levels may still be better than coarser ones
+        yield recipe
 
 
 def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:

@@ -79,7 +79,7 @@ class ClippedArrays(Mechanism):
         for laid, (widest, choice_facts) in zip(layouts, map(choice_of.__getitem__, shapes), strict=True):
             facts = {**laid.facts, "grouping_bias": math.ceil(laid.bias * FINE_PER_STEP / step), **choice_facts}
             clipped.append(laid._replace(sensitivity=min(widest, laid.sensitivity), bias=upper, facts=facts))
-        return array_plans(self.name, clipped, grid, epsilon, epsilon / 2)
+        return array_plans(self.name, clipped, grid, epsilon, noise_epsilon=epsilon / 2)
 
 
 def clipped_release(

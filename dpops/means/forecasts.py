@@ -71,7 +71,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
 def is_usual(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction) -> NDArray[np.bool_]:
     """Marks HATs far within every mechanism's bounds, bool (HATs,), whose plans cannot fail.
 
-    Noise of the largest sensitivity, 4 U n fine steps over epsilon, must be below _MOST_NOISE_STEPS.
+    4 U n fine steps, the largest sensitivity, over epsilon stay below _MOST_NOISE_STEPS; limit: of n. Counts descend.
     """
     limit = min(SAFE_PRODUCT, int(_MOST_NOISE_STEPS * epsilon) // (4 * FINE_PER_STEP)) // grid.upper_steps
     fits = (hat.counts.size > 0 and hat.counts[-1] >= 1 and hat.counts.sum() <= hat.reported <= limit for hat in hats)

@@ -100,10 +100,10 @@ def argmax(counts: Int64s) -> Int64s:
 def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     """Minimises worst clipping bias plus noise; smallest such m.
 
-    The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, which are compared exactly. From
-    epsilon 1 on it is the largest count. Source: S1, OPT-Array-Averaging, idealised objective.
+    The objective 1 - S(m) / n + m / (epsilon S(m)) is least at one of the counts, (HATs, users), descending; from
+    epsilon 1 on at the largest. Compared exactly. Source: S1, OPT-Array-Averaging, idealised objective.
     """
-    numerator, denominator = epsilon.as_integer_ratio()  # S: `sums`, n: all samples, m: `lengths`
+    numerator, denominator = epsilon.as_integer_ratio()  # S: `sums` of min(count, m), n: of counts, m: `lengths`
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * numerator * denominator)
     sums = _kept_at(lengths)
     # The objective less 1, times n epsilon's numerator, is a fraction: cost / S; compared by products.

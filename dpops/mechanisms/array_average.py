@@ -41,7 +41,7 @@ class ArrayAverage(Mechanism):
             laid = layouts.lay_out_together(hats, grid, epsilon, self.m_ub)
         else:
             laid = [layouts.lay_out_wrapped(hat, grid, epsilon, self.m_ub) for hat in hats]
-        return layouts.array_plans(self.name, laid, grid, epsilon, epsilon)
+        return layouts.array_plans(self.name, laid, grid, epsilon, noise_epsilon=epsilon)  # all of it is the noise's
 
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         """Draws as `Mechanism.draw` does, but all best-fit HATs in vectors (without split users)."""

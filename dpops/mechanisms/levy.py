@@ -75,7 +75,7 @@ class Levy(ClippedArrays):
 
     @staticmethod
     def resolve(integers: Sequence[int], plan: Plan) -> Plan:
-        """Returns the plan with the drawn histogram's interval."""
+        """Adds the interval around the drawn bin, the first integer, to the plan."""
         upper = plan.facts["upper_steps"] * FINE_PER_STEP
         low, high = _interval(np.array(integers[0]), plan.facts["tau"], plan.facts["bins"], upper)
         return with_interval(int(low), int(high), plan)

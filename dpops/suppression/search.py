@@ -178,11 +178,11 @@ class Search:
         Returns the most HATs of a vehicle. A round in which a vehicle cannot leave any HAT is undone, and is the last.
         """
         for most_hats in range(int(self.occupancy.max()), 1, -1):
-            gone: list[int] = []
+            gone: list[int] = []  # rows of the tally that this round removes
             for vehicle in np.flatnonzero(self.occupancy >= most_hats).tolist():  # a round leaves none above it
                 entry = self._choice(vehicle)
-                if entry < 0:
-                    self.alive[gone] = True
+                if entry < 0:  # there is none
+                    self.alive[gone] = True  # callers read nothing else
                     return most_hats
                 gone.append(self._leaves(vehicle, entry))
         return 1

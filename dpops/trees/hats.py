@@ -189,7 +189,7 @@ _PRIOR_DRAWS = 48  # of the noise, for each size and each likely distribution
 
 @lru_cache(maxsize=16)
 def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -> Float64s:
-    """Lists equally likely distribution functions of HATs."""
+    """Lists equally likely distribution functions at bins' inner edges, (functions, bins - 1)."""
     edges = (np.arange(1, bins) * upper / bins).tolist()
     means = Prior(prior_mean, prior_sd).hat_means(upper).tolist()
     return np.array([[NormalDist(mean, prior_sd).cdf(edge) for edge in edges] for mean in means]).reshape(-1, bins - 1)

@@ -228,8 +228,8 @@ def _factor(epsilon: Fraction) -> str:
 
 def costs(privacy_unit: str, limit: Limit, debits: Mapping[str, Accountant], days: Sequence[int] = DAYS) -> list[Cost]:
     """Computes costs of consecutive days, each at the dearest period's debits."""
-    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()
-    periods = ((number, periods_in(privacy_unit, number)) for number in days)  # the claims are spent in each
+    claims = reduce(Accountant.largest, debits.values(), Accountant()).claims()  # of one period
+    periods = ((number, periods_in(privacy_unit, number)) for number in days)  # each spends all claims: a list repeated
     return [Cost(number, loss_of(Accountant().compose(claims * repeats), limit)) for number, repeats in periods]
 
 
@@ -266,7 +266,7 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
 
     None if no window is over a limit, the unit is not the day, or no day fits.
     """
-    # `since` is the day after a window's first: so many days later, less 2, is the window's last.
+    # A window of n days begins on the day before `since`, so it ends n - 2 days after `since`.
     ends = [date.fromisoformat(bound.since) + timedelta(days=bound.days - 2) for bound in bounds if bound.since]
     if not ends or spec.account.unit != "vehicle-day":
         return None
@@ -274,7 +274,7 @@ def fits_again(ledger: Ledger, spec: Specification, bounds: Sequence[SpanBound])
     days = [(max(ends) + timedelta(days=step)).isoformat() for step in range(1, bounds[-1].days + 1)]
     # The least that a slot of these days costs; what `excess` takes in, earliest day first, hinders later days.
     least_claim, _ = spec.least
-    debit = Debit(UnitKey(spec.spec_id, 0, 0), least_claim)
+    debit = Debit(UnitKey(spec.spec_id, slot_s=0, shard=0), least_claim)  # any slot that is not recorded yet
     refused = ledger.excess(spec.account.name, spec.account.limit, {day: [debit] for day in days})
     return next((day for day in days if day not in refused), None)
 

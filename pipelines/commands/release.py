@@ -113,7 +113,7 @@ def release(
     files_used = f"ledger {location.shown}\nkey {location.key}\nhead {location.head}"
     note(f"{spec.name} ({spec.spec_id}): {slots}\n{files_used}", verbosity=1)
     if outputs is None:
-        import transforms.lean_beam  # noqa: F401  # isort: skip
+        import transforms.lean_beam  # noqa: F401 - first: it makes Beam's import fast  # isort: skip
         from pipelines.job import ledger_account_of
         from pipelines.runs.check_input import check_input as check
 

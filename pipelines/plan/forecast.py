@@ -246,8 +246,8 @@ def _other_choices(
 ) -> tuple[list[tuple[str, Specification, bool]], list[str]]:
     """Lists alternative specifications, and reasons why others are impossible.
 
-    An alternative is (name, specification, whether HATs are those of `spec`). has_names: vehicles and slots are named,
-    so that composition can be planned. has_positions: so that others cells and slots can be counted.
+    An alternative is (name, specification, whether HATs are those of `spec`). has_names: whether counts name vehicles
+    and slots, so that spending can be summed. has_positions: whether samples can be counted in other cells and slots.
     """
     choices = []
     for factor in FACTORS:

@@ -144,9 +144,10 @@ def worth_by_day(spec: Specification) -> dict[int, tuple[float, float]]:
     [1, 7, 28]
     """
     bounds = known_of(spec)
-    worth, as_specified = worth_of_spans(spec, bounds, others=()), next(choices_of_hats(spec, bounds))
+    worth = worth_of_spans(spec, bounds, others=())  # of the specification's span alone
     errors = dict(zip(DAY_NUMBERS, worth[0].error, strict=True))
-    return {day.day: (day.reports, errors[day.day]) for day in UsablePart.of(spec, *as_specified, worth).days}
+    usable = UsablePart.of(spec, *next(choices_of_hats(spec, bounds)), worth)  # the first choice: the HATs as they are
+    return {day.day: (day.reports, errors[day.day]) for day in usable.days}
 
 
 def known_of(spec: Specification) -> BoundsOnly:

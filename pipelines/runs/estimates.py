@@ -83,12 +83,12 @@ def estimate_again(
 ) -> tuple[list[Path], list[str]]:
     """Writes estimates of a range's released periods; returns files, and periods not released.
 
-    whole: whether to use all recorded entries. sums: whether to write released sums too.
+    whole: whether to use all recorded entries, else those up to the period's. sums: whether to write released sums too.
     """
     make_writable(outputs.folder)
     facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
     missing, written = list[str](), list[Path]()
-    everything = learned_from(recorded.entries, policy, None) if whole and recorded.entries else None
+    everything = learned_from(recorded.entries, policy, least_recent=None) if whole and recorded.entries else None
     for number, (period, period_slots) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):
         progress("periods estimated", number, len(calendar.periods))
         slots = [facts[slot.start_s] for slot in period_slots]

@@ -176,7 +176,7 @@ def cells_of(document: Document, folder: Path) -> Cells:
         need(table is None, "cells", "goes without places.column: keys stand in the place of hexagons", "given")
         with raise_as(SpecificationError, ValueError, "places: "):
             keys = read_keys(places, lambda name: text_of(folder, name, "places.keys"))
-        return Cells(resolution=0, region=keys, exact_bbox=None)
+        return Cells(resolution=0, region=keys, exact_bbox=None)  # keys have no resolution
     if table is None:
         raise SpecificationError("[cells] or places.column must be set")
     if table.bbox is not None:

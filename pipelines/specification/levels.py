@@ -291,8 +291,8 @@ def _with(written: tables.Options, default: Recipe) -> Recipe:
     written_shares = _shares("levels", written.levels)
     shares = written_shares or later.shares
     first_shares = _shares("first_levels", written.first_levels) or written_shares or first.shares
-    bound = written.bound_kmh or (first.bound_kmh, later.bound_kmh)
-    alpha = written.alpha or (first.alpha, second.alpha, later.alpha)
+    bound = written.bound_kmh or (first.bound_kmh, later.bound_kmh)  # of the first day's stages, of later days'
+    alpha = written.alpha or (first.alpha, second.alpha, later.alpha)  # speeds' part of each stage's share
     first_share = first.share if written.first_share is None else written.first_share
     for holds, rule in (
         (all(value > 0 for value in bound), "bound_kmh must be two numbers above 0"),

@@ -208,7 +208,7 @@ def _units(
     unit: str | None,
     default_units: Units | None = None,
 ) -> Units:
-    """Creates a layout's units from options (None: `default_units`). unit: of a value, None: speeds."""
+    """Creates units from options, or a fixed layout's `default_units`. unit: of values, None: speeds."""
     per_speed_unit, of_value = per_unit(unit or UNIT), "speed_unit" if unit is None else "value_unit"
     time_unit = given_time_unit or ("iso" if default_units is None else default_units.time_unit)
     speed_unit = given_speed_unit or unit or UNIT

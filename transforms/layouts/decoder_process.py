@@ -76,7 +76,7 @@ def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawB
 def joined_apart(layout: Layout, paths: Sequence[str]) -> list[RawBatch] | None:
     """Reads small files in one task; None if one fails, as nobody knows which."""
     try:
-        if isinstance(layout, _LINE_BY_LINE):
+        if isinstance(layout, _LINE_BY_LINE):  # read in this process: there is no request to save
             return list(base.joined(batch for path in paths for batch in read_apart(layout, path)))
         return list(_answers(DecoderTask(layout, STEP_CPU_S, [*map(os.path.abspath, paths)])))
     except (_Refusal, UnreadableFile, OSError):

@@ -83,7 +83,7 @@ class Head:
                 raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
             ledgers = dict(self.read_all())
             entry = ledgers.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))
-            if self._key and entry.get("is_unsigned"):  # an older version's was signed before this
+            if self._key and entry.get("is_unsigned"):  # one of an older version has been replaced by now
                 raise LedgerError(f"the head file {self._path} was replaced by one without a signature")
             accounts = sorted({*entry["accounts"], account})
             if sequence > entry["sequence"]:

@@ -72,8 +72,7 @@ def room_of(bounds: Float64s, resolution: int) -> Float64s:
     degrees = np.maximum((bounds[:, 2:] - bounds[:, :2]).T, 1e-9)  # width and height (2, polygons); no ratio by 0
     width_km, height_km = _sides_km(bounds)
     km2 = (width_km**2 + height_km**2) / np.minimum(degrees.max(axis=0) / degrees.min(axis=0), 3)
-    cells: Float64s = km2 / h3.average_hexagon_area(resolution, "km^2")
-    return cells
+    return np.asarray(km2 / h3.average_hexagon_area(resolution, "km^2"), np.float64)
 
 
 def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ...]:
@@ -86,17 +85,17 @@ def cells_of_geojson(document: dict[str, Any], resolution: int) -> tuple[int, ..
         if abs(longitude) > 180:
             rule = "write what is west of Greenwich with a minus, and split the region at the antimeridian"
             raise ValueError(f"longitude {longitude} is beyond 180 degrees: {rule}")
-    bounds = np.array([_bounds(rings) for rings in polygons], np.float64).reshape(-1, 4)
+    bounds = np.array([_bounds(rings) for rings in polygons], np.float64).reshape(-1, 4)  # also of no polygon
     km2 = np.multiply(*_sides_km(bounds))
     if km2.sum() > MOST_KM2:
         raise ValueError(f"the area is of about {km2.sum():,.0f} square kilometres; at most {MOST_KM2:,}")
-    if (bounds[:, 3] - bounds[:, 1] > 90).any():  # around the earth H3 finds no cell, after a long search
+    if (bounds[:, 3] - bounds[:, 1] > 90).any():  # north - south: around the earth H3 finds no cell, after long
         raise ValueError("the area goes from pole to pole: cut out what is served")
     cells = (km2 / h3.average_hexagon_area(resolution, "km^2")).tolist()
     if (total := sum(cells)) > MOST_CELLS:
         raise ValueError(f"the area takes about {total:,.0f} cells of resolution {resolution}; at most {MOST_CELLS:,}")
-    room = room_of(bounds, resolution)
-    if room.max(initial=0) > MOST_ROOM or room.sum() > MOST_ROOM_IN_ALL:
+    allocated = room_of(bounds, resolution)  # cells, (polygons,): of a thin diagonal polygon many more than are in it
+    if allocated.max(initial=0) > MOST_ROOM or allocated.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("the area is long and narrow beyond measure: is a position wrong? Else cut it into parts")
     check_comparisons(cells, [sum(map(len, rings)) for rings in polygons])
     inside = [h3_int.geo_to_cells({"type": "Polygon", "coordinates": rings}, resolution) for rings in polygons]

@@ -123,7 +123,7 @@ def hats_under(stage: Stage, region: Sequence[int], hours: Sequence[int], places
             raise ValueError("a stage of places needs the places")
         return hats_of_places(places, hours)
     hats = hats_of(region, hours)
-    return hats_of_classes(hats, len(stage.classes) + 1) if stage.classes else hats
+    return hats_of_classes(hats, len(stage.classes) + 1) if stage.classes else hats  # one more than inner edges
 
 
 def rests_on(unit: StageUnit | LiveUnit) -> EntryNumber:

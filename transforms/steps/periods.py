@@ -76,7 +76,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
         tallies = list(encoded)
         if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):
             return
-        table = unpack_tally(filter(None, tallies), self.release.columns)
+        table = unpack_tally(filter(None, tallies), self.release.columns)  # heartbeats are empty bytes
         estimates = release_group(self.release, (first_s, 0), lambda: [table], self.account, self._recorded)
         if not isinstance(estimates, Stopped):
             yield from estimates

@@ -273,7 +273,7 @@ def _recorded_slots(job: Job) -> set[tuple[int, int]]:
 def debits_of_job(job: Job) -> Outcome:
     """Returns input-independent debits by period, and the periods that the account refuses."""
     wanted = job.release.claims(History(job.account))
-    if wanted is None:
+    if wanted is None:  # debits depend on the input
         return Outcome()
     return Outcome(
         debits={period: Accountant().compose(debit.claim for debit in debits) for period, debits in wanted.items()},

@@ -112,7 +112,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 
 def _work(control: str, worker_id: str) -> None:
-    """Runs a worker as Beam's pool does. control: address of the engine's control service."""
+    """Runs a worker by Beam's pool's defaults. control: address of the engine's control service."""
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     keep_freed_memory()

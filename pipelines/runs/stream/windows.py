@@ -79,7 +79,7 @@ def released(
     pane_s: length of a pane; rows after their pane's end wait for the end of the slot, or miss it.
     """
     windows = InWindows(beats, start_s, pane_s)
-    drawing = "by hexagon" if job.release.keeps_late else "live"
+    drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
     yield "", road(windows.tallies(events, job), job, windows, drawing)
     if later is not None:
         job, windows = replace(job, release=later.release), replace(windows, more_s=later.more_s)

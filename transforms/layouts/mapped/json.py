@@ -204,7 +204,7 @@ def _decoder(record_paths: tuple[Path, ...], *, in_array: bool = False) -> msgsp
 def _document(record_paths: tuple[Path, ...]) -> Any:
     """Builds msgspec's type of a document with undecoded records at disjoint places.
 
-    Where an array is only on the way, a single object may stand in its place.
+    Where an array's objects are no records but hold them, a single object may stand in its place.
     """
     if record_paths == ((),):
         return msgspec.Raw
@@ -214,8 +214,8 @@ def _document(record_paths: tuple[Path, ...]) -> Any:
         if tops[0] == base.ANY:
             return dict[str, inner]
         array: Any = list[inner]
-        is_on_the_way = isinstance(inner, type) and issubclass(inner, msgspec.Struct)  # Raw would take any value
-        return array | inner if is_on_the_way else array
+        has_keys = isinstance(inner, type) and issubclass(inner, msgspec.Struct)  # Raw (a record) takes arrays, too
+        return array | inner if has_keys else array
     keys = {f"f{i}": key for i, key in enumerate(tops)}  # keys need not be names that a class may have
     types = {name: _document(tuple(path[1:] for path in record_paths if path[0] == key)) for name, key in keys.items()}
     return msgspec.defstruct("Document", [(name, inner_ | None, None) for name, inner_ in types.items()], rename=keys)

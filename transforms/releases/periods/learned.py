@@ -117,7 +117,7 @@ def product_estimates(
 
 def learned_live(stages: Sequence[StageEntry], live: Sequence[LiveEntry], policy: LevelsPolicy) -> HatEstimates:
     """Estimates a period's live slots from the forecast and all of them."""
-    units = [(entry.unit, read_unit(entry.unit, policy.region)) for entry in live]
+    units = [(entry.unit, read_unit(entry.unit, policy.region)) for entry in live]  # each of one slot, so of one hour
     slots = {index: stage_values(read, policy.fleet, is_live=True) for index, (_, read) in enumerate(units)}
     hours = [recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours) for unit, read in units]
     live_field = estimate_live(learned_from(stages, policy), np.array(hours, np.int64).ravel(), slots)

@@ -220,20 +220,20 @@ def _folded(source: StateSource) -> State:
 
 
 def _known(source: StateSource, stored: StoredState | None) -> Iterator[State]:
-    """Yields known states of first periods, newest first."""
+    """Yields known states of first periods: this process's newest first, then the file's."""
     for digest, state in reversed(_FOLDED):
-        if _is_after(source, state.days, digest):
+        if _begins_with(source, state.days, digest):
             yield state
-    if stored is not None and _is_after(source, stored.number, stored.rests_on):
+    if stored is not None and _begins_with(source, stored.number, stored.rests_on):
         # The file lacks the last `least_recent` days, which a state keeps as released: they are read from entries.
         recent = tuple(source.first(stored.number).days(stored.number - (source.least_recent or 0)))
         with suppress(*WRONG):  # arrays of another model
             yield restore_state(_new(source), stored.number, recent, stored.arrays)
 
 
-def _is_after(released: StateSource, periods: int, digest: str) -> bool:
-    """Checks whether a digest is that of the source's first periods."""
-    return periods <= len(released.periods) and released.first(periods).digest == digest
+def _begins_with(source: StateSource, periods: int, digest: str) -> bool:
+    """Checks whether a digest is that of the source's first `periods` periods."""
+    return periods <= len(source.periods) and source.first(periods).digest == digest
 
 
 def period_order(entries: Sequence[StageEntry]) -> list[str]:
@@ -257,7 +257,7 @@ def stage_values(read: ReleasedStage, fleet: Fleet, *, is_live: bool = False) ->
     if is_live:
         typical_weight = slot_weight(read.stage, fleet.profile)
     else:
-        # Weights are clipped with speeds: a wide bound leaves more of them; public counts and counting stages all.
+        # Weights are clipped together with speeds, and less by a wide bound; without speeds they are not clipped.
         is_unclipped = read.stage.counts_public or read.stage.counts_vehicles
         typical_weight = vehicle_weight(read.stage, fleet)
         typical_weight *= 1.0 if is_unclipped else weight_gain(read.stage.bound_kmh)

@@ -155,7 +155,7 @@ def _facts_of(feed: DraftedFeed, town: Town | None, *, headed: bool) -> dict[str
     """Collects findings on a feed by the templates' names. headed: reports need headings."""
     drafted, sample = feed.columns, feed.sample
     names = {**drafted.names, **({HEADING: feed.heading} if headed and feed.heading else {})}
-    # A column that was found by its values alone is only proposed.
+    # A vehicle column that was found by its values alone is only proposed: OPEN stands there, for a person to replace.
     may_be = names["vehicle"] if "vehicle" in drafted.guessed and is_open(feed) else None
     if may_be is not None:
         names["vehicle"] = OPEN

@@ -83,7 +83,7 @@ def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]
     """Builds the arguments of `layout`; UTC stands for an unknown zone."""
     if sample.layout in own_layouts():
         return {"columns": None, **columns.options}
-    form = next(iter(columns.time_formats), None)
+    form = next(iter(columns.time_formats), None)  # a second one fits the sample as well: any will do
     return {
         "columns": columns.names,
         "time_unit": None if form else columns.time_unit,

@@ -57,7 +57,7 @@ class ServiceCalendar(NamedTuple):
     """Services by day, from the first one on."""
 
     of_trip: Int64s  # each trip's service, (trips,)
-    first: date
+    first: date  # earliest that any row names
     days: int  # how many
     weeks: Mapping[int, Sequence[Mapping[str, Any]]]  # rows of calendar.txt by service
     exceptions: Mapping[int, Sequence[Mapping[str, Any]]]  # rows of calendar_dates.txt by service
@@ -77,7 +77,7 @@ class ServiceCalendar(NamedTuple):
                 runs[days] |= is_served[weekday[days]]
         for row in self.exceptions.get(service, ()):
             day = _date(row["date"])
-            if day is not None and (day - self.first).days < self.days:
+            if day is not None and (day - self.first).days < self.days:  # none is before the first
                 runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"  # 1 adds it, 2 removes it
         return runs
 

@@ -106,16 +106,15 @@ def made_up(city: MadeUp) -> Days:
     lat_lon = np.array([h3_int.cell_to_latlng(int(cell)) for cell in cells])
     at_km = (lat_lon - lat_lon.mean(axis=0)) * (_KM_PER_DEGREE * np.array([1, np.cos(np.radians(_CENTRE[0]))]))
     popular = np.exp(0.7 * rng.normal(size=cells.size) - city.steep * np.hypot(*at_km.T) / (city.rings * _RING_KM))
-    bumps = at_km[rng.integers(0, cells.size, 8)]
-    near = np.exp(-np.sum((at_km[:, None] - bumps) ** 2, axis=-1) / (2 * 4.0**2))
-    cell_kmh = near @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
+    district_km = at_km[rng.integers(0, cells.size, 8)]
+    nearness = np.exp(-np.sum((at_km[:, None] - district_km) ** 2, axis=-1) / (2 * 4.0**2))  # (cells, districts)
+    cell_kmh = nearness @ (city.apart_kmh * rng.normal(size=8)) + city.uneven_kmh * rng.normal(size=cells.size)
     cell_kmh = cell_kmh - city.slow_centre_kmh * np.log(popular)
     hour_kmh = -3 * np.exp(-((np.arange(24) - 8) ** 2) / 4) - 4 * np.exp(-((np.arange(24) - 17) ** 2) / 6)
     parents = np.unique([h3_int.cell_to_parent(int(cell), 6) for cell in cells], return_inverse=True)[1]
     part_kmh = 1.5 * rng.normal(size=(parents.max() + 1, 24 // _PARTS_H))[parents][:, np.arange(24) // _PARTS_H]
     cell_kmh = cell_kmh - np.average(cell_kmh, weights=popular)
-    pattern: Float64s = city.mean_kmh + cell_kmh[:, None] + hour_kmh + part_kmh
-    pattern = np.clip(pattern, *_USUAL_KMH)
+    pattern: Float64s = np.clip(city.mean_kmh + cell_kmh[:, None] + hour_kmh + part_kmh, *_USUAL_KMH)  # (cells, 24)
     routes = []  # cells along parabolas (bend: 1 / km) across the city, in all directions
     for _ in range(city.lines):
         angle, offset_km, bend = rng.uniform(0, 2 * np.pi), rng.normal(0, 0.35 * city.rings), rng.normal(0, 0.04)
@@ -124,13 +123,13 @@ def made_up(city: MadeUp) -> Days:
         rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         nearest = np.argmin(np.sum(((way_km @ rotation)[:, None] - at_km) ** 2, axis=-1), axis=1)
         routes.append(nearest[np.r_[True, np.diff(nearest) != 0]].astype(np.int64))
-    # What every day or every weekend shares has a random state of its own: other options keep their draws.
+    # What every day or every weekend shares has a random state of its own (7): other options keep their draws.
     weekly = np.random.default_rng([city.seed, 7])
     lasting = pattern + city.lasting_kmh * weekly.normal(size=pattern.shape)
     weekend = city.weekend_kmh * (1 + 0.5 * np.cos(2 * np.pi * (np.arange(24) - 8) / 12) + 0.3 * weekly.normal(size=24))
     patterns = [np.clip(kmh, *_USUAL_KMH) for kmh in [lasting] * 5 + [lasting + weekend] * 2]
     of_days = [_of_day(city, index, patterns[index % 7]) for index in range(city.days)]
-    days = [_day(city, rng, cells, at_km, popular, routes, pattern) for pattern in of_days]
+    days = [_day(city, rng, cells, at_km, popular, routes, of_day) for of_day in of_days]
     region = around([f"{int(cells[cell]):x}" for cell in np.unique(days[0].cell)])
     counted = pa.concat_tables(
         _table(MONDAY + timedelta(index), _reported(city, index, rows), cells) for index, rows in enumerate(days)
@@ -223,8 +222,7 @@ def _day(
     cell = _visited(city, rng, vehicle, slot, at_km, popular, routes)
     vehicle, slot = (np.repeat(column, city.visits) for column in (vehicle, slot))
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)  # distinct triples, as one number each
-    vehicle_cell, slot = np.divmod(key, hours.size)
-    vehicle, cell = np.divmod(vehicle_cell, cells.size)
+    vehicle, cell, slot = np.unravel_index(key, (city.vehicles, cells.size, hours.size))
     stay = rng.gamma(2, 0.5, key.size)  # relative to a usual one: of mean 1
     own_kmh = city.own_kmh * np.sqrt(pattern[cell, hours[slot]] / city.mean_kmh) * np.maximum(stay, 0.05) ** -_BRIEF
     # Of variance 1: of a vehicle all day (.35^2), and of each visit (.94^2), by a t distribution of variance 1.5.
@@ -250,22 +248,22 @@ def _visited(
 ) -> Int64s:
     """Draws the cells that each vehicle visits in each hour, (vehicle-hours, visits).
 
-    vehicle, slot: (vehicle-hours,). at_km, popular: as in `_day`. routes: cells of each. Vehicles follow routes in a
-    city of lines, else they stay near a home cell.
+    vehicle, slot: (vehicle-hours,). at_km: (cells, 2). popular: (cells,), weights. routes: cells along each. In a city
+    of lines each vehicle goes to and fro on one route, else it stays near a home cell. Returns indices of cells.
     """
     if city.kind == "lines":
         line = rng.integers(0, len(routes), city.vehicles)[vehicle]
-        sizes = np.array([route.size for route in routes])[line]
+        sizes = np.array([route.size for route in routes])[line]  # cells of the vehicle's route
         start = rng.integers(0, 60, city.vehicles)[vehicle] + slot * city.visits  # anywhere on the line at first
-        step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])  # along the line, and back
-        position = np.minimum(step, 2 * sizes[:, None] - 1 - step)
+        step = (start[:, None] + np.arange(city.visits)) % (2 * sizes[:, None])  # along the line and back
+        position = np.minimum(step, 2 * sizes[:, None] - 1 - step)  # on the line: the way back is mirrored
         longest = max(route.size for route in routes)
         padded = np.stack([np.resize(route, longest) for route in routes])  # no position lies in the padding
         return np.asarray(padded[line[:, None], position])
-    base = rng.choice(popular.size, city.vehicles, p=popular / popular.sum())[vehicle]
-    far = np.hypot(*(at_km[base][:, None] - at_km).transpose(2, 0, 1))
+    home = rng.choice(popular.size, city.vehicles, p=popular / popular.sum())[vehicle]
+    far_km = np.hypot(*(at_km[home][:, None] - at_km).transpose(2, 0, 1))  # (vehicle-hours, cells)
     # Gumbel noise on log weights draws without replacement, by weight (a cell 5 km farther from home has 1 / e of it).
-    likely = np.log(popular) - far / 5 + rng.gumbel(size=far.shape)
+    likely = np.log(popular) - far_km / 5 + rng.gumbel(size=far_km.shape)
     return np.argpartition(-likely, city.visits, axis=1)[:, : city.visits].astype(np.int64)
 
 

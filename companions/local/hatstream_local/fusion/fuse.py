@@ -137,7 +137,7 @@ def _mean_row(reports: Reports, rules: FusionSpecification, name: str, leakage: 
 
 def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) -> list[Row]:
     """Estimates shares of users by bucket of values; none for Laplace reports alone."""
-    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]  # see `aggregate`
+    is_used = [not isinstance(service.mechanism, Laplace) for service in reports.services]  # as `aggregate` does
     values = reports.values[is_used]
     users = int((~np.isnan(values)).any(axis=0).sum()) if len(values) else 0
     if not rules.buckets or not users:
@@ -145,7 +145,7 @@ def _share_rows(reports: Reports, rules: FusionSpecification, leakage: float) ->
     shares = _distribution(aggregate(reports, rules.buckets), rules.distribution)
     status = "ok" if shares.converged else "not-converged"
     edges = [round(edge, 6) for edge in np.linspace(0, rules.upper_kmh, rules.buckets + 1).tolist()]
-    row = _row("share", FUSED, 0.0, "1", users, leakage) | {"status": status}
+    row = _row("share", FUSED, 0.0, unit="1", users=users, leakage=leakage) | {"status": status}  # value: below
     return [
         row | {"value": round(share, 9), "from_kmh": low, "to_kmh": high}
         for share, (low, high) in zip(shares.shares.tolist(), pairwise(edges), strict=True)

@@ -144,8 +144,9 @@ def middles(buckets: int) -> Float64s:
 
 
 def aggregate(reports: Reports, buckets: int) -> ReportRows:
-    """Builds likelihood rows of users' reports, at buckets' middles.
+    """Counts users of equal likelihood over buckets, taken at the buckets' middles.
 
+    A user's class of a service, an integer, determines its report's likelihood; users of equal classes are one row.
     Laplace reports are left out: their likelihood has no finite set of values. Raises ValueError if no report is left.
     Source: algorithms 12.4, 12.5; Ye et al. 2025, "Privacy for Free", section 5.
     """

@@ -109,19 +109,19 @@ def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Eval
 def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
     """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
-    An active set grows by the local minima of the slope and shrinks by what turns negative (Lawson, Hanson 1974).
-    start: first guess of the minimum, zero for none.
+    Coordinates are free to be above 0 once their slope falls and is a local minimum, until they turn negative: an
+    active set (Lawson, Hanson 1974). point: derivatives at `shares`. start: first guess of y, (buckets,), or zeros.
     """
     ridge = 1e-9 * float(np.trace(point.curvature)) / shares.size  # reports may not tell two buckets apart
     matrix = point.curvature + ridge * np.eye(shares.size)
     linear = 1 - 2 * point.gradient - ridge * shares  # a mixture's curvature @ shares is its gradient: hence twice
-    target, free = start.copy(), start > 1e-12  # smaller shares are 0 but for rounding
+    target, free = start.copy(), start > 1e-12  # y; smaller shares are 0 but for rounding
     target[~free] = 0
     tolerance = max(point.gap / 100, 1e-14)  # a hundredth of the error that this step is to remove
     if free.any():
         _minimise_free(matrix, linear, target, free)
     for _ in range(_MOST_STEPS):
-        slope = matrix[:, free] @ target[free] + linear
+        slope = matrix[:, free] @ target[free] + linear  # the model's gradient: the other coordinates of y are 0
         values = np.where(free, 0.0, slope)
         padded = np.concatenate([[np.inf], values, [np.inf]])  # both ends may be local minima
         enter = ((values <= padded[:-2]) & (values <= padded[2:])) & (slope < -tolerance) & ~free

@@ -86,7 +86,7 @@ class StochasticRounding(LocalMechanism):
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
         """Computes log P(C | v), and log(1 - P) for reports of -C."""
         rare = math.exp(-self.epsilon)  # 1 / C = (1 - rare) / (1 + rare): below are positive terms alone
-        toward = np.where(reports > 0, values, -values)
+        toward = np.where(reports > 0, values, -values)  # in [-1, 1], as values are
         return np.log(((1 + toward) + (1 - toward) * rare) / (2 * (1 + rare)))
 
     def variance(self, values: Float64s) -> Float64s:
@@ -169,11 +169,11 @@ class Window(LocalMechanism):
     def log_density(self, reports: Float64s, values: Float64s) -> Float64s:
         """Computes log((1 - keep) / range), plus epsilon for reports in the value's window."""
         outside = math.log(self.uniform / (self.high - self.low))
-        inside = np.abs(self.centres(reports) - values) <= self.width
+        inside = np.abs(self.centres(reports) - values) <= self.width  # half a window: w of 2, as values are in [-1, 1]
         return np.asarray(outside + self.epsilon * inside)
 
     def centres(self, reports: Float64s) -> Float64s:
-        """Computes values whose windows are centred at the raw reports."""
+        """Computes values, also beyond [-1, 1], whose windows have raw reports as centres."""
         return self.unbiased(reports) * self.keep
 
     def unbiased(self, reports: Float64s) -> Float64s:

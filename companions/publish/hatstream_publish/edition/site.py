@@ -180,7 +180,7 @@ class Site:
         if not self.follows and not {HATS, OF_DAYS} & set(tables):
             raise InputError(f"no value of the range may be used. {ADVICE['held-back']} --all publishes all")
         by_slot, by_day = (_of_days(table_of(results, name), {days[-1].date}) for name in (HATS, OF_DAYS))
-        newest = by_slot if by_slot.num_rows else by_day
+        newest = by_slot if by_slot.num_rows else by_day  # rows of the newest day
         slot = newest_slot(newest, places, everything=self.info.everything)
         parts, files = [], {name: content for table in tables.values() for name, (content, _) in table.files.items()}
         schemas = {name: schema for table in tables.values() for name, (_, schema) in table.files.items()}

@@ -190,7 +190,7 @@ class _Codes(dict[str, int]):
 
 def _code(text: str) -> dict[str, Any]:
     """Describes to the page how rows of an origin, see `_provenance`, are drawn."""
-    status, mechanism, about = text.split(_SEPARATOR)
+    status, mechanism, about = text.split(_SEPARATOR)  # about: AREA or DAY where the value is one's, else empty
     drawn, live = _CLASS_BY_STATUS.get(status, UNKNOWN), mechanism.endswith(LIVE_MECHANISM)
     drawn = DAY if about == DAY and drawn == KNOWN else drawn
     return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}

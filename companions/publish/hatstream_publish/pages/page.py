@@ -53,7 +53,7 @@ def render(
         "form-action": "'none'",
     }
     policy = "; ".join(["default-src 'none'", *(f"{name} {sources}" for name, sources in allowed.items())])
-    return page.replace(_POLICY, policy, 1).encode()
+    return page.replace(_POLICY, policy, 1).encode()  # last, as it holds hashes of the page's scripts
 
 
 def text_of(template: str, **texts: Any) -> str:
@@ -84,7 +84,7 @@ def _hash(text: str) -> str:
 
 
 def _origin(address: str | None) -> str:
-    """Extracts scheme and host for a policy; no further rule can slip in."""
+    """Extracts scheme and host for a security policy; no further rule can slip in."""
     parts = urlsplit(address or "")
     host = re.sub(r"[^A-Za-z0-9.:-]", "", parts.netloc.rpartition("@")[2])
     return f"{parts.scheme}://{host}" if host and parts.scheme in ("http", "https") else ""
