@@ -284,7 +284,11 @@ def expected_error(
 def _expected_posterior(
     edges: Float64s, weights: Float64s, precisions: Float64s, mean_variance: float, prior_precision: Float64s
 ) -> tuple[Float64s, Float64s, Float64s]:
-    """Computes an expected cell's log weights, information of data, covariance given the city."""
+    """Computes an expected cell's log weights, information of data, covariance given the city.
+
+    edges: (classes + 1,), km/h. weights: expected, (classes,), each released with its precision. mean_variance: of the
+    cell's mean from coarser levels, (km/h)^2. prior_precision: around the city, (classes, classes).
+    """
     logs, speeds = np.log(weights)[None], middles(edges)  # (1, classes): one cell
     means = OfCells(weights=np.ones(1), means=_shares(logs) @ speeds, variances=np.full(1, mean_variance))
     _, information = _gradient_and_information(logs, weights[None], precisions, means, speeds)
@@ -328,7 +332,7 @@ def _variances(
 
 
 def _inverse(edges: Float64s, cdf: Float64s, target: float) -> tuple[Float64s, Int64s]:
-    """Interpolates where distribution functions reach the target; returns speeds, km/h, and classes."""
+    """Interpolates where `cdf`, (.., edges), reaches the target: speeds, km/h, and their classes."""
     index = np.sum(cdf[..., 1:-1] < target, axis=-1)  # of the class: inner edges that are below the target
     start, end = (np.take_along_axis(cdf, index[..., None] + offset, -1)[..., 0] for offset in (0, 1))
     fraction = np.clip((target - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)  # never divided by 0

@@ -159,7 +159,7 @@ def add_day(state: State, day: DayValues) -> State:
         return state
     weights, speeds, _ = rough_fields(replace(state, recent=state.recent[: state.least_recent]))
     by_hours: dict[bytes, list[tuple[DayValues, Float64s]]] = {}  # days, and HATs' weights, (cells, slots)
-    days = [*map(_aged, state.older), *state.recent[: state.least_recent]]
+    days = [*map(_aged, state.older), *state.recent[: state.least_recent]]  # older mean days are discounted again
     for past, hats in zip(days, speeds.weights, strict=True):
         by_hours.setdefault(past.hours.tobytes(), []).append((past, hats))
     lasting = state.weight_layout.zeros(0)  # effects without those of days, which come last

@@ -97,10 +97,10 @@ class Posterior:
         return self._back_substituted(self._factor.solve(shift.local), shift.border)
 
     def _back_substituted(self, local: Float64s, border: Float64s) -> Effects:
-        """Completes a solution by block elimination, with the matrices of `__init__`.
+        """Completes a solution by block elimination; C, E, S: `_coupling`, `_expand`, `_schur`.
 
         local: l = A^-1 times its right-hand side. border: its right-hand side b, 0 for wide rows. The solution is
-        x = S (b - E'C'l) at the border, and l - A^-1 C E x.
+        x = S (b - E'C'l) at the border, and l - A^-1 C E x, with A^-1 C in `_solved`.
         """
         pad = np.zeros((len(self._schur) - self._border, *border.shape[1:]))  # of wide rows
         eliminated = self._expand.T @ (self._coupling.T @ local)

@@ -179,9 +179,9 @@ class WeightField(LatentField):
         return np.concatenate([*of_sums, of_totals + effects.border[self._at_retention]])
 
     def _prepare_rows(self, sums: Sequence[NoisySums]) -> list[NoisySums]:
-        """Prepares rows of sums, then of days' total weights; returns sums in that order."""
+        """Prepares rows of sums, then of days' totals less retention; returns sums so ordered."""
         totals = [
-            Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, ("retention",))
+            Item(Groups.everything(self.layout.cells, day.hours.size), day.hours, index, regressors=("retention",))
             for index, day in enumerate(self.days)
         ]
         return self.stack_rows(sums, wide_items=totals)
@@ -209,7 +209,7 @@ class WeightField(LatentField):
         return length * largest
 
     def _update_variances(self) -> None:
-        """Recomputes variances of log weights, of all days at once, which is faster."""
+        """Recomputes log weights' variances, capped and smoothed; all days at once is faster."""
         sizes = [day.hours.size for day in self.days]
         hours, days = np.concatenate([day.hours for day in self.days]), np.repeat(np.arange(len(sizes)), sizes)
         variances = np.minimum(self.posterior.variances_of_hats(hours, days), MAX_LOG_VARIANCE)

@@ -86,7 +86,7 @@ class ArrayAverage(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT: noise, and bias of weights unlike shares of samples."""
-        if self.grouping != "best-fit":
+        if self.grouping != "best-fit":  # only best fits are laid out for all HATs at once
             plans = self.plans(list(hats), hats.grid, hats.epsilon)
             weights = zip((plan.weight for plan in plans), (hat.counts for hat in hats), strict=True)
             return errors_of_weights(hats, plans, (weight - counts / counts.sum() for weight, counts in weights))

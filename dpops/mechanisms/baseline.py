@@ -80,7 +80,7 @@ class Baseline(Mechanism):
 
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT: noise, and bias of users' changed weights."""
-        if self.counts_once or self.m_ub != "none":
+        if self.counts_once or self.m_ub != "none":  # both change users' weights in the mean: a bias
             plans, counts = self.plans(list(hats), hats.grid, hats.epsilon), [hat.counts for hat in hats]
             weighed = (np.ones_like(column) if self.counts_once else column for column in counts)
             true = (column / column.sum() for column in weighed)  # users' weights in the true mean

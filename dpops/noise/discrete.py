@@ -164,7 +164,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     The size is k + u: P(k) is proportional to exp(-k / t), t = floor(sigma) + 1, and 0 <= u < 1 is uniform. Both are
     accepted with exp(-rate), rate = (k + u - sigma^2 / t)^2 / (2 sigma^2) + u / t: together proportional to
     exp(-(k + u)^2 / (2 sigma^2)). As many digits of u are drawn as decide that (Karney 2016, "Sampling exactly from
-    the normal distribution"); the first one rounds.
+    the normal distribution"); the first one rounds. code: of each draw, its index in `variances`; scale: its t.
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)

@@ -235,7 +235,7 @@ class Search:
     def _without(self, entry: int) -> tuple[int, int, int]:
         """Counts a HAT's samples, retained ones and largest count without the vehicle."""
         _, hats, counts, *_ = self.entry_columns
-        hat, count = hats[entry], counts[entry]
+        hat, count = hats[entry], counts[entry]  # first_count, second_count: a HAT's two largest counts
         heaviest = self.first_count[hat] if count < self.first_count[hat] else self.second_count[hat]
         return int(self.samples_of[hat]), int(self.retained[hat] - count), int(heaviest)
 

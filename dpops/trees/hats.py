@@ -134,8 +134,8 @@ def shape_of(plan: Plan) -> PlannedTree:
     """Reads a plan's tree from its facts, as `stored` writes them."""
     facts = plan.facts
     depths = range(1, facts["levels"] + 1)
-    factors = tuple(facts[f"factor_{depth}"] for depth in depths)
-    return _shape(facts["bins"], factors, tuple(facts[f"share_{depth}"] for depth in depths), facts["share_whole"])
+    factors, numerators = (tuple(facts[f"{name}_{depth}"] for depth in depths) for name in ("factor", "share"))
+    return _shape(facts["bins"], factors, numerators, denominator=facts["share_whole"])  # shares of one denominator
 
 
 @cache

@@ -30,8 +30,7 @@ def cumulative(
     excess over its children is handed to them in proportion to their variances.
     """
     noisy = np.asarray(noisy, np.float64)
-    # By level: its columns of `noisy`.
-    levels = tree.split(noisy[(0,) * (noisy.ndim - 1)]) if noisy.size else tree.split(range(tree.nodes))
+    levels = tree.split(noisy.shape[-1])  # columns of each level
     variances = level_variances(shares)
     averages = [(noisy[..., levels[-1]], np.full(tree.sizes[-1], variances[-1]))]  # (.., size) and variances (size,)
     for level in range(len(levels) - 2, -1, -1):

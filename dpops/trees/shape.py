@@ -4,7 +4,6 @@ All is public. Source: algorithms 10.3. Best shares are proportional to the cube
 prefixes use at level i; the error is then proportional to (sum D_i^(1/3))^3. For full trees D_i = K (n_i - 1) / 2.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -55,11 +54,11 @@ class Tree:
         high = [np.minimum(start + width, self.bins) for start, width in zip(low, self.widths, strict=True)]
         return np.concatenate(low), np.concatenate(high)
 
-    def split(self, nodes: Sequence[object]) -> list[slice]:
-        """Splits the columns by level."""
+    def split(self, columns: int) -> list[slice]:
+        """Returns each level's slice of a row of nodes. Raises ValueError."""
         ends = np.cumsum(self.sizes).tolist()
-        if len(nodes) != ends[-1]:
-            raise ValueError(f"{len(nodes)} columns for a tree of {ends[-1]} nodes")
+        if columns != ends[-1]:
+            raise ValueError(f"{columns} columns for a tree of {ends[-1]} nodes")
         return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
     def digit_sums(self) -> tuple[int, ...]:

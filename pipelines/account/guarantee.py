@@ -184,11 +184,11 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     A tighter bound of an equally long or longer span caps it. Empty without places, and if a limit cannot add up a
     period's claim, as nothing is released then.
     """
-    (least_claim, _), capped = spec.least, list[Cost]()  # of a period; its epsilon and delta aside
+    (least_claim, _epsilon_and_delta), capped = spec.least, list[Cost]()  # of a period
     period = Accountant().compose([least_claim])
     if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.adds_up(period) for bound in bounds):
         return capped
-    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):
+    for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # shortest span's
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)
         capped.append(cost if tightest is None or tightest.epsilon >= cost.loss.epsilon else Cost(cost.days, tightest))
     return capped

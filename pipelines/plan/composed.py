@@ -198,7 +198,7 @@ def has_several_periods(spec: Specification, counts: SampleCounts) -> bool:
     """Checks whether slots, named otherwise than by starts, are more than a period has."""
     lengths = period_lengths(spec)
     slots = int(np.unique(counts.slot).size)
-    return counts.days is None and counts.slots_named and lengths is not None and slots > lengths[1]
+    return counts.days is None and counts.slots_named and lengths is not None and slots > max(lengths)
 
 
 def _exactly(vehicle_hats: _VehicleHats, rates: list[Fraction]) -> tuple[ComposedTotal, ComposedTotal]:

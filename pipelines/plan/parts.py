@@ -75,7 +75,7 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share  # the default, if none are specified
-    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]
+    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # that of places, appended last
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     specified = None if pieces is None or pieces.places.geometries else pieces.resolution  # None for a file's shapes
@@ -85,8 +85,8 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
         for resolution in sorted(finer)
     ]
     if pieces is not None and specified is None:
-        cell = pieces.places.cell  # of each place
-        kinds.append(_Kind("the file's", cell.size, int(np.unique(cell).size), True, CROWDINGS_OF_FILES))
+        number, occupied_cells = pieces.places.cell.size, int(np.unique(pieces.places.cell).size)  # of places
+        kinds.append(_Kind("the file's", number, occupied_cells, as_specified=True, crowdings=CROWDINGS_OF_FILES))
     worth = [_worth(spec.value, kind, stage, bounds.fleet, traffic) for kind in kinds for traffic in kind.crowdings]
     return PlannedPlaces(
         share=float(share),

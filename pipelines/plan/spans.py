@@ -93,7 +93,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
     is_counted = levels.fleet_is_declared and not levels.counts_public
-    counting = count_stage(strategy.later[0], bounds.fleet.vehicles, total.least) if is_counted else None
+    counting = count_stage(strategy.later[0], bounds.fleet.vehicles, day_share=total.least) if is_counted else None
     begin, first_factors = 0, list[Fraction]()  # of the first days, from that weekday on
     if total.first is not None:
         begin, first_factors = total.first.since.weekday(), [total.first.times] * total.first.days
@@ -101,8 +101,8 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     calendar = zip(islice(cycle(WEEKDAYS), begin, None), chain(first_factors, repeat(Fraction(1))), strict=False)
     count_share = 0 if counting is None else counting.share  # is spent first, of each day's share
     served = (factor * relative[day] - count_share for day, factor in calendar if day in spec.timetable.weekdays)
-    shares, counts = list(islice(served, DAY_NUMBERS[-1])), bool(count_share)
-    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=counts)
+    shares = list(islice(served, DAY_NUMBERS[-1]))  # up to the last of the days that are shown
+    days = expected_days(strategy, bounds, shares, counts_public=levels.counts_public, counts_vehicles=count_share > 0)
     shown = [days[number - 1] for number in DAY_NUMBERS]
     return SpanWorth(
         days=total.days,

@@ -69,7 +69,8 @@ def recorded(spec: Specification, location: AccountLocation, products: Sequence[
             "`hatstream release`, which spends nothing on released days"
         )
     book = location.read()
-    account = replace(ledger_account_of(spec, location, signs=False), signature=book.signature)
+    account = ledger_account_of(spec, location, signs=False)  # reads no key: estimates need none
+    account = replace(account, signature=book.signature)  # where there is a key, entries are verified
     policy = PeriodRelease.of(request_of(spec, {}, Secret(b""), account)).policy  # an empty secret: nothing is recorded
     if policy.lacks_places(products):
         raise UsageError("--product of places goes with a specification that has [places]")

@@ -161,11 +161,11 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
 
     def tables(self, window_s: int) -> dict[str, Any]:
         """Builds the specification of this release as TOML tables."""
-        presence = self.account.hides == "presence"
+        presence = self.account.hides == "presence"  # its budget is a period's, whose windows are planned together
         if isinstance(self.total, tuple) and not presence:
             raise UsageError("total is an epsilon alone where the account hides values: its noise needs no delta")
         axes = [keys for keys in (self.keys, *(self.axes or ())) if keys is not None]
-        if len(axes) != (1 if self.axes is None else 2):
+        if len(axes) != (1 if self.axes is None else 2):  # keys and axes both, or neither
             raise UsageError("name the public keys: keys=[..], or axes=([..], [..])")
         epsilon, *delta = self.total if isinstance(self.total, tuple) else (self.total,)
         columns = self.columns

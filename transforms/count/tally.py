@@ -78,7 +78,7 @@ def merge_panes(
 
 
 def event_spans(events: Events) -> EventSpans:
-    """Computes vehicles' first and last event times."""
+    """Computes each vehicle's first and last `offset_us`, (vehicles,), in order of vehicles."""
     order = np.argsort(events.vehicle)
     vehicle, offset_us = events.vehicle[order], events.offset_us[order]
     first = np.flatnonzero(changes(vehicle))

@@ -119,9 +119,7 @@ def _two_digits(numbers: pa.Array) -> pa.Array:
 @cache
 def _pattern(text: str) -> str:
     """Compiles a time format to an RE2 pattern."""
-    pieces = re.split("(%.)", text)
-    written = [
-        f"(?P<{_FIELDS[piece][0]}>{_FIELDS[piece][1]})" if piece in _FIELDS else re.escape(piece).replace("\\ ", " +")
-        for piece in pieces
-    ]
-    return f"^{''.join(written)}$"
+    groups = {directive: f"(?P<{field}>{letters})" for directive, (field, letters) in _FIELDS.items()}
+    # Between directives: the text itself, where a blank stands for one or more.
+    pieces = (groups.get(piece) or re.escape(piece).replace("\\ ", " +") for piece in re.split("(%.)", text))
+    return f"^{''.join(pieces)}$"

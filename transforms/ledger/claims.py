@@ -108,7 +108,7 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:
     """Reads claims of HATs' plans, equal ones once; without claim only constants pass.
 
-    Each cell gets the code, an index into `distinct`, of its list of claims.
+    Each cell gets the code, an index into `distinct`, of its list of claims. A HAT without a plan was not drawn.
     """
     plans = [item.plan for item in unit.released]
     drawn = unit.released if all(plans) else [item for item in unit.released if item.plan is not None]

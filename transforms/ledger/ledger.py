@@ -300,7 +300,7 @@ class Ledger:
     def _write(self, account: str, work: Callable[[sa.Connection], Found], failing: str | None = None) -> Found:
         """Runs `work` in a transaction, then advances the head; failing: failpoint between them."""
         is_old = self.signature and any(last.get("is_unsigned") for last in self._head.read_all().values())
-        if is_old and self._run(lambda db: chain.is_unsigned(db, self._head)):
+        if is_old and self._run(lambda db: chain.is_unsigned(db, self._head)):  # not only another ledger's head
             # Begun before heads were signed: its unsigned head is checked once more, and its chain signed from now on.
             self.check_head()
             self._head.vouch(self._run(chain.genesis) or "")  # "" for an empty chain

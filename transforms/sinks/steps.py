@@ -90,12 +90,11 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
             typed: Any = row
             if self.schema is not None:
                 values = (row.get(self.columns.get(name, name)) for name in self.schema.names)
-                typed = kind.user_type(
-                    *(
-                        Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value
-                        for value in values
-                    )
+                fields = (
+                    Timestamp.from_utc_datetime(value.astimezone(UTC)) if isinstance(value, datetime) else value
+                    for value in values
                 )
+                typed = kind.user_type(*fields)
             yield TimestampedValue(typed, end if self.may_be_late else max(end, time))
 
 

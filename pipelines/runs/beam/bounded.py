@@ -77,9 +77,9 @@ class Bounded:
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), store=self.spool), job.outputs)
 
     def grouped(self, p: beam.Pipeline) -> PCollection[Group]:
-        """Reads the input and groups events by tally.
+        """Reads the input and groups events by slot, shard and pane, see `Group`.
 
-        Locally one worker has all pieces, otherwise each goes to any free worker.
+        Locally one worker has all pieces, otherwise each goes to any free worker. An empty bundle reports no rows.
         """
         pieces = pieces_of(self.job.layout, self.paths)
         bundles = [pieces] if self.spool is not None or not pieces else [[piece] for piece in pieces]
@@ -164,8 +164,8 @@ class _Judged:
     def _consents(self, facts: PCollection[KeyedFact]) -> PCollection[records.KeyedUnit]:
         """Lets units pass once all facts of their transaction, or of the job, agree."""
         job, needed = self.bounded.job, self.bounded.needed
-        keys = job.periods if job.transaction == "period" else ("",)
-        return facts | "judge" >> Judge(job.account, len(self.bounded.paths), keys, needed)
+        periods = job.periods if job.transaction == "period" else ("",)  # "": one consent for the whole job
+        return facts | "judge" >> Judge(job.account, files=len(self.bounded.paths), periods=periods, needed=needed)
 
 
 def pane_length(rows: int | None, slots: int, slot_s: int) -> int:
@@ -240,7 +240,7 @@ def report_steps(job: Job, input_rows: int | None, progress: Report) -> Iterator
             return
         title, total = phases[phase]
         if not finished:
-            progress(READ, rows, rows)
+            progress(READ, rows, rows)  # a first later step: all is read
         if title not in finished and finished:  # completes the phase before, in which slots without events have no step
             former = next(reversed(finished))
             progress(former, dict(phases.values())[former], dict(phases.values())[former])
@@ -256,7 +256,7 @@ def outcome_of(finished: Finished) -> Outcome:
     verdicts = finished.texts.get(VERDICT, frozenset())
     if not verdicts:
         raise EngineError("the job came to no verdict: do its workers run the same version?")
-    verdict = decode_verdict(next(iter(verdicts)))
+    verdict = decode_verdict(next(iter(verdicts)))  # there is one, but for a retried step
     if verdict.read_error:
         raise StepError(verdict.read_error)
     outcome = verdict.outcome

@@ -125,7 +125,7 @@ class _Watch:
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._reported and is_due(self._spec, slot_s, due_s)]
         if overdue and self._spec.has_live:  # live slots need a recorded earlier period, and end with their own
-            recorded, first = self._ended_since(0), self._first
+            recorded, first = self._ended_since(0), self._first  # recorded periods, and a slot's, by their first slots
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
         if not overdue:  # said once

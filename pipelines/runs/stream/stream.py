@@ -55,7 +55,7 @@ class StreamFacts(Mapping[int, SlotFacts]):
             self._slots_of[period] = self.spec.slots_of_period(slot_s)
         slots = self._slots_of[period]
         joint_slots_s = self.spec.privacy.allocation.planned_with(slot_s, slots)
-        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, plan_count=len(slots))  # each by itself
+        return jobs.facts_of(self.spec, period, slot_s, joint_slots_s, plan_count=len(slots))  # a plan a slot
 
     def __iter__(self) -> Iterator[int]:
         return slots_from(self.spec.timetable, self.from_s, self.to_s)
@@ -112,7 +112,7 @@ def later_of(spec: Specification, job: jobs.Job, secret: Secret) -> Later | None
     if spec.period_lateness_s is None:
         return None
     release = KINDS[spec.kind].of(jobs.request_of(spec, job.slots, secret, job.account))
-    return Later(release, spec.period_lateness_s - spec.input.allowed_lateness_s)
+    return Later(release, more_s=spec.period_lateness_s - spec.input.allowed_lateness_s)  # beyond that of events
 
 
 def run(spec: Specification, pipeline: Stream, location: AccountLocation, engine: Flink, stop: Event, say: Say) -> None:

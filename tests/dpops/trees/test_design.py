@@ -55,7 +55,7 @@ def direct_error(bins: int) -> float:
 def test_every_level_covers_every_bin_once(tree: Tree) -> None:
     low, high = tree.edges()
     assert low.size == tree.nodes
-    for level in tree.split(range(tree.nodes)):
+    for level in tree.split(tree.nodes):
         assert [int(edge) for edge in low[level]] == [0, *high[level][:-1].tolist()]
         assert high[level][-1] == tree.bins
 
@@ -106,7 +106,7 @@ def _simulated(tree: Tree, shares: tuple[Fraction, ...], draws: int) -> float:
     total = 0.0
     for t in range(1, tree.bins):
         nodes, covered = [], 0
-        for level in tree.split(range(tree.nodes)):
+        for level in tree.split(tree.nodes):
             columns = np.arange(tree.nodes)[level]
             inside = columns[(low[columns] >= covered) & (high[columns] <= t)]
             nodes += inside.tolist()

@@ -95,7 +95,7 @@ def test_no_neighbours_differ_by_more_than_the_sensitivity_at_any_level(
         rows[user] = own
         hats.append(examples.totals(rows))
     nodes = np.array(examples.noiseless(mechanism, plan, hats))
-    for level in shape_of(plan).tree.split(range(nodes.shape[1])):
+    for level in shape_of(plan).tree.split(nodes.shape[1]):
         moved = [int(np.abs(one[level] - other[level]).sum()) for one, other in itertools.combinations(nodes, 2)]
         assert max(moved) <= plan.sensitivity
         if user == 0:  # the heaviest, moved from one end to the other, attains it
@@ -121,7 +121,7 @@ def test_every_node_has_noise_of_its_own_level_and_hat() -> None:
     released = np.array(mechanism.release(hats * repeats, plans * repeats, seeded(3))).reshape(repeats, 2, -1)
     noise = released - np.array(mechanism.release(hats, [replace(plan, scale=Fraction(0)) for plan in plans], Noise()))
     for index, plan in enumerate(plans):
-        for level, share in zip(tree.split(range(tree.nodes)), shares, strict=True):
+        for level, share in zip(tree.split(tree.nodes), shares, strict=True):
             drawn = noise[:, index, level]
             assert laplace_fit(drawn.ravel(), plan.sensitivity / (examples.EPSILON * share)) > 1e-8
             signs = np.corrcoef(np.sign(drawn[:, :4]).T) - np.eye(4)

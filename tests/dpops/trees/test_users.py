@@ -32,7 +32,7 @@ def test_no_level_moves_by_more_than_twice_the_mass(samples: int, mass: int) -> 
     """Every pair of distributions of one user is enumerated. Moving all from the first bin to the last attains it."""
     tree = Tree(5, (3, 2))
     released = [_nodes(histogram, mass, tree) for histogram in _histograms(samples, 5)]
-    for level in tree.split(range(tree.nodes)):
+    for level in tree.split(tree.nodes):
         moved = [int(np.abs(one[level] - other[level]).sum()) for one, other in itertools.combinations(released, 2)]
         assert max(moved) == 2 * mass
 

@@ -65,7 +65,7 @@ class JsonRecords(RecordLayout):
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages, refusing invalid documents."""
-        if not self._documents:
+        if not self._documents:  # each message is a record
             yield table_of_records(payloads, self.paths, {})
             return
         for payload in payloads:
@@ -78,7 +78,7 @@ class JsonRecords(RecordLayout):
                 elif payload.strip():
                     yield from batches_of_snapshot(payload, self._documents, self.paths)
                 else:
-                    raise NoSnapshot
+                    raise NoSnapshot  # an empty message
             except NoSnapshot:
                 yield table_of_records([], self.paths, {"malformed": 1})
 

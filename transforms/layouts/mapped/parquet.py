@@ -77,7 +77,7 @@ def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:
 
 def _stored(column: str, path_steps: tuple[str, Path]) -> str:
     """Names the column to read: down to the path's first array or point."""
-    head, steps = path_steps
+    head, steps = path_steps  # of `_path`: the file's column, and the path below it
     length = next((number for number, step in enumerate(steps) if step.isdecimal() or step in ("x", "y")), len(steps))
     return ".".join((head, *steps[:length])) if steps else column
 

@@ -294,7 +294,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
     """Computes the most epsilon that any vehicle's HATs claim together."""
     is_kept = rows.kept > 0
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
-    first = np.flatnonzero(changes(slot_of, cell_of))
+    first = np.flatnonzero(changes(slot_of, cell_of))  # of a HAT: rows are sorted by slot, as `units`, and cell
     slot_s, cell = slot_of[first], cell_of[first]
     # A vehicle's HATs are counted by kind: by distinct lists of claims, of which there are a few.
     kinds: dict[tuple[Claim, ...], int] = {}

@@ -63,7 +63,7 @@ class LiveRelease(VectorRelease):
         (((slot_s, _), tallies),) = groups.items()
         facts = self.slots[slot_s]
         stage = None if history.recorded else self._stage(slot_s, facts, history)
-        if stage is None:
+        if stage is None:  # already recorded, or no earlier period has learned centres
             return []
         sums = add_up(tallies(), self.policy, (slot_s,), stage)
         failpoint("before-noise")

@@ -90,7 +90,7 @@ def estimates_of_product(
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
     product_column: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}  # a row a place and span
     of_estimates = _optional(estimates, list(spans))
-    optional, geometries = product_column | of_estimates, dict[str, Any]()
+    optional, geometries = product_column | of_estimates, dict[str, Any]()  # here and below: in the files' order
     if place_facts is not None:
         days, vehicles = [place_facts.days] * len(names) * len(spans), [*place_facts.vehicles] * len(spans)
         of_places: dict[str, list[Any]] = {"place": names * len(spans), "days": days, "vehicles_at_least": vehicles}

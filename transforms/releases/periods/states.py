@@ -106,7 +106,7 @@ class StateFile:
     def write(self, state: StoredState) -> None:
         """Writes the file atomically, or warns. Names with a blank first are no arrays."""
         if self.key is None or not self.path.parent.is_dir():
-            return
+            return  # nothing can sign it, or nowhere to put it: it is a cache, and is rebuilt
         content = io.BytesIO()
         facts: Mapping[str, Any] = {" version": VERSION, " rests on": state.rests_on, " number": state.number}
         np.savez_compressed(content, **facts, **state.arrays)  # type: ignore[arg-type]  # has a flag of its own

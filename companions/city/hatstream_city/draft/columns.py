@@ -154,7 +154,8 @@ def drafted_columns(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: s
     ids = array_of(arrays, vehicle)
     is_doubtful, comes_once = plausibility(ids, track) == UNLIKELY, len(np.unique(codes_of(ids))) == len(ids)
     ordered = {field: vehicle if field == "vehicle" else names[field] for field in _CHECK_BY_FIELD if field in names}
-    return DraftedColumns(ordered, unit or "iso", (), () if unit else time_formats(times), is_doubtful, comes_once)
+    guessed, formats = (), () if unit else time_formats(times)
+    return DraftedColumns(ordered, unit or "iso", guessed, formats, is_doubtful=is_doubtful, comes_once=comes_once)
 
 
 def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[dict[str, Any], list[str]]:
@@ -198,7 +199,7 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     assigned = names_in(names.values())
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
-    named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _vehicles(arrays[name])]
+    named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
     others = [name for name in unassigned if name not in named and _repeated(arrays[name])]
     column = next(iter([*named, *others]), None)
     if {"time", "lat", "lon"} <= names.keys():
@@ -248,7 +249,7 @@ def _with_operator(arrays: Mapping[str, Any], vehicle: Column, track: Track) -> 
         for name in arrays:
             if any(re.fullmatch(_OPERATOR_NAME, letters_of(text)) for text in _last_parts(name)):
                 ids = array_of(arrays, (name, vehicle))
-                if _vehicles(ids) and plausibility(ids, track) == LIKELY:
+                if _are_ids(ids) and plausibility(ids, track) == LIKELY:
                     return name, vehicle
     return vehicle
 
@@ -346,7 +347,7 @@ def _small_numbers(array: Any) -> bool:
     return numbers is not None and bool(numbers.size and numbers.min() >= 0 and 1 < numbers.max() < _MOST_SPEED)
 
 
-def _vehicles(array: Any) -> bool:
+def _are_ids(array: Any) -> bool:
     """Checks that most rows have an id that a release can read."""
     ids = vehicle_ids(array)
     usable = int((~(ids.missing | ids.bad)).sum())
@@ -355,7 +356,7 @@ def _vehicles(array: Any) -> bool:
 
 def _repeated(array: Any) -> bool:
     """Checks for ids, not decimals, of which a tenth of rows repeats one."""
-    return not pa.types.is_floating(array.type) and _vehicles(array) and 1 < len(array.unique()) < 0.9 * len(array)
+    return not pa.types.is_floating(array.type) and _are_ids(array) and 1 < len(array.unique()) < 0.9 * len(array)
 
 
 def _numbers(array: Any, most_bad: float = MOST_BAD) -> Floats | None:
@@ -373,6 +374,6 @@ _CHECK_BY_FIELD: Mapping[str, Callable[[Any], bool]] = {
     "lat": partial(_degrees, -90, 90),
     "lon": partial(_degrees, -180, 360),
     "speed": _may_be_speeds,
-    "vehicle": _vehicles,
+    "vehicle": _are_ids,
 }
 _STRICT_CHECK_BY_FIELD = {"time": is_time, "lat": _fraction_degrees, "lon": _fraction_degrees, "speed": _small_numbers}

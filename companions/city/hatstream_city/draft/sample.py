@@ -283,7 +283,8 @@ def _at(record: Any, json_path: tuple[str, ...], key: str | None) -> Iterator[di
         return
     step, later_steps = json_path[0], json_path[1:]
     if step == EACH:
-        inner = record if isinstance(record, list) else [record] if later_steps and isinstance(record, dict) else []
+        is_single = later_steps and isinstance(record, dict)  # one object stands for an array of one
+        inner = record if isinstance(record, list) else [record] if is_single else []
         for item in inner:
             yield from _at(item, later_steps, key)
     elif isinstance(record, dict) and step == ANY:
@@ -370,8 +371,8 @@ def _csv(text: str) -> Sample:
     columns = {name: [row[index] or None for row in values] for name, index in indices.items()}  # empty cells: missing
     if delimiter == "," and header and (name := _layout_of("csv", columns)):
         return Sample(name, columns)
-    named = None if delimiter == "," else delimiter  # a specification leaves out what is usual
-    return Sample("csv", columns, named, None if header else False, repeated=repeated)
+    named = None if delimiter == "," else delimiter  # None, here and below: usual, so a specification leaves it out
+    return Sample("csv", columns, delimiter=named, header=None if header else False, repeated=repeated)
 
 
 def _fields(lines: Sequence[str], mark: str) -> list[list[str]]:

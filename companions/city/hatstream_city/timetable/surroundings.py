@@ -158,12 +158,9 @@ def _line(feed: Gtfs, line: int, name: str, colour: str | None) -> dict[str, Any
     lat, lon = feed.lines.lat[rows], feed.lines.lon[rows]
     if lat.size < 2:
         return None
-    positions = np.round(simplified(np.column_stack([lon, lat])), 5).tolist()
-    return {
-        "type": "Feature",
-        "geometry": {"type": "LineString", "coordinates": positions},
-        "properties": {"name": name, "colour": colour or ""},
-    }
+    positions = np.round(simplified(np.column_stack([lon, lat])), 5).tolist()  # 5 decimals: to about 1 m
+    geometry = {"type": "LineString", "coordinates": positions}
+    return {"type": "Feature", "geometry": geometry, "properties": {"name": name, "colour": colour or ""}}
 
 
 def simplified(degrees: Floats) -> Floats:

@@ -65,7 +65,7 @@ def read_hats(pattern: str, spec_path: Path, dates: tuple[str, str] | None, repo
     uncapped = count_days(load(tables), pattern, dates, report=report)
     cap = {name: value for name, value in base["privacy"].items() if name in _CAP_COLUMNS} if spec.privacy.cap else {}
     capped = count_days(load(hat_tables(base, **cap)), pattern, dates, report=report) if cap else uncapped
-    hats = Days(tables, uncapped).hats
+    hats = Days(tables, uncapped).hats  # truth is of all reports, `own` of vehicles' means; mechanisms get capped ones
     hat = indices_in(hats, capped.select(HAT_KEYS))  # of each (vehicle, HAT), as the columns below
     counts, sums, vehicle = (capped[name].to_numpy() for name in ("reports", "sums", "vehicle"))
     order = np.lexsort((vehicle, -counts, hat))  # the canonical order of a HAT's users

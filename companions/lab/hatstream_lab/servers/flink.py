@@ -43,11 +43,11 @@ class JobServer(LocalServer):
         jar = str(job_server_jar(self._folder / "job-server.jar"))
         # A cluster of its own is to run as it is configured: none of our configuration comes with a job.
         master = self._embedded() if self._is_embedded else [f"--flink-master={self.rest}"]
-        # The jobs of an embedded cluster read through this process, for as long as they run.
-        quick = [] if self._is_embedded else [SHORT_LIVED]
-        command = [*JAVA, *quick, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
+        # Quicker to start, slower to run: not for an embedded cluster, whose jobs read through this process to the end.
+        flags = [] if self._is_embedded else [SHORT_LIVED]
+        command = [*JAVA, *flags, "-jar", jar, *master, f"--job-host={LOOPBACK}", f"--job-port={self._ports[0]}"]
         command += [f"--artifact-port={self._ports[1]}", f"--artifacts-dir={self._folder / 'artifacts'}"]
-        self.run([*command, "--expansion-port=-1"], "job-server.log")
+        self.run([*command, "--expansion-port=-1"], "job-server.log")  # -1: without an expansion service
 
     def _embedded(self) -> list[str]:
         """Writes Flink's configuration; returns the job server's options for a cluster inside it."""

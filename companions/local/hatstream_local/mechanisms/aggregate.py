@@ -226,10 +226,10 @@ def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
 
 
 def _curves(signs: Sequence[StochasticRounding], table: Int32s, values: Float64s) -> tuple[Float64s, Int64s]:
-    """Computes `ReportRows.curves` and `ends` by `table`, (services, rows), of SR reports' classes."""
+    """Computes `ReportRows.curves`, (curves, buckets), and `ends` by `table`, (services, rows), of SR classes."""
     changes = np.flatnonzero((np.diff(table, axis=1) != 0).any(axis=0)) + 1  # rows that differ from the one before
     starts = np.concatenate([[0], changes])
-    curves = np.ones((starts.size, values.size))
+    curves = np.ones((starts.size, values.size))  # values: the buckets' middles, in [-1, 1]
     for mechanism, row in zip(signs, table[:, starts], strict=True):
         densities = [np.exp(mechanism.log_density(np.array(side), values)) for side in (-1.0, 1.0)]
         curves *= np.stack([*densities, np.ones(values.size)])[row]  # by class: -C, C, missing

@@ -140,7 +140,7 @@ def _contradictions(tables: Mapping[Stamp, Mapping[str, pa.Table]]) -> dict[Stam
         starts = _starts(tables[stamp])
         rivals = {rival for start in starts for rival in agreed.get(start, ())}
         try:
-            _joined({rival: tables[rival] for rival in (*rivals, stamp)})
+            _joined({rival: tables[rival] for rival in (*rivals, stamp)})  # raises if values differ
         except InputError as error:
             refused[stamp] = str(error)
             continue

@@ -48,7 +48,7 @@ class FolderUpdate:
         for name in sorted(set(self.changed), key=_order):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / _STAGING_FOLDER / name, self.folder / name)
-        for name in former - self.digests.keys():  # of the map's data some stay, see below
+        for name in former - self.digests.keys():  # open pages may still fetch the map's last data: see below
             if not name.startswith(f"{MAPS}/"):
                 (self.folder / name).unlink(missing_ok=True)
         maps = sorted((self.folder / MAPS).glob("*.bin"), key=lambda path: path.stat().st_mtime_ns, reverse=True)

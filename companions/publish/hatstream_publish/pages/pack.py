@@ -242,7 +242,7 @@ def _drawn(rows: pa.Table, column: str, is_parent: Array) -> Array:
 
 
 def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
-    """Joins rows' status, mechanism, and AREA or DAY where their value is one's."""
+    """Joins status, mechanism, and AREA or DAY for values of parents or days."""
     about: pa.Array = pc.if_else(pa.array(is_parent), AREA, "")
     if "product" in rows.column_names:
         about = pc.if_else(pc.equal(pc.fill_null(rows["product"], ""), DAYS), DAY, about)
