@@ -24,7 +24,7 @@ from pipelines.runs.release import FinishedRun
 from pipelines.specification import Specification
 from transforms.places.hierarchy import texts_of
 from transforms.public import EntryNumber, Fact, Operator, Summary
-from transforms.recorded.stage_plan import numbers_of, rests_on
+from transforms.recorded.stage_plan import bare_stage, rests_on
 from transforms.recorded.units import HatUnit, all_of, counted
 from transforms.sinks.published import HATS, READERS
 
@@ -187,7 +187,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
         """Lists a period's stages. number: maps sequence numbers in the ledger to shown ones."""
         return [
             {
-                "share": str(numbers_of(entry.unit).share),
+                "share": str(bare_stage(entry.unit).share),
                 "sequence": number(entry.sequence),
                 "rests_on": number(rests_on(entry.unit)),
             }

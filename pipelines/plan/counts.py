@@ -107,7 +107,7 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
     in_slots = observed._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, region=None))  # everywhere: none is outside
     by_slot = wire.split(located, cell, 1)  # as a release's tallies are, in one shard, without cap or columns to sum
-    tallies = [tally(wire.unpack_events([events.data]), events.key[0], None, ())[0] for events in by_slot]
+    tallies = [tally(wire.unpack_events([events.data]), events.key[0], cap=None, columns=())[0] for events in by_slot]
     if not tallies:
         raise InputError(error)
     rows = wire.joined(tallies)

@@ -243,7 +243,7 @@ class AssignHats(beam.PTransform[PCollection[Any], Any]):
 
     def expand(self, reports: PCollection[Any]) -> Any:  # of two outputs Beam takes no type hint
         source = self.hats.spec.input
-        read = reports | "read" >> ReadElements(source.layout.units, source.names, None, fields=source.fields)
+        read = reports | "read" >> ReadElements(source.layout.units, source.names, start_s=None, fields=source.fields)
         return observe(read, self.hats.job)
 
 

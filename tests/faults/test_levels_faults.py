@@ -12,7 +12,7 @@ from tests import city, levels_city
 from tests.faults.processes import other_process, run
 from tests.levels_city import DAYS, SPEC
 from transforms.failpoints import FailpointError, acting
-from transforms.recorded.stage_plan import numbers_of, part_of, rests_on
+from transforms.recorded.stage_plan import bare_stage, part_of, rests_on
 from transforms.recorded.units import Sequenced
 
 STAGES = 4
@@ -53,7 +53,7 @@ def check_whole(folder: Path, ledger: str, seen: list[Sequenced]) -> None:
     assert len({(entry.unit.period, entry.unit.stage) for entry in entries}) == len(entries)
     for period in DAYS:
         of_period = [entry for entry in entries if entry.unit.period == period]
-        assert [entry.unit.stage for entry in of_period] == list(range(numbers_of(of_period[0].unit).stages))
+        assert [entry.unit.stage for entry in of_period] == list(range(bare_stage(of_period[0].unit).stages))
         assert (
             sum(float(s.epsilon) for s in location.find(ledger, folder / "key").ledger.spent("small", period)) == 2.64
         )

@@ -27,7 +27,7 @@ from tests.levels_city import CELLS, DAYS, SPEC, opened
 from tests.pipelines.commands.releases import files_in
 from tests.pipelines.levels_runs import Run, entries, released, rows_of
 from transforms import tasks
-from transforms.recorded.stage_plan import numbers_of, rests_on, stage_of
+from transforms.recorded.stage_plan import bare_stage, rests_on, stage_of
 from transforms.records import SlotEstimates
 
 
@@ -155,7 +155,7 @@ def test_the_first_day_has_two_stages_and_others_one_around_what_is_recorded(tmp
     opened(tmp_path, hatstream)
     released(tmp_path, hatstream, end=DAYS[1])
     units = [entry.unit for entry in entries(tmp_path)]
-    stages = [(unit.period, unit.stage, numbers_of(unit).stages) for unit in units]
+    stages = [(unit.period, unit.stage, bare_stage(unit).stages) for unit in units]
     assert stages == [(DAYS[0], 0, 2), (DAYS[0], 1, 2), (DAYS[1], 0, 1)]
     sequences = [entry.sequence for entry in entries(tmp_path)]
     assert [rests_on(unit) for unit in units] == [0, *sequences[:2]]
@@ -227,7 +227,7 @@ def test_days_may_come_in_any_order_and_with_gaps(tmp_path: Path, hatstream: Run
     opened(tmp_path, hatstream)
     for day in (DAYS[2], DAYS[0]):
         released(tmp_path, hatstream, start=day, end=day)
-    stages = [(e.unit.period, numbers_of(e.unit).stages) for e in entries(tmp_path)]
+    stages = [(e.unit.period, bare_stage(e.unit).stages) for e in entries(tmp_path)]
     assert stages == [(DAYS[2], 2), (DAYS[2], 2), (DAYS[0], 1)]
     released(tmp_path, hatstream)
     assert len(entries(tmp_path)) == 4
@@ -335,7 +335,7 @@ def test_live_slots_have_a_share_by_default_and_decide_the_id_but_lateness_does_
 def test_levels_under_public_counts_release_too(tmp_path: Path, hatstream: Run) -> None:
     opened(tmp_path, hatstream, spec=SPEC.replace('"add-remove"', '"counts-public"'))
     released(tmp_path, hatstream)
-    assert all(numbers_of(entry.unit).counts_public for entry in entries(tmp_path))
+    assert all(bare_stage(entry.unit).counts_public for entry in entries(tmp_path))
     first = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.csv")}
     asked = ("estimate", "--spec", tmp_path / "spec.toml", "--from", DAYS[0], "--to", DAYS[-1], "--formats", "csv")
     place = ("--ledger", tmp_path / "ledger.sqlite", "--output", tmp_path / "again")

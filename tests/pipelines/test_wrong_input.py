@@ -16,7 +16,7 @@ from tests import city, levels_city
 from tests.levels_city import DAYS
 from tests.pipelines.levels_runs import entries
 from transforms.errors import StepError
-from transforms.recorded.stage_plan import numbers_of
+from transforms.recorded.stage_plan import bare_stage
 
 DECLARED = 120
 SPEC = levels_city.SPEC.replace("vehicles = 50", f"vehicles = {DECLARED}")
@@ -42,7 +42,7 @@ def write(folder: Path, lines: list[str], spec: str = SPEC) -> None:
 
 
 def stages(folder: Path) -> list[tuple[str, int, bool]]:
-    return [(entry.unit.period, entry.unit.stage, numbers_of(entry.unit).counts_vehicles) for entry in entries(folder)]
+    return [(entry.unit.period, entry.unit.stage, bare_stage(entry.unit).counts_vehicles) for entry in entries(folder)]
 
 
 def spent(folder: Path, hatstream: Any) -> list[float]:

@@ -27,7 +27,7 @@ from tests.stream.by_hand import STEPS, Counters
 from tests.stream.clock import Beats, Fed, batch
 from transforms import counters
 from transforms.failpoints import FailpointError, acting
-from transforms.recorded.stage_plan import numbers_of
+from transforms.recorded.stage_plan import bare_stage
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
 SLOTS = 4
@@ -130,7 +130,7 @@ def public(town):
     }  # fmt: skip
     entries = [*town.live(), *town.stages()]
     plans = [
-        (entry.unit.key, entry.unit.debit, numbers_of(entry.unit).share, numbers_of(entry.unit).parts)
+        (entry.unit.key, entry.unit.debit, bare_stage(entry.unit).share, bare_stage(entry.unit).parts)
         for entry in entries
     ]
     return rows, plans
@@ -141,9 +141,9 @@ def test_each_slot_is_released_live_and_the_rest_when_the_day_ends(town):
     town.stream(*WHOLE)
     live = town.live()
     assert [entry.unit.slot_start[11:16] for entry in live] == ["08:00", "09:00", "10:00", "11:00"]
-    assert [numbers_of(entry.unit).share for entry in live] == [Fraction(1, 10)] * SLOTS
+    assert [bare_stage(entry.unit).share for entry in live] == [Fraction(1, 10)] * SLOTS
     last = town.stages()[-1].unit
-    assert (last.period, numbers_of(last).share, numbers_of(last).stages) == (DAYS[1], Fraction(3, 5), 1)
+    assert (last.period, bare_stage(last).share, bare_stage(last).stages) == (DAYS[1], Fraction(3, 5), 1)
     debits = Accountant().compose(unit.debit for unit in [*(e.unit for e in live), last])
     assert debits == Accountant().compose([last.total])
     (spent,) = town.place.ledger.spent("small", DAYS[1])
@@ -167,7 +167,7 @@ def test_nothing_public_follows_from_who_drove(first_day, tmp_path):
 def test_on_a_first_day_nothing_is_live_and_the_day_has_the_whole_total(tmp_path):
     town = opened(tmp_path).stream(*WHOLE)
     assert town.live() == []
-    assert [numbers_of(entry.unit).share for entry in town.stages()] == [Fraction(3, 10), Fraction(7, 10)]
+    assert [bare_stage(entry.unit).share for entry in town.stages()] == [Fraction(3, 10), Fraction(7, 10)]
     assert not town.files()
 
 
@@ -285,5 +285,5 @@ def test_a_scheduled_job_that_overtakes_the_stream_leaves_it_what_it_released_an
         town.stream(*WHOLE)
     assert len(town.live()) == 2
     assert town.counts[counters.MISSED] >= 1
-    assert [numbers_of(stage.unit).share for stage in town.stages()][2:] == [Fraction(3, 5)]
+    assert [bare_stage(stage.unit).share for stage in town.stages()][2:] == [Fraction(3, 5)]
     assert len(town.files("hats")) == 2 * SLOTS

@@ -18,7 +18,7 @@ from pipelines.cli import main
 from tests.stream.cluster import has_restarted, wait_for
 from tests.stream.minutes import SPEC, Running, Town, engine, positions
 from transforms.failpoints import FILE_VARIABLE
-from transforms.recorded.stage_plan import numbers_of
+from transforms.recorded.stage_plan import bare_stage
 
 pytestmark = pytest.mark.slow
 FED, SERVICE = 2, 3
@@ -105,7 +105,7 @@ def stage(town):
 def check(town):
     slots = [entry.unit for entry in town.place.ledger.live("minutes", town.spec.spec_id, period(town))]
     assert sorted(unit.slot_s for unit in slots) == [town.start_s + 60 * i for i in range(SERVICE)]
-    assert {numbers_of(unit).share for unit in slots} == {Fraction(1, 2 * SERVICE)}
+    assert {bare_stage(unit).share for unit in slots} == {Fraction(1, 2 * SERVICE)}
     debits = Accountant().compose(unit.debit for unit in [*slots, stage(town)])
     (spent,) = town.place.ledger.spent("minutes", period(town))
     assert spent.debited == debits

@@ -44,7 +44,7 @@ def read_chunks(file: BinaryIO) -> Iterator[Chunk]:
             remainder = b""
         yield _without_long_lines(data[:cut], int(skipping))
     if remainder:
-        yield _without_long_lines(remainder, 0)
+        yield _without_long_lines(remainder, skipped=0)
 
 
 def lines_of(data: bytes) -> TextLines:

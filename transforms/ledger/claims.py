@@ -98,9 +98,9 @@ def claims_of(unit: Unit) -> ClaimedUnit:
     try:
         if isinstance(unit, HatUnit):
             return _claims_of_hats(unit)
-        from transforms.recorded.stage_plan import numbers_of  # a release of HATs needs nothing of it
+        from transforms.recorded.stage_plan import bare_stage  # a release of HATs needs nothing of it
 
-        return ClaimedUnit(unit, distinct=[(numbers_of(unit).claim,)], code_by_cell={"": 0})  # one vector, no cells
+        return ClaimedUnit(unit, distinct=[(bare_stage(unit).claim,)], code_by_cell={"": 0})  # one vector, no cells
     except (TypeError, AttributeError, ArithmeticError, msgspec.MsgspecError):  # of values that no plan has: not shown
         raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
 

@@ -85,12 +85,12 @@ def of_period(entries: Sequence[StageEntry], period: str) -> list[StageEntry]:
 def is_complete(entries: Sequence[StageEntry], period: str) -> bool:
     """Checks that all stages of a period are recorded."""
     recorded = of_period(entries, period)
-    return bool(recorded) and len(recorded) == numbers_of(recorded[0].unit).stages
+    return bool(recorded) and len(recorded) == bare_stage(recorded[0].unit).stages
 
 
 def counts_vehicles(of_period: Sequence[StageEntry]) -> bool:
     """Checks whether a period's first stage counts vehicles."""
-    return numbers_of(of_period[0].unit).counts_vehicles
+    return bare_stage(of_period[0].unit).counts_vehicles
 
 
 def part_of(unit: StageUnit | LiveUnit) -> PartName:
@@ -98,7 +98,7 @@ def part_of(unit: StageUnit | LiveUnit) -> PartName:
     return next((name for name in PARTS if name in unit.plan), "means")
 
 
-def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
+def bare_stage(unit: StageUnit | LiveUnit) -> Stage:
     """Decodes a stage without its HATs. Raises msgspec.ValidationError."""
     stored_names = {"number": "stage", "stages": "stages", "parts": "levels"}  # by the fields of Stage
     plan = unit.plan | {name: unit.plan.get(stored) for name, stored in stored_names.items()}
@@ -108,7 +108,7 @@ def numbers_of(unit: StageUnit | LiveUnit) -> Stage:
 
 def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places | None = None) -> Stage:
     """Decodes a recorded stage. Raises ValidationError or ValueError."""
-    stored, stage = msgspec.convert(unit.plan, _Kept), numbers_of(unit)
+    stored, stage = msgspec.convert(unit.plan, _Kept), bare_stage(unit)
     hats = hats_under(stage, region, stored.hours, places)
     differences = None if stored.places is None or places is None else stored.places.on(places)
     cells = hats.cells if differences is None else len(region)

@@ -15,7 +15,7 @@ from dpops.noise import Noise
 from dpops.statistics import Column
 from transforms.failpoints import failpoint
 from transforms.places.hierarchy import hats_of
-from transforms.recorded.stage_plan import is_complete, numbers_of, stage_of
+from transforms.recorded.stage_plan import bare_stage, is_complete, stage_of
 from transforms.recorded.units import Debit, LiveEntry, LiveUnit, StageEntry
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
@@ -134,7 +134,7 @@ def live_estimates(
     entry = live[-1]
     estimates = estimates_of_slot(learned_live(stages, live, policy), -1, facts, policy)  # -1: the last live slot
     # Gaussian noise has an epsilon at the specification's delta only.
-    spent = str(numbers_of(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
+    spent = str(bare_stage(entry.unit).claim.approx(policy.delta or Fraction(0)).epsilon)
     size = len(estimates.hats.cell)
     hats = replace(estimates.hats, mechanism=[MECHANISM] * size, epsilon_slot=[spent] * size)
     return estimates._replace(hats=hats, is_live=True)

@@ -16,7 +16,7 @@ from dpops.levels.defaults import Profile
 from dpops.levels.stages import CENTRE_STEP_KMH, WEIGHT_STEPS, Differences, Stage, centres_of
 from dpops.types import Int64s
 from transforms.places.hierarchy import parent_texts
-from transforms.recorded.stage_plan import numbers_of
+from transforms.recorded.stage_plan import bare_stage
 from transforms.recorded.units import LiveEntry, StageEntry
 from transforms.records import SlotEstimates
 from transforms.releases import SlotFacts
@@ -32,7 +32,7 @@ from transforms.time.calendar import recorded_hours
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
     """Infers the next stage's centres: within a day by estimate, else by forecast."""
     learned = learned_from(entries, policy)
-    last = numbers_of(entries[-1].unit)
+    last = bare_stage(entries[-1].unit)
     posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
     return centres_of(posterior.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
 

@@ -151,12 +151,12 @@ def _optional(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[A
 SCHEMA = pa.schema(
     [
         *(
-            pa.field(name, pa.string(), False)
+            pa.field(name, pa.string(), nullable=False)
             for name in ["spec_id", "period", "level", "cell", "slot_start", "slot_end"]
         ),
-        *(pa.field(name, pa.int64(), False) for name in ("stage", "sequence")),
+        *(pa.field(name, pa.int64(), nullable=False) for name in ("stage", "sequence")),
         *(pa.field(name, pa.float64()) for name in ("weight", "weight_sd", "speed", "speed_sd")),
-        pa.field("centre_kmh", pa.float64(), False),
+        pa.field("centre_kmh", pa.float64(), nullable=False),
     ]
 )
 """weight: noisy sum of the vehicles' weights in a group. speed: noisy sum of weight times (speed - centre), km/h. Both

@@ -17,7 +17,7 @@ from dpops.statistics import COUNT, Column
 from dpops.types import Int64s
 from transforms.failpoints import failpoint
 from transforms.public import EntryNumber
-from transforms.recorded.stage_plan import counts_vehicles, is_complete, numbers_of, of_period, stage_of
+from transforms.recorded.stage_plan import bare_stage, counts_vehicles, is_complete, of_period, stage_of
 from transforms.recorded.units import Debit, StageEntry, StageUnit, UnitKey, all_of
 from transforms.records import RecordedSlot, SlotEstimates, SlotShard
 from transforms.releases import SlotFacts
@@ -75,7 +75,7 @@ class PeriodRelease(VectorRelease):
         is_first = not history.stages(policy.spec_id)
         for period, joint_slots_s in {facts.period: facts.joint_slots_s for facts in self.slots.values()}.items():
             cost = policy.on(period).cost_of_period(is_first)
-            claims[period], is_first = [Debit(UnitKey(policy.spec_id, joint_slots_s[0], 0), cost)], False
+            claims[period], is_first = [Debit(UnitKey(policy.spec_id, joint_slots_s[0], shard=0), cost)], False
         return claims
 
     @staticmethod
@@ -98,7 +98,7 @@ class PeriodRelease(VectorRelease):
         number = len(history.recorded)  # of the next stage, from 0
         if number:
             unit = all_of(StageUnit, history.recorded[-1].units)[0]
-            stage = numbers_of(unit)  # of the newest recorded stage, without its HATs
+            stage = bare_stage(unit)  # the newest recorded one
             if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
                 history.stop_once(unit, self.run)  # may raise MustStop: perhaps the wrong input
             if stage.number + 1 == stage.stages:
@@ -143,7 +143,7 @@ def plan_for(
     reference = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
     counts = counts_vehicles(reference) if reference else policy.count is not None
     # A first day differs by its number of stages, less the one that counts vehicles.
-    is_first = numbers_of(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
+    is_first = bare_stage(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
         return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
     stages = policy.on(period).stages(is_first=is_first, counts=counts)
