@@ -268,7 +268,7 @@ def expected_error(
     if typical is not None:
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
-        of_cell = (information - information @ covariance @ information)[0]  # precision about the city, as in `_city`
+        of_cell = (information - information @ covariance @ information)[0]  # what a cell tells of the city
         city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)

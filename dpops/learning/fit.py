@@ -158,7 +158,7 @@ def add_day(state: State, day: DayValues) -> State:
     if state.least_recent is None or len(state.recent) < 2 * state.least_recent:
         return state
     weights, speeds, _ = rough_fields(replace(state, recent=state.recent[: state.least_recent]))
-    by_hours: dict[bytes, list[tuple[DayValues, Float64s]]] = {}  # days, and HATs' weights, (cells, slots)
+    by_hours: dict[bytes, list[tuple[DayValues, Float64s]]] = {}  # by hours: days and HATs' weights, (cells, slots)
     days = [*map(_aged, state.older), *state.recent[: state.least_recent]]  # older mean days are discounted again
     for past, hats in zip(days, speeds.weights, strict=True):
         by_hours.setdefault(past.hours.tobytes(), []).append((past, hats))

@@ -128,7 +128,7 @@ class Posterior:
         return np.asarray(np.mean(local * (prior.local @ self.samples.local), axis=1))
 
     def _draw_exactly(self) -> Float64s:
-        """Computes roots of covariances as `samples` and `conditional`; returns variances as `_draw`."""
+        """Computes roots of covariances as `samples` and `conditional`; returns the prior's rows' variances."""
         conditional = self._factor.solve(np.eye(len(self._coupling)))
         self.conditional = _root(conditional)
         shared = self._expand @ self._schur

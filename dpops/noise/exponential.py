@@ -48,7 +48,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     above: Int64s = np.maximum(costs - np.repeat(min_cost, sizes), 0)  # only differences matter, exactly
     number_of = {rate: number for number, rate in enumerate(dict.fromkeys(rates))}
     rate_of = np.repeat(np.array([number_of[rate] for rate in rates], np.int64), sizes)
-    weight, low, high = np.zeros((3, widths.size), np.int64)
+    weight, low, high = np.zeros((3, widths.size), np.int64)  # low, high: bounds of acceptance by a coin's bits
     for rate, number in number_of.items():
         rows = np.flatnonzero(rate_of == number)
         table = _table(rate, 1 << int(above[rows].max()).bit_length())  # up to a power of 2: few lengths to cache

@@ -69,7 +69,7 @@ class AccountReport:
             dates: First and last local date of the slots to check, or ISO times on slot edges.
         """
         calendar = range_of(spec.timetable, *dates) if dates else None
-        place = location.find(place, None) if isinstance(place, str) else place
+        place = location.find(place, key=None) if isinstance(place, str) else place
         book = place.read()
         record = guarantees.verify_record(book, spec)
         limit, by_period = book.limit(spec.account.name), book.debited(spec.account.name)

@@ -281,7 +281,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
                     of_period = observed.take(periods.period == index)
                     by_period.setdefault(periods.periods[index], []).append(of_period)
                     rows += of_period.event_us.size
-                progress("observations read", rows, None)
+                progress("observations read", rows, None)  # None: their total is not known before
         except UnreadableFile as error:
             raise InputError(str(error)) from None
         except OSError as error:

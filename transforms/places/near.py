@@ -239,7 +239,7 @@ def nearest(
 def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     """Pairs fine cells in areas and around lines with shapes' rows.
 
-    twin: ascending, as `_twins` numbers them: twins take the cells of the first. Returns cells and rows, (pairs,).
+    twin: ascending, equal for equal shapes, which take the cells of the first. Returns cells and rows, (pairs,).
     """
     import shapely
 

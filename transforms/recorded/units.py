@@ -120,7 +120,7 @@ class LiveUnit(_VectorUnit, frozen=True, kw_only=True):
     @property
     def key(self) -> UnitKey:
         """Key of the unit."""
-        return UnitKey(self.spec_id, self.slot_s, None)
+        return UnitKey(self.spec_id, self.slot_s, shard=None)
 
 
 Unit = HatUnit | StageUnit | LiveUnit

@@ -151,7 +151,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
             "shown": Mean.of(np.abs(drawn - true)[has_value], reports[has_value]),
             CONSTANT: Mean.of(np.abs(true - city), reports),
             "ok": Mean.of(ok, reports),
-            "held": _intervals(both, True)["held"],
+            "held": _intervals(both, chosen=True)["held"],
         }
 
 
