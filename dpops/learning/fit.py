@@ -162,7 +162,7 @@ def add_day(state: State, day: DayValues) -> State:
     days = [*map(_aged, state.older), *state.recent[: state.least_recent]]  # older mean days are discounted again
     for past, hats in zip(days, speeds.weights, strict=True):
         by_hours.setdefault(past.hours.tobytes(), []).append((past, hats))
-    lasting = state.weight_layout.zeros(0)  # effects without those of days, which come last
+    lasting = state.weight_layout.zeros(days=0)  # effects without those of days, which come last
     effects = Effects(*(values[: empty.size] for values, empty in zip(weights.effects, lasting, strict=True)))
     start = Start(effects, weights.strengths, speeds.strengths, speeds.spread)
     recent = state.recent[state.least_recent :]

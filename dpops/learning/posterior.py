@@ -167,7 +167,7 @@ class Posterior:
             for block in layout.blocks:
                 if block.regressor in regressors:  # b has the factor at the block's only effect
                     factor = regressors[block.regressor][:, slots]
-                    entry = layout.index_of(block.name, int(days[slots[0]]))
+                    entry = layout.index_of(block.name, int(days[slots[0]]))  # a daily block: one day for all
                     total[:, slots] += 2 * factor * (covariances[slots, entry] - solved @ shared[:, [entry]])
                     total[:, slots] += factor**2 * self._schur[entry, entry]
         return np.asarray(np.maximum(total + np.sum(covariances * at_border, axis=1), 1e-9))  # rounding: above 0
