@@ -186,7 +186,7 @@ def rho_within(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
-    """Computes the smallest epsilon of rho at delta, rounded up: `rho_within` inverted."""
+    """Computes rho's smallest epsilon at delta, rounded up: Proposition 12, see `rho_within`."""
     if rho == 0:
         return ZERO
     log_delta, cost = _log(delta), float(rho)
@@ -263,8 +263,7 @@ _DECIMAL_MARGIN = Decimal("1e-13")
 _LEAST_DELTA = 1e-290
 """Below it densities underflow, and the looser conversion of zero-concentrated privacy is taken."""
 _DECIMAL_CONTEXT = Context(prec=60)
-_SHORT_DIGITS = 16
-"""Significant digits that a converted number is rounded to."""
+_SHORT_DIGITS = 16  # significant digits that a converted number is rounded to
 _FLOAT_DIGITS = 11
 """Digits of a rho from erfc and exp: their last bits depend on a library, and noise and ids follow from rho."""
 _GOLDEN_RATIO = (math.sqrt(5) - 1) / 2

@@ -70,7 +70,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     queries: noisy integers, in steps. plans: as `Plan.document` stores them. miss: chance that an interval misses.
     """
     if not plans:
-        nothing = np.zeros(0)
+        nothing = np.zeros(0)  # columns of no HATs
         return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
     steps, floats = zip(*(_noise_numbers(*_noise_fields(plan), miss) for plan in plans), strict=True)
     noise, noise_std, upper, epsilon = np.array(floats).T
@@ -85,7 +85,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     # Version 1 published a bias without rounding.
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
     return Estimates(
-        numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],
+        numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],  # (1, 3, HATs)
         lists=[],
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),

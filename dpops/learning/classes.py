@@ -21,8 +21,7 @@ _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
 """Updates of the city; Gauss-Newton steps of cells in each; Newton steps of tilts."""
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 """Largest step, and bounds, of log weights, so that exp stays finite where noise is all that is released."""
-_EVEN_SD = math.sqrt(1 / 12)
-"""Standard deviation of a uniform distribution over a class, in widths of the class."""
+_EVEN_SD = math.sqrt(1 / 12)  # of a uniform distribution over a class, in widths of the class
 _LEAST_VARIANCE = 1  # (km/h)^2, of a distribution's speeds, as a divisor: it is 0 where one class has all
 
 
@@ -110,7 +109,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
     city_precision: Float64s = _inverted(_city_covariance(classes))
     offset = np.log(np.maximum(cells.weights / cells.weights.sum(), 1e-9))[:, None]  # of a cell's log weight; finite
     prior_mean = np.full(classes, np.log(day_weight / classes))
-    city, logs = prior_mean, prior_mean + offset
+    city, logs = prior_mean, prior_mean + offset  # log weights, (classes,) and (cells, classes)
     for _ in range(_CITY_ROUNDS):
         for _ in range(_CELL_ROUNDS):
             gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
@@ -120,7 +119,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
         gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
         covariances: Float64s = _inverted(information + precision)
         city, city_covariance = _city(prior_mean, city_precision, logs - offset, gradient, information, covariances)
-    return ClassFit(edges, logs, _with_city(covariances, precision, city_covariance))
+    return ClassFit(edges, logs, _with_city(covariances, precision, city_covariance))  # the city's error counts too
 
 
 def prior_covariance(edges: Float64s) -> Float64s:

@@ -198,7 +198,7 @@ class EffectLayout:
     def hats(self, effects: Effects, hours: Int64s, day: int | None, regressors: Regressors | None = None) -> Float64s:
         """Sums effects of each HAT, (cells, slots). day: None leaves daily effects out."""
         days = None if day is None else np.full(hours.size, day)
-        total = self.slot_rows(hours, days, effects.border.size) @ effects.border
+        total = self.slot_rows(hours, days, effects.border.size) @ effects.border  # (slots,): equal in all cells
         regressors = self.known(hours) | dict(regressors or {})
         for block in self.blocks:
             if day is not None or not block.is_daily:

@@ -293,7 +293,7 @@ def _weight_grid(
 def _laws() -> Iterator[Float64s]:
     """Yields distributions of RATIOS with mean 1: a share of places unvisited, others lognormal."""
     for unvisited in np.linspace(0, 1, 7, endpoint=False):  # coarse grids: LAWS are averaged by likelihood
-        ratios = RATIOS[1:] * (1 - unvisited)  # the mean of those that are visited is 1
+        ratios = RATIOS[1:] * (1 - unvisited)  # RATIOS[0] is 0, of the unvisited; the mean of the others is 1
         for sd in np.geomspace(0.25, 4, 9):
             density = np.exp(-0.5 * (np.log(ratios) / sd + sd / 2) ** 2)  # lognormal of mean 1, by log ratio
             yield _with_mean_1(np.concatenate([[unvisited], (1 - unvisited) * density / density.sum()]))
@@ -311,8 +311,7 @@ def _with_mean_1(probabilities: Float64s) -> Float64s:
     return np.asarray(result / result.sum())
 
 
-LAWS = np.array(list(_laws()))
-"""Possible distributions of RATIOS, float64 (laws, RATIOS)."""
+LAWS = np.array(list(_laws()))  # possible distributions of RATIOS, float64 (laws, RATIOS)
 
 
 def surprise(scores: Float64s, draws: int) -> Float64s:

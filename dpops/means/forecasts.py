@@ -207,5 +207,5 @@ def interval_errors_of(
     """
     arrays, total = means.shape[1], _running(means)[:, -1:]
     widest = sensitivity[:, None] * float(hats.grid.step / FINE_PER_STEP)
-    scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays
+    scale = np.minimum(width, widest) * 2 / float(hats.epsilon) / arrays  # epsilon / 2; at most as without clipping
     return clamped_errors(total / arrays, hats.upper, (clipped - total) / arrays, scale)

@@ -89,7 +89,7 @@ class WorstCaseOptimal(Mechanism):
         rank = self._rank(hats.epsilon)
         if rank > counts.shape[1] or self.constant:
             return np.zeros(len(counts), np.int64)
-        return hats.grid.upper_steps * counts[:, rank - 1]
+        return hats.grid.upper_steps * counts[:, rank - 1]  # counts descend: the rank-th largest
 
     def _rank(self, epsilon: Fraction) -> int:
         """Computes the rank of T among users' largest sums."""

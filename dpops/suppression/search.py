@@ -58,8 +58,7 @@ Floats = NDArray[np.float64]
 TOLERANCE = 1e-12
 """Relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15."""
 
-MOST_SAMPLES = 2**53
-"""Per HAT; below it, sums of counts are exact as floats."""
+MOST_SAMPLES = 2**53  # per HAT; below it, sums of counts are exact as floats
 
 
 class Factors(NamedTuple):
@@ -104,7 +103,7 @@ class RowsByHat(NamedTuple):
 
     @classmethod
     def of(cls, hat: Int64s, vehicle: Int64s, counts: Int64s, samples: Int64s | None) -> "RowsByHat":
-        """Sorts rows by HAT, the largest counts first."""
+        """Sorts rows by HAT, largest counts first. samples: None takes those of the rows."""
         order = np.lexsort((vehicle, -counts, hat))
         hat, vehicle, counts = hat[order], vehicle[order], counts[order]
         if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:
@@ -201,12 +200,12 @@ class Search:
         work = np.empty((4, hats.size))
         self.state.take(hats, axis=1, out=work[:3], mode="clip")  # any mode but "raise" writes without a buffer
         dropped, heaviest, retained, _ = work
-        dropped += self.entry_share[entries]
+        dropped += self.entry_share[entries]  # rows of `work` change in place, to the state once the vehicle has left
         rows = (counts == heaviest).nonzero()[0]
         if rows.size:
             heaviest[rows] = self.second[hats[rows]]
         retained -= counts
-        scores = self._scores(work, self.entry_half[entries])
+        scores = self._scores(work, self.entry_half[entries])  # errors by entry; overwrites `work`
         score = scores.item(scores.argmin())
         near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
         if score > self.threshold_score * (1 + TOLERANCE):

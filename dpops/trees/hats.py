@@ -28,8 +28,8 @@ UNITS_PER_SAMPLE = 1 << 10
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
     """Computes users' masses, which bound sensitivity, in arrays (pseudo-users) of mass UNITS_PER_SAMPLE m_UB.
 
-    An array has m_UB places for samples. A user of r of its w filled ones owns r / w of it, rounded down to units; with
-    pieces in two arrays the sum.
+    An array has room for m_UB samples. A user with r of the w samples in it owns r / w of its mass, rounded down to
+    units; with pieces in two arrays the sum.
     """
     masses = np.zeros(users, np.int64)
     np.add.at(masses, grouping.user, UNITS_PER_SAMPLE * m_ub * grouping.samples // grouping.fills[grouping.array])
@@ -61,8 +61,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     return np.diff(summed, prepend=0, axis=1)
 
 
-DEFAULT_BINS = 65
-"""Bins of 1 km/h each where U is 65 km/h."""
+DEFAULT_BINS = 65  # of 1 km/h each where U is 65 km/h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ def tree_plan(
     """Plans a tree; level sensitivity is 2 max(masses).
 
     masses: int64 (users,), in units. bias_bound: misplaced mass, which bounds the bias of every share. rounding: a
-    user's histogram, scaled and cut to units, loses less than one from each prefix.
+    user's histogram, scaled and cut to units, loses less than one from each prefix. facts: the mechanism's own.
     """
     max_mass, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)
@@ -120,7 +119,7 @@ def tree_plan(
         mechanism=mechanism,
         epsilon=epsilon,
         step=Fraction(1, total),
-        scale=2 * max_mass / (epsilon * min(shape.shares)),
+        scale=2 * max_mass / (epsilon * min(shape.shares)),  # of the level with the least epsilon
         upper=Fraction(1),
         bias_bound=transport_bias(masses / total, hat.counts / hat.reported),
         sensitivity=2 * max_mass,

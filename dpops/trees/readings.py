@@ -190,9 +190,9 @@ def variance_sd(law: Law, centre: Float64s) -> Float64s:
     return np.sqrt(np.maximum(square - 2 * cross * centre + plain * centre**2, 0.0))
 
 
-def variance_around(raw: Float64s, centre: Float64s) -> Float64s:
-    """Computes the second moment around `centre`, in bins, negative where noise makes shares so."""
-    share = np.diff(_with_ends(raw), axis=1)
+def variance_around(cdf: Float64s, centre: Float64s) -> Float64s:
+    """Computes distributions' second moments around `centre`, (rows,) bins; noise may make it negative."""
+    share = np.diff(_with_ends(cdf), axis=1)
     middle = np.arange(share.shape[1]) + 0.5 - centre[:, None]
     return np.cumsum(share * middle**2, axis=1)[:, -1]  # sums in order: the same bits on every machine
 

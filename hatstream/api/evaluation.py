@@ -172,7 +172,8 @@ class _EvaluatedDays:
         """Stages so far, for estimates by all of them. Raises UsageError unless learned."""
         if not self.spec.is_learned:
             raise UsageError("forecasts=True and whole=True need a mean by mechanism 'levels'")
-        return RecordedStages(self.spec, cast("PeriodRelease", self.release).policy, self.account.stages("", ""))
+        stages = self.account.stages("", "")  # it has one account and one specification, of any name
+        return RecordedStages(self.spec, cast("PeriodRelease", self.release).policy, stages)
 
     def show(self, name: str, estimates: Iterable[SlotEstimates]) -> None:
         """Adds estimates to those of `name`, or of "name product"."""

@@ -121,7 +121,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
 def recipe_at(levels: LevelsRelease, bounds: BoundsOnly, epsilon: Fraction, rho: Fraction | None) -> Recipe:
     """Plans stages for another total or fleet: the specification's own, else the defaults there.
 
-    Not those that `chosen` would choose by the error of all levels together: half widths count the nearest level alone.
+    The search of `strategy.chosen` is left out: it weighs the error of all levels, half widths the nearest level alone.
     rho: epsilon's equivalent with delta.
     """
     kind = levels.recipe.kind
@@ -164,7 +164,11 @@ class UsablePart(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, spec: Specification, choice: str, bounds: BoundsOnly, trips: Float64s | None, worth: Sequence[SpanWorth]
     ) -> "UsablePart":
-        """Forecasts usable parts. choice, bounds, trips: of `choices_of_hats`. worth: of its spans."""
+        """Forecasts usable parts of a choice of HATs.
+
+        choice: the option that differs, or "". bounds: its public facts. trips: in a week, (HATs,), None if unknown.
+        worth: over spans.
+        """
         published = next(span.first_published for span in worth if span.as_specified) or math.inf  # None: never
         days = []
         for number in USABLE_DAYS:

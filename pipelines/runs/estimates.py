@@ -119,10 +119,10 @@ def answer_afterwards(spec: Specification, account: AccountLocation, hats: pa.Ta
     usable = hats.filter(pc.equal(hats["status"], "ok"))
     hat_count = _hats_of(spec, days.filter(pc.not_equal(days["status"], "forecast")))
     keys = zip(usable["cell"].to_pylist(), usable["slot_start"].to_pylist(), strict=True)
-    reports = newest_sentence(recorded(spec, account), list(keys))
+    about_reports = newest_sentence(recorded(spec, account), list(keys))  # a clause in brackets, or empty
     return (
         f"Of 100 rows, a place in a slot{' with a trip' if spec.trips else ''} each, "
-        f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{reports} and "
+        f"{hundredths(hats_by_status['ok'] / hat_count)} are usable by themselves{about_reports} and "
         f"{hundredths(hats_by_status['parent'] / hat_count)} by the area around; of 100 places' whole days "
         f"{hundredths(days_by_status['ok'] / released_days)} are."
     )

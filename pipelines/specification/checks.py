@@ -97,7 +97,8 @@ def account_of(account: AccountTable) -> AccountTerms:
         need(ever or day is None, f"account.{name}", "goes with vehicle-ever only", day)
     if account.since is not None and account.until is not None:
         need(account.since < account.until, "account.since", "must be before account.until", account.since)
-    return AccountTerms(limit=_limit_of(account), **{name: getattr(account, name) for name in DECISIVE})
+    fields = {name: getattr(account, name) for name in DECISIVE}  # all but the limit
+    return AccountTerms(limit=_limit_of(account), **fields)
 
 
 def _limit_of(account: AccountTable) -> Limit:

@@ -266,8 +266,8 @@ def timestamps(column: pa.Array) -> Instants:
         us = ticks // 1_000
     else:
         scale = _US_PER_ARROW_UNIT[unit]
-        us = np.clip(ticks, -(_FAR_US // scale), _FAR_US // scale) * scale
-    return absolute(us, ~missing, missing)
+        us = np.clip(ticks, -(_FAR_US // scale), _FAR_US // scale) * scale  # without overflow
+    return absolute(us, is_valid=~missing, is_missing=missing)
 
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:

@@ -61,7 +61,7 @@ os.register_at_fork(after_in_child=_forget)
 
 def read_apart(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
     """Reads a file, or a `share` of it, as `layout.read` does, in another process."""
-    if isinstance(layout, _LINE_BY_LINE):
+    if isinstance(layout, _LINE_BY_LINE):  # these are safe to decode in this process
         for inside in files_in(path):
             yield from layout.read(inside)
         return

@@ -59,7 +59,7 @@ def opened_text(path: str) -> Iterator[BinaryIO]:
     with opened(path) as file:
         if file.read(2) in UTF16_MARKS:
             raise UnreadableFile(path, UTF16)
-    with opened(path) as file:
+    with opened(path) as file:  # anew, as not every input can go back
         yield file
 
 

@@ -104,7 +104,7 @@ class Ledger:
     def check_account(self, account: Account) -> None:
         """Raises AccountRefusal for missing or different accounts."""
         recorded, home = self._run(lambda db: (spending.known_account(db, account.name), self._home(db, account.name)))
-        if home is None:
+        if home is None:  # the genesis hash of the ledger in which the account lives
             raise AccountRefusal(f"the head file knows no account {account.name!r}: run `hatstream init` first")
         spending.check_match(recorded, account)
 

@@ -41,7 +41,7 @@ class SpeedShares(NamedTuple):
             for fault, (number, limit) in of_reports.items()
             if number > limit * self.reports
         ]
-        if self.standing > max(_COMMON * self.moving, 1):  # one pair alone shows nothing
+        if self.standing > max(_COMMON * self.moving, 1):  # one pair of positions alone shows nothing
             words.append(f"{self.standing / self.moving:.1%} of the speeds of vehicles that move are 0")
         return words
 

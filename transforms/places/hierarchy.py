@@ -26,7 +26,7 @@ def hats_of(region: Sequence[int], hours: Sequence[int]) -> PublicHats:
     if isinstance(region, Keys):  # whose only grandparent is the city
         return PublicHats(parents=region.parents, grandparents=(0,) * len(region), hours=_clock_hours(hours))
     parents, grandparents = (_ancestors(tuple(region), above) for above in (PARENT, GRANDPARENT))
-    are_small = h3.get_resolution(cell_text(region[0])) >= SMALL
+    are_small = h3.get_resolution(cell_text(region[0])) >= SMALL  # all cells have one resolution
     return PublicHats(parents=parents, grandparents=grandparents, hours=_clock_hours(hours), are_small=are_small)
 
 

@@ -102,7 +102,7 @@ class _ReadPartition(beam.DoFn):
             chosen = np.flatnonzero(late_us == at_us)
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
-        if refused:
+        if refused:  # these are counted where messages are decoded: they need an element, without messages
             yield TimestampedValue(
                 Messages([], poll.timestamps_ms[:0], refused), element_time(promised_by(estimator, self._watermark))
             )

@@ -325,9 +325,10 @@ def hours_of(slots: Sequence[int], zone: str) -> list[int]:
 
 
 def recorded_hours(start: str, end: str, hours: Sequence[int]) -> list[int]:
-    """Restores `hours_of` (a weekend's: 24 to 47) from clock hours and ends.
+    """Restores `hours_of` (a weekend's: 24 to 47) from slots' clock hours.
 
-    A new day begins where the hour falls; slots of one a day do not show that, and are spread over all days.
+    start, end: of a period, ISO. A new day begins where the hour falls, which it never does with one slot a day:
+    then slots are divided evenly among the days.
     """
     first, last = (datetime.fromisoformat(edge) for edge in (start, end))
     days = ((last - timedelta(seconds=1)).date() - first.date()).days + 1

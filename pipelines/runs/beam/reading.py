@@ -60,16 +60,16 @@ class Observe(beam.DoFn):
         for batch in read_pieces(pieces, self._read):
             if isinstance(batch, RawBatch):
                 packing = wire.DENSE if spool is None else wire.FAST  # small between machines, fast in this process
-                if bounded.spells and spool is not None:
+                if bounded.spells and spool is not None:  # a check of input, which finds one id in two spellings
                     ids = spellings(batch.table.column("vehicle"), job.rules.vehicle_form, job.rules.vehicle_key)
                     spool.append(ids.tobytes())
                     self._counts.update(counts_of(batch.table, job.rules))
                 observations, cell, refused = tasks.observed(batch, job.rules, job.ground)
                 count(counters.ROWS, batch.rows)
-                passed("read", batch.rows)
+                passed("read", batch.rows)  # for the progress bar
                 self._counts.update({counters.ROWS: batch.rows} | refused)
                 for events in wire.split(observations, cell, job.vehicle_shards, bounded.pane_s, packing):
-                    self._counts[judge.OF_PERIOD + job.slots[events.key[0]].period] += events.rows
+                    self._counts[judge.OF_PERIOD + job.slots[events.key[0]].period] += events.rows  # [0]: slot's start
                     yield bounded.keyed(events)
             elif job.skips_unreadable and isinstance(batch, UnreadableFile):
                 count(counters.ROWS)

@@ -82,9 +82,9 @@ class Cluster:
         counters = Counter[str]()
         for vertex in self._asked(f"/jobs/{job_id}", "vertices", list[_Named]):
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
-            names = [entry.id for entry in self._asked(path, "", list[_Named]) if COUNTER in entry.id]
+            names = [entry.id for entry in self._asked(path, key="", kind=list[_Named]) if COUNTER in entry.id]
             sums = f"{path}?agg=sum&get={quote(','.join(names))}"
-            for entry in self._asked(sums, "", list[_Sum]) if names else ():
+            for entry in self._asked(sums, key="", kind=list[_Sum]) if names else ():
                 counters[entry.id.partition(COUNTER)[2]] += int(entry.sum)
         return dict(counters)
 
@@ -117,7 +117,7 @@ class Cluster:
             connection.close()
 
     def _asked(self, path: str, key: str, kind: type[T]) -> T:
-        """Requests a typed answer of the cluster. Raises OSError."""
+        """Requests the answer's part under `key`, "": the whole, as `kind`. Raises OSError."""
         answer = self.ask(path)
         try:
             for name in key.split(".") if key else ():

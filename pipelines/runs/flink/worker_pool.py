@@ -41,7 +41,7 @@ def serve(address: str) -> None:
     # Workers are started as `python`: let that be this one, with nothing on its path that hides our packages.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     os.environ["PYTHONPATH"] = os.pathsep.join(path_for_workers(os.environ.get("PYTHONPATH", "")))
-    if hides_us(Path.cwd()):
+    if hides_us(Path.cwd()):  # which Python would put first on the path
         os.environ["PYTHONSAFEPATH"] = "1"
     server = grpc.server(thread_pool_executor.shared_unbounded_instance())
     pool = _Pool()
@@ -52,7 +52,7 @@ def serve(address: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked_to_end.set())
     asked_to_end.wait()
-    server.stop(0)
+    server.stop(grace=0)
     pool.end()
 
 

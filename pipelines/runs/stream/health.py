@@ -74,7 +74,7 @@ class _Watch:
         self._ended: set[int] = set()  # first slots of periods whose end was reported
         with suppress(LedgerError):  # without an answer, slots recorded earlier are reported again later
             self._reported = set(self._complete_slots())
-            self._ended = self._ended_since(self._first(self._from_s)) if self._spec.has_live else set()
+            self._ended = self._ended_since(self._first_of_period(self._from_s)) if self._spec.has_live else set()
 
     def lines(self) -> list[Summary]:
         """Returns health lines of newly recorded slots and periods, and of overdue slots."""
@@ -125,7 +125,7 @@ class _Watch:
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._reported and is_due(self._spec, slot_s, due_s)]
         if overdue and self._spec.has_live:  # live slots need a recorded earlier period, and end with their own
-            recorded, first = self._ended_since(0), self._first  # recorded periods, and a slot's, by their first slots
+            recorded, first = self._ended_since(0), self._first_of_period  # of recorded periods, and of a slot's
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
         if not overdue:  # said once
@@ -153,7 +153,7 @@ class _Watch:
 
         spec, levels, lines = self._spec, self._spec.by_levels, []
         region = spec.cells.region or ()
-        if not (new := self._ended_since(self._first(self._from_s)) - self._ended):
+        if not (new := self._ended_since(self._first_of_period(self._from_s)) - self._ended):
             return []
         stages = self._ledger.stages(spec.account.name, spec.spec_id)
         for slot_s in sorted(new):
@@ -170,7 +170,7 @@ class _Watch:
         recorded = self._ledger.recorded_slots(self._spec.account.name, self._spec.spec_id, from_s, _FOR_EVER_S)
         return {slot_s for slot_s, _ in recorded}
 
-    def _first(self, slot_s: int) -> int:
+    def _first_of_period(self, slot_s: int) -> int:
         """Finds the first slot of a slot's period."""
         return self._spec.slots_of_period(slot_s)[0]
 

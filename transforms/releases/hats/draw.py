@@ -27,10 +27,7 @@ from transforms.releases import SlotFacts
 from transforms.value import Value
 from transforms.wire import Exposure, Tally
 
-TOGETHER_ROWS = 1 << 16
-"""Rows of slots that are planned together: enough for matrices, few enough for a core's cache."""
-
-
+TOGETHER_ROWS = 1 << 16  # rows of slots planned together: enough for matrices, few enough for a core's cache
 PLAIN = (SUMS, SQUARES)
 
 
@@ -223,7 +220,7 @@ def _slot_drawn(
     positions = np.where(np.isin(published, cell), np.searchsorted(cell, published), cell.size).tolist()
     names, released = texts_of(policy.region, published), []
     for stat, drawn in zip(policy.statistics, by_statistic, strict=True):
-        # Places without data point behind the end, where the entries of a HAT without a plan stand.
+        # A place without data has the position after the last HAT: there no plan, and no integer, is appended.
         columns = [*drawn.mechanisms, stat.mechanism.name], [*drawn.plans, None], [*drawn.integers, None]
         of_each = (map(column.__getitem__, positions) for column in columns)
         released.append(map(Released, names, repeat(stat.name), *of_each))

@@ -30,11 +30,11 @@ from transforms.time.calendar import recorded_hours
 
 
 def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: Sequence[int]) -> Int64s:
-    """Infers the next stage's centres: within a day by estimate, else by forecast."""
+    """Infers the next stage's centres: of the day itself by estimate, else by forecast."""
     learned = learned_from(entries, policy)
-    last = bare_stage(entries[-1].unit)
+    last = bare_stage(entries[-1].unit)  # the newest stage: its number in its day, and how many the day has
     posterior = learned.estimate() if last.number + 1 < last.stages else learned.forecast(np.array(hours, np.int64))
-    return centres_of(posterior.values, MARGIN_KMH, policy.value.standard.upper - MARGIN_KMH)
+    return centres_of(posterior.values, lowest=MARGIN_KMH, highest=policy.value.standard.upper - MARGIN_KMH)
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:

@@ -86,17 +86,17 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
 
 def place_day(read: ReleasedStage) -> PlaceDay:
     """Reads a place stage, averaging centres over slots."""
-    (level,), around = read.levels, read.stage.laid
-    if around.differences is None:
+    (level,), hats = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
+    if hats.differences is None:
         raise ValueError("the stage is not about places")
-    slots = np.array(around.differences.slot_weights, np.float64)
+    slots = np.array(hats.differences.slot_weights, np.float64)  # (slots,), in any unit
     return PlaceDay(
         weights=level.weights,
         speeds=level.speeds,
         centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),  # (places,), mean over slots
         weight_variance=level.weight_sd**2,
         speed_variance=level.speed_sd**2,
-        day_weight=around.differences.day_weight,
+        day_weight=hats.differences.day_weight,
         is_laplace=read.stage.kind == "laplace",
     )
 

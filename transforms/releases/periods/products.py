@@ -59,7 +59,7 @@ def product_of(name: ProductName, parts: Sequence[str], slot_minutes: int, servi
     if bool(parts) != name.endswith("-part"):
         raise ValueError(f"the product {name} needs parts of the day" if not parts else f"{name} takes no parts")
     intervals = sorted(_part(text, slot_minutes, service) for text in parts)
-    if any(later[0] < earlier[1] for earlier, later in pairwise(intervals)):
+    if any(start < end for (_, end), (start, _) in pairwise(intervals)):
         raise ValueError("parts of the day must not overlap")
     return Product(name, tuple(intervals))
 

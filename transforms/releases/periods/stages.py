@@ -36,8 +36,7 @@ from transforms.wire import Tally
 if TYPE_CHECKING:
     from transforms.releases.periods.states import StateFile
 
-MARGIN_KMH = Fraction(3)
-"""Centres stay so far from both ends of the grid."""
+MARGIN_KMH = Fraction(3)  # centres stay so far from both ends of the grid
 COLUMNS: tuple[Column, ...] = (SUMS,)
 """What a tally carries beside counts, where no stage is about classes."""
 

@@ -137,7 +137,7 @@ class StateSource:
     """Inputs that determine a state."""
 
     digest: str  # of public facts and of all periods, in order
-    least_recent: int | None  # see `State.new`
+    least_recent: int | None  # fewest periods kept as released, older ones are folded; None: all are kept
     periods: Sequence[Sequence[StageEntry]] = field(compare=False, repr=False)  # entries
     policy: LevelsPolicy = field(compare=False, repr=False)
 

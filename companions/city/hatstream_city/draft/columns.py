@@ -139,7 +139,8 @@ def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = Non
     if is_incomplete:
         names = dict.fromkeys(DESCRIPTION_BY_FIELD, OPEN) | names
         ordered = {field: names[field] for field in _CHECK_BY_FIELD if field in names}
-        return DraftedColumns(ordered, unit or "iso", tuple(guessed), () if unit else time_formats(times))
+        formats = () if unit else time_formats(times)  # beside "iso", where no unit fits
+        return DraftedColumns(ordered, unit or "iso", tuple(guessed), time_formats=formats)
     drafted = drafted_columns(arrays, names, unit or _excel_unit(arrays, names["time"]))
     return replace(drafted, names={**drafted.names, **_with_hemispheres(arrays, names)}, guessed=tuple(guessed))
 
@@ -200,7 +201,7 @@ def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: lis
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie
     named = [name for name in (*_by_name("vehicle", unassigned), *keys) if _are_ids(arrays[name])]
-    others = [name for name in unassigned if name not in named and _repeated(arrays[name])]
+    others = [name for name in unassigned if name not in named and _are_repeated_ids(arrays[name])]
     column = next(iter([*named, *others]), None)  # the first in the file, rather one by name
     if {"time", "lat", "lon"} <= names.keys():
         # A name is no proof, as it may be of ids of rows: rows must look like vehicles'.
@@ -354,7 +355,7 @@ def _are_ids(array: Any) -> bool:
     return usable >= (1 - MOST_BAD) * len(array) and usable > 0
 
 
-def _repeated(array: Any) -> bool:
+def _are_repeated_ids(array: Any) -> bool:
     """Checks for ids, not decimals, of which a tenth of rows repeats one."""
     return not pa.types.is_floating(array.type) and _are_ids(array) and 1 < len(array.unique()) < 0.9 * len(array)
 

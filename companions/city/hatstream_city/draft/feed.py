@@ -33,8 +33,7 @@ from hatstream_city.draft.values import (
 )
 from hatstream_city.timetable.positions import Floats, Int64s, cells_at
 
-RESOLUTION = 7
-"""Of the H3 cells of a draft, about 2.4 km wide."""
+RESOLUTION = 7  # of the H3 cells of a draft, about 2.4 km wide
 _UNREAD = (
     "{:.0%} of its first rows would be read by the columns that were made out, with layout {!r}: it may have keys "
     "with dots, vehicles as keys, or text that is not UTF-8; bring it into rows of the same keys, in UTF-8"
@@ -43,15 +42,12 @@ _UNFIT = (
     "{:.0%} of its first rows have a vehicle, a time of this century and a position on earth, as layout {!r} reads them"
 )
 _NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip updates and alerts are other feeds"
-_LEAST_USABLE = 0.5
-"""Share of reports that must be usable, or have a field."""
-_MOST_MISSING = 2
-"""Of the four fields: a table that lacks more of them is no feed of positions."""
+_LEAST_USABLE = 0.5  # share of reports that must be usable, or have a field
+_MOST_MISSING = 2  # of the four fields: a table that lacks more of them is no feed of positions
 _TIME_UNITS = ("iso", "s", "ms", "us", "ns")
 _MOST_NAMES = 15
 """Positions of a feed of which land and sea are looked up, which is slow."""
-UPPER_KMH = 65
-"""speed.upper_kmh of a draft."""
+UPPER_KMH = 65  # speed.upper_kmh of a draft
 MOST_TOO_FAST = 1.5
 """Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
 MONTH_FIRST = frozenset(
@@ -72,8 +68,7 @@ _CODE_ROWS, _CODE_SHARE = 3, 0.002  # fewest rows that have a code, and least sh
 _CODE_GAP, _MARK_GAP, _LEAST_MARK = 3, 1.2, 90
 """A code is so many times the next lower speed; or, above 90, a format's largest number, such as 255, so many times."""
 _HEADING_NAMES = re.compile(r"heading|hdg|bearing|course|cog|azimuth|track|direction|richtung|rumbo|cap")
-LEAST_SHARE, LEAST_DEGREES = 0.5, 10
-"""Of the rows that have a heading, and of the largest: a direction_id of 0 or 1 is none."""
+LEAST_SHARE, LEAST_DEGREES = 0.5, 10  # of rows with a heading, and of the largest: a direction_id of 0 or 1 is none
 
 
 @dataclass(frozen=True)
@@ -212,7 +207,10 @@ def _middle(degrees: Floats) -> float:
 def _unit_of(
     sample: Sample, columns: DraftedColumns, rows: DraftPositions
 ) -> tuple[DraftedColumns, str, str, float | None]:
-    """Finds the unit of speeds with the reason, and `DraftedFeed.too_fast`."""
+    """Finds the unit of speeds; returns columns, unit, reason, and a ratio.
+
+    The ratio is of speeds in this unit to those of consecutive positions; None if unknown.
+    """
     # ratio: way by speeds, as if in m/s, over way by positions.
     ratio, own = speed_ratio(rows), own_layouts().get(sample.layout)
     unit, why = speed_unit(str(columns.names.get("speed", "")), rows, ratio)
@@ -286,6 +284,7 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
     """Finds columns of a layout with fixed columns, and its deviations. Raises InputError.
 
     own: entry of `own_layouts`, whose `choices` are the columns that may hold a field, the default first.
+    header_time: reports without a time take that of the message's header, the feed's time.
     """
     names: dict[str, Column] = dict(zip(FIELDS, own.columns, strict=True))
     columns, options = sample.columns, dict[str, Any]()
@@ -297,12 +296,12 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
         if names["vehicle"] == OPEN:
             shares = ", ".join(f"{share:.0%} have {choice}" for choice, share in share_of.items())
             raise InputError(f"{path}: most reports name no vehicle: {shares}")
-        _use_header_time(path, columns, own, names, header_time=header_time)
+        _use_header_time(path, columns, own, names, header_time=header_time)  # may change names["time"]
     arrays = arrays_of(columns)
     times = array_of(arrays, names["time"])
     unit = next((unit for unit in (own.layout.units.time_unit, *_TIME_UNITS) if _fits(times, unit)), None)
     if unit is None:
-        raise InputError(f"{path}: {_UNFIT.format(0, sample.layout)}")
+        raise InputError(f"{path}: {_UNFIT.format(0.0, sample.layout)}")  # a share of 0: no time is read without a unit
     drafted = drafted_columns(arrays, names, unit)
     if own.form not in ("csv", "json") and drafted.names["vehicle"] != own.choices["vehicle"][0]:
         options["vehicle"] = drafted.names["vehicle"]
@@ -316,9 +315,9 @@ def _columns_of_own(path: Path, sample: Sample, own: Any, *, header_time: bool) 
 def _use_header_time(
     path: Path, columns: Mapping[str, Sequence[Any]], own: Any, names: dict[str, Column], *, header_time: bool
 ) -> None:
-    """Puts the feed's time into `names` if most reports have none. Raises InputError."""
+    """Changes `names["time"]` to the feed's time if most reports have none. Raises InputError."""
     with_time = _share_of(columns["time"])
-    of_report, of_feed = own.choices["time"][:2]
+    of_report, of_feed = own.choices["time"][:2]  # columns of a report's own time, and of the whole message's
     if with_time >= _LEAST_USABLE or of_feed not in columns:
         return
     if not header_time:

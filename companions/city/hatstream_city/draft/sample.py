@@ -213,10 +213,10 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
 
 
 def _inside(records: Sequence[Any], steps: tuple[str, ...]) -> Sample:
-    """Samples the objects at a place in documents. steps: keys, EACH and ANY."""
-    items = list(islice((item for record in records for item in _at(record, steps, None)), ROWS))
+    """Samples objects under a path in JSON: keys, EACH for items, ANY for keys."""
+    items = list(islice((item for record in records for item in _at(record, steps, key=None)), ROWS))
     columns, records_path = _columns([_flat(item) for item in items]), path_of(steps)
-    name = _layout_of("json", columns, records_path)
+    name = _layout_of("json", columns, records_path)  # of a fixed layout, which knows the path of its records
     return Sample(name, columns) if name else Sample("json", columns, records=records_path)
 
 

@@ -365,12 +365,12 @@ def _stays(feed: Gtfs, passages: Passages, stop_cells: Int64s) -> Iterator[tuple
     for runs in np.array_split(np.arange(trip_of_run.size), 1 + trip_of_run.size // RUNS_AT_ONCE):
         trips, later_s = trip_of_run[runs], shift_s[runs]
         low, high = (np.searchsorted(passages.line, feed.lines.of_trip[trips], side) for side in ("left", "right"))
-        run, row = _expanded(low, high)
+        run, row = _expanded(low, high)  # pairs of a run, by its index in `runs`, and a row of passages
         # Shares of the way are 0 to 1, so 2 * trip + share ascends over all trips: one interpolation serves them all.
         edges = (np.interp(2 * trips[run] + edge[row], 2 * trip + share, s) for edge in (passages.start, passages.end))
         start_s, end_s = (edge.astype(np.int64) + later_s[run] for edge in edges)
         on_way = runs[run], trips[run], passages.cell[row], start_s, end_s
-        run, row = _expanded(*(np.searchsorted(trip, trips, side) for side in ("left", "right")))
+        run, row = _expanded(*(np.searchsorted(trip, trips, side) for side in ("left", "right")))  # rows of stops
         stop_s = s[row] + later_s[run]
         at_stops = runs[run], trips[run], stop_cells[stop[row]], stop_s, stop_s
         yield tuple(map(np.concatenate, zip(on_way, at_stops, strict=True)))

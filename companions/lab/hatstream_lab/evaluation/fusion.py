@@ -175,7 +175,7 @@ def agrees(row: Mapping[str, Any]) -> bool | None:
 def tables(table: Table) -> Iterator[RichTable]:
     """Renders errors of means and divergences, with references."""
 
-    def text(row: Mapping[str, Any]) -> str:
+    def text(row: Mapping[str, Any]) -> str:  # value (reference), ! where they differ; `other`: the root's mean
         reference, mark = row["reference"], " !" if row["agrees"] is False else ""
         if row["table"] == "mean":
             return f"{row['value']:.2e}{'' if reference is None else f' ({reference:.2e})'}{mark}"

@@ -85,7 +85,7 @@ def contenders(hats: TrueHats, epsilons: Sequence[str], prior: Prior | None) -> 
     labels |= {name: build(name, prior=prior) for name in ("auto", "constant")}
     labels |= {"array-average-argmax": build("array-average", m_ub="argmax")}  # the paper's rule of arrays' length
     labels |= {OF_VEHICLES: build("baseline", statistic=OF_VEHICLES)}  # of equal vehicles, not of reports
-    counts = [CountsKnown(totals.counts, reports) for totals, reports in hats.totals]
+    counts = [CountsKnown(totals.counts, reports) for totals, reports in hats.totals]  # reports: before the cap
     for epsilon in epsilons:
         for label, mechanism in labels.items():
             plans = mechanism.plans(counts, hats.grid, Fraction(epsilon))

@@ -164,7 +164,7 @@ def last_digit(data: str, label: str, figure: float) -> float:
 
 
 def ratios_to_best(table: Table) -> dict[str, dict[str, list[float]]]:
-    """Divides errors by the best single mechanism's."""
+    """Divides errors by the best single mechanism's: by mechanism and data, over epsilons."""
     best: dict[tuple[str, str], float] = {}
     for row in table.rows:
         if row["mechanism"] != "auto":

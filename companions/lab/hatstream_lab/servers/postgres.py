@@ -86,7 +86,7 @@ class Postgres:
         """Signals the server, if it was started, and waits for its end."""
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(START_S)
+            self._process.wait(timeout=START_S)  # which bounds the end too
 
     def _said(self) -> str:
         """Returns the end of the log, for messages."""

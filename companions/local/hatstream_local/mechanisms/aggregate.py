@@ -213,7 +213,7 @@ def _count(classes: Sequence[tuple[Int32s, int]], users: int) -> tuple[Int32s, I
 
 def _renumber(index: Int64s, bound: int) -> tuple[Int64s, Int64s]:
     """Counts distinct keys, below `bound`, and replaces them in `index` by their ranks."""
-    if bound > max(_MOST_DENSE, index.size):
+    if bound > max(_MOST_DENSE, index.size):  # a table of all possible keys would be too large: sort
         keys, inverse, counts = np.unique(index, return_inverse=True, return_counts=True)
         index[:] = inverse
         return keys, counts
@@ -242,7 +242,7 @@ def _levels(epsilons: Sequence[float], spans: Int32s, answered: NDArray[np.bool_
     spans: (J, 2, rows), of windows. answered: (J, rows). edges: (2 J, rows), sorted: no run lies partly in a window.
     """
     levels = np.zeros((len(edges) + 1, edges.shape[1]))
-    for run, level in enumerate(levels):
+    for run, level in enumerate(levels):  # a row of `levels`, changed in place: its logarithm, until the end
         start = edges[run - 1] if run else np.zeros(edges.shape[1], np.int32)
         for epsilon, (first, last), has_report in zip(epsilons, spans, answered, strict=True):
             level -= epsilon * (has_report & ((start < first) | (start >= last)))

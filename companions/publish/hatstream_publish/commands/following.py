@@ -36,7 +36,7 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
         is_last = stop.is_set()
         start_s = time.monotonic()
         try:
-            if site.files.look() or fault:
+            if site.files.look() or fault:  # files changed, or the last update failed
                 changes = site.update()
                 if changes and changes.changed:
                     pairs = changes.rows.items()
@@ -47,7 +47,7 @@ def follow(site: Site, stop: threading.Event, say: Say = note) -> None:
                     say(f"left out: {path}: {why}")
                     named.add(path)
             skipped = dict(site.files.skipped)
-            named &= skipped.keys()
+            named &= skipped.keys()  # a file that was usable meanwhile is named again
             fault = ""
         except Exception as error:  # noqa: BLE001 - whatever it is: the public's folder is whole, and stays
             text = str(error) or type(error).__name__

@@ -51,8 +51,8 @@ def map_(
 
     spec = None if spec_path is None else loaded(spec_path, quiet=as_json)
     around = read_surroundings(places_path, ground_path, spec, spec_path)
-    rows, standing = read_rows(pattern, spec)
-    places = draw_map(rows, output, MapTexts(title, claim_of(spec), tiles, credit, language), around, standing)
+    rows, standing_rows = read_rows(pattern, spec)  # rows of the product place-standing, or None
+    places = draw_map(rows, output, MapTexts(title, claim_of(spec), tiles, credit, language), around, standing_rows)
     slot_count = len(rows["slot_start"].unique())
     size = output.stat().st_size
     document = {"output": str(output), "bytes": size, "places": places, "slots": slot_count}

@@ -138,9 +138,9 @@ def publish(
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise InputError(f"the folder {output} cannot be written: {why}") from None
-    tables = {name: {"rows": changed, "of": total} for name, (changed, total) in changes.rows.items()}
+    tables = {name: {"rows": shown, "of": total} for name, (shown, total) in changes.rows.items()}
     document = {"output": str(output), "files": sorted(changes.files), "changed": changes.changed, "tables": tables}
-    lines = [f"{name}: {changed:,} of {total:,} rows" for name, (changed, total) in changes.rows.items()]
+    lines = [f"{name}: {shown:,} of {total:,} rows" for name, (shown, total) in changes.rows.items()]
     lines += [f"{len(changes.files)} files, {len(changes.changed)} of them changed: {output}"]
     answer(as_json, document, *lines)
     return 0

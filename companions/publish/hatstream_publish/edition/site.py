@@ -246,14 +246,14 @@ class Site:
 
     def _map(self, edition: Edition, rows: pa.Table) -> dict[str, bytes]:
         """Renders the map, with its data inside or, if it follows, beside it."""
-        texts = MapTexts(self.info.title, edition.account.guarantee, *self.tiles)
+        texts = MapTexts(self.info.title, edition.account.guarantee, *self.tiles)  # tiles, credit, language
         places, ground = self.around.places, self.around.ground
         if not self.follows:
             shown_rows = rows if self.info.everything else rows.filter(pc.is_in(rows["status"], pa.array(USABLE)))
             return {"map.html": map_page(texts, data=packed(shown_rows, places, ground))}
         newest = sorted(rows["slot_start"].unique().to_pylist(), key=datetime.fromisoformat)[-MAP_SLOTS:]
         data = packed(rows.filter(pc.is_in(rows["slot_start"], pa.array(newest))), places, ground)
-        name = f"{MAPS}/{hashlib.sha256(data).hexdigest()[:16]}.bin"
+        name = f"{MAPS}/{hashlib.sha256(data).hexdigest()[:16]}.bin"  # the file LATEST names the newest
         return {name: data, "map.html": map_page(texts, source=LATEST, follow_s=POLL_S)}
 
 
@@ -310,7 +310,7 @@ def _tables(edition: Edition, results: Mapping[str, pa.Table], surroundings: Sur
             continue
         columns = columns_of(table.schema, edition.spec)
         parquet = parquet_bytes(table, surroundings.places, edition.spec, about)
-        schema = pq.read_schema(pa.BufferReader(parquet))
+        schema = pq.read_schema(pa.BufferReader(parquet))  # which has more columns than the CSV: outlines, instants
         files = {
             f"{name}.parquet": (parquet, table_schema(schema, columns_of(schema, edition.spec))),
             f"{name}.csv": (csv_bytes(table), table_schema(table.schema, columns)),
