@@ -228,7 +228,7 @@ def _chunks(places: int) -> list[slice]:
 def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> tuple[Float64s, Float64s]:
     """Learns places' expected weights and probabilities of RATIOS from released weights.
 
-    Expected weights go with powers of the cells' traffic and of sizes, the most likely ones of a few. RATIOS have the
+    Expected weights go with powers of cells' traffic and streets' sizes, the most likely ones of a few. RATIOS have the
     mean of LAWS by likelihood: none is chosen, so that places that look busy by noise are not believed to be.
     """
     if not sums.days:

@@ -202,7 +202,7 @@ class PlannedHats(NamedTuple):
 
 
 def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon: Fraction, m_ub: Rule) -> PlannedHats:
-    """Lays out and checks at least one HAT; arguments as for `lay_out`. Raises PlanError."""
+    """Lays out and checks HATs, at least one. counts: descending in each. Raises PlanError."""
     if not users.all():
         check_plan_input(counts[:0], reported=0, upper=0, epsilon=epsilon)  # raises; below each HAT has a first user
     first = np.cumsum(users) - users

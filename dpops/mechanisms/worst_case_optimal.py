@@ -77,9 +77,9 @@ class WorstCaseOptimal(Mechanism):
                 entries = start[hat, None] + np.arange(users)  # a HAT's clipped users follow one another
                 share, column = shares[entries], columns[entries]  # (HATs, users): of samples; in `moments`
                 first, second = (moment.take(column, axis=1) for moment in moments)  # (means, HATs, users)
-                bias = (share * first).sum(axis=2).T
+                bias = (share * first).sum(axis=2).T  # (HATs, means), in units
                 sd = np.sqrt(np.maximum((share**2 * (second - first**2)).sum(axis=2), 0.0)).T
-                around = bias[:, :, None] + sd[:, :, None] * scores
+                around = bias[:, :, None] + sd[:, :, None] * scores  # (HATs, means, BIAS_POINTS)
                 errors = clamped_errors(means, hats.upper, around, scale[hat, None, None])
                 mean_errors[hat] = errors.reshape(hat.size, -1).mean(axis=1)
         return mean_errors

@@ -139,7 +139,7 @@ def recorded_units(
 def stopped_by(
     db: sa.Connection, signature: Signature | None, account: str, spec_id: str, period: str, run: str
 ) -> bool:
-    """Records a stop; returns whether this run is first."""
+    """Records that a period stopped; returns whether this run was the first to stop."""
     of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
     entries = chain.checked(db, signature, ENTRY.c.kind == "stopped", *of_period)
     if not entries:

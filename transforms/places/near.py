@@ -263,7 +263,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _polygons(metres: Geometries, scale: Float64s) -> Iterator[h3.LatLngPoly]:
-    """Yields H3's polygons, in degrees; scale: of each, as in `Shapes`."""
+    """Yields H3's polygons, in degrees; scale: (polygons, 2), metres per degree."""
     import shapely
 
     rings, polygon_of = shapely.get_rings(metres, return_index=True)

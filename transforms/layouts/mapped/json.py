@@ -53,7 +53,7 @@ class JsonRecords(RecordLayout):
             if elements is None:
                 raise UnreadableFile(path, "a JSON array that is damaged or cut short")
             yield from batches_of_records(elements, self.paths)
-        elif self._documents:
+        elif self._documents:  # one document, with its records at one of these paths
             try:
                 yield from batches_of_snapshot(_whole(path, "a JSON document"), self._documents, self.paths)
             except NoSnapshot:

@@ -115,7 +115,7 @@ def read_folder(paths: Sequence[str]) -> Sample:
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
         return _with_others(first, paths)  # the first file has several vehicles
     every = -(-len(paths) // SAMPLED_FILES)  # rounded up: at most SAMPLED_FILES
-    samples = [first, *(read_sample(path) for path in paths[every::every])]
+    samples = [first, *(read_sample(path) for path in paths[every::every])]  # paths[0] is `first`
     if any(sample.columns.keys() != first.columns.keys() for sample in samples):
         return first  # the others are of something else
     rows, columns_of_all = ROWS // len(samples), dict[str, list[Any]]()

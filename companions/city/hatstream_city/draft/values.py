@@ -98,7 +98,7 @@ def speed_unit(name: str, rows: DraftPositions, ratio: float | None) -> tuple[st
     if ratio is not None:
         unit = min(KMH, key=lambda name: abs(np.log(ratio * KMH[name] / KMH["m/s"])))  # the ratio nearest to 1
         return unit, f"by the distances between positions: a speed is {ratio:.2g} times metres per second"
-    fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0
+    fast = float(np.quantile(rows.speed, 0.99)) if rows.speed.size else 0.0  # in the unknown unit
     unit = "km/h" if fast > 35 else "m/s"  # no bus drives 35 m/s, 126 km/h
     return unit, f"a guess, from the fastest of a hundred ({fast:.0f}): check it"
 

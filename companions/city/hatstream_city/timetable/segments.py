@@ -118,7 +118,7 @@ def _cut(
 ) -> Iterator[Segment]:
     """Cuts a line at consecutive stops, but for known pairs, and adds these.
 
-    stops: rows of their table. xy, scale: the line, as in `Segment`. steps_m: distances along it where stops may be.
+    stops: rows of their table. xy: the line, (points, 2) m. scale: m per degree. steps_m: where on it stops may be.
     """
     lat, lon = feed.stop_positions
     along_m = _along_m(xy)
