@@ -104,7 +104,7 @@ class Limit(ABC):
     @property
     def spans(self) -> "tuple[Span, ...]":
         """Limits by span of periods, shortest first; by default one period."""
-        return (Span(1, self),)
+        return (Span(days=1, limit=self),)
 
     @abstractmethod
     def describe(self) -> str:

@@ -113,7 +113,7 @@ class WeightField(LatentField):
 
     def traffic(self, day: DayValues) -> Float64s:
         """Computes log weights of typical hours like a day's, less their mean, (cells, slots)."""
-        logs = self.layout.hats(self.effects, day.hours, None)  # without effects of single days
+        logs = self.layout.hats(self.effects, day.hours, day=None)
         weights = np.exp(logs)
         return np.asarray(np.clip(logs - np.average(logs, weights=weights), -_MOST_TRAFFIC, _MOST_TRAFFIC))
 

@@ -202,6 +202,6 @@ def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: flo
     uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
     # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
-    noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), 0.0, tree, shares)
+    noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), total=0.0, tree=tree, shares=shares)
     true, noise = np.repeat(cases, _PRIOR_DRAWS, axis=0), np.tile(noise, (cases.shape[0], 1))
     return np.array([np.abs(consistent(true + scale * noise) - true).mean() for scale in NOISE_SCALES.tolist()])

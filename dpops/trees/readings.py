@@ -68,7 +68,7 @@ class Law(NamedTuple):
 @lru_cache(maxsize=16)
 def law(tree: Tree, shares: tuple[Fraction, ...]) -> Law:
     """Computes the noise law of prefixes, linear in the nodes, at epsilon 1."""
-    weights = cumulative(np.eye(tree.nodes), 0.0, tree, shares)  # slopes: of each node's 1, with a total of 0
+    weights = cumulative(np.eye(tree.nodes), total=0.0, tree=tree, shares=shares)  # slopes: of each node's 1
     variances = np.repeat(level_variances(shares), tree.sizes)
     for shared in (weights, variances):
         shared.flags.writeable = False

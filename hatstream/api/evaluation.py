@@ -313,7 +313,7 @@ def _keys_of(spec: Specification, counts: pa.Table) -> Int64s:
     """Finds each row's counting key, (rows,): hexagon, key or piece; negative outside the region."""
     if spec.places is not None:
         pieces = spec.places.pieces
-        cells, places = texts_of(None, pieces.region), [*pieces.places.names, None]  # -1 is nowhere, the last
+        cells, places = texts_of(region=None, cells=pieces.region), [*pieces.places.names, None]  # last: -1, nowhere
         pairs = zip(pieces.cell.tolist(), pieces.place.tolist(), strict=True)
         piece_of = {(cells[cell], places[place]): number for number, (cell, place) in enumerate(pairs)}
         rows = zip(counts["cell"].to_pylist(), counts["place"].to_pylist(), strict=True)

@@ -109,7 +109,7 @@ def read_positions(
     pipelines.errors.InputError: no input file matches 'no/*.csv'
     """
     secret = token_bytes(32) if key is None else read_key(key).derive("reports")
-    rules = Rules(Grid(step=step, upper_steps=steps), layout.units, None, _AnyTime(), secret)
+    rules = Rules(Grid(step=step, upper_steps=steps), layout.units, bbox=None, calendar=_AnyTime(), vehicle_key=secret)
     refused = Counter[str]()
     observations = [Observations(*np.empty((len(Observations._fields), 0), np.int64))]  # a file may hold no row at all
     paths = input_paths(pattern)

@@ -117,7 +117,7 @@ def restore(
             )
         signature = signature_of(secret_of(backup.header.key, "the backup"))
         book = Ledger(location.url, location.head, signature)
-        genesis = book.hash_of(1) if book.exists() else ""  # hash of an existing ledger's first entry
+        genesis = book.hash_of(sequence=1) if book.exists() else ""  # hash of an existing ledger's first entry
         sequence, newest_hash = backup.last
         if genesis and genesis != backup.genesis:
             raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")

@@ -92,7 +92,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
             allocation = replace(allocation, most_hats=cap.max_cells)
     # A release divides the total slot by slot, or over a whole period's HATs.
     tallies = [planned] if allocation.whole_periods else [of_slot for _, of_slot in by_slot(planned)]
-    table, plan_count = spec.timetable, allocation.plan_count(1)  # of a period; of one slot if its length is unknown
+    table, plan_count = spec.timetable, allocation.plan_count(slots=1)  # of a period, of one slot if unknown
     with suppress(CalendarError):  # of an account without a first or last day
         days = table.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until)
         plan_count = allocation.plan_count(len(days) * len(table.service_minutes) or 1)  # there may be no such day
@@ -182,7 +182,7 @@ def _of_all_days(spec: Specification, total_of_days: ComposedTotal, days: int) -
     try:
         period_days = len(spec.timetable.period_days(_EXAMPLE_DAY, spec.account.since, spec.account.until))
     except CalendarError:  # the account's life has no end
-        return ComposedTotal(None, "unknown")
+        return ComposedTotal(epsilon=None, known="unknown")
     if total_of_days.epsilon is None or days >= period_days:
         return total_of_days
     epsilon, limit = period_days * total_of_days.epsilon / days, spec.privacy.allocation.total
@@ -221,7 +221,7 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
         plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # fewest slots, most for each
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
-        return ComposedTotal(None, "unknown"), ComposedTotal(None, "unknown")
+        return ComposedTotal(epsilon=None, known="unknown"), ComposedTotal(epsilon=None, known="unknown")
     in_slot = rate * spec.privacy.cap.max_cells
     most = None if lengths is None else float(in_slot * lengths[1])
     return ComposedTotal(float(in_slot), "at most"), ComposedTotal(most, "unknown" if most is None else "at most")

@@ -87,7 +87,7 @@ def typical_counts() -> SampleCounts:
 def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> SampleCounts:
     """Counts a simulated day, which needs no bounding box, by cell and slot."""
     table, day, vehicles = sample  # reports of a local day, and their number of vehicles
-    slots = _slots_of(spec, day, 1)
+    slots = _slots_of(spec, day, days=1)
     rules = Rules(spec.value.grid, Units("us", PER_UNIT["km/h"]), None, slots, b"made-up vehicles have no secrets")
     observations, _ = parse(table.rename_columns([*FIELDS]).combine_chunks().to_batches()[0], rules)
     error = "the made-up fleet does not drive within slot.service; give your own --counts"
@@ -112,8 +112,8 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
         raise InputError(error)
     rows = wire.joined(tallies)
     days = {*map(spec.timetable.day_of, np.unique(rows.slot_s).tolist())}
-    vehicle = np.unique(rows.vehicle, return_inverse=True)[1]
-    return SampleCounts(rows.slot_s, rows.cell, vehicle, rows.kept, True, True, origin, days=(len(days),))
+    columns = (rows.slot_s, rows.cell, np.unique(rows.vehicle, return_inverse=True)[1], rows.kept)
+    return SampleCounts(*columns, slots_named=True, vehicles_named=True, origin=origin, days=(len(days),))
 
 
 def read_counts(path: Path, timetable: Timetable) -> SampleCounts:

@@ -86,7 +86,7 @@ def _lines() -> Iterator[str]:
     """Yields the reference of the specification, table by table, in Markdown."""
     yield "## At the top\n"
     yield from _table(table_type(Document))
-    for name, table, required in _tables("", table_type(Document)):
+    for name, table, required in _tables(prefix="", table=table_type(Document)):
         yield f"## [{name}]\n"
         yield f"{table['description']}{'' if required else ' Optional.'}\n"
         yield from _table(table)

@@ -129,7 +129,7 @@ def hint(data: Any, kind: type[msgspec.Struct], document: type[msgspec.Struct]) 
 
     document: the whole specification, whose tables a key may belong to.
     """
-    return next(_hints(data, table_type(kind), table_type(document)["properties"], ""), "")
+    return next(_hints(data, table_type(kind), table_type(document)["properties"], path=""), "")
 
 
 def _hints(data: Any, schema: Schema, tables: Mapping[str, Schema], path: str) -> Iterator[str]:

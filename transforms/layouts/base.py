@@ -216,7 +216,7 @@ class Share(NamedTuple):
         return range(self.number * groups // self.shares, (self.number + 1) * groups // self.shares)
 
 
-WHOLE = Share(0, 1)
+WHOLE = Share(number=0, shares=1)
 
 
 @runtime_checkable

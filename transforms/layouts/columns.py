@@ -119,7 +119,7 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, par
     if pa.types.is_dictionary(kind):
         return Instants(*_of_rows(column, instants(column.dictionary, time_unit, zone, parse)))
     if pa.types.is_timestamp(kind):
-        return timestamps(column) if kind.tz is not None else place_local(timestamps(column), None, zone)
+        return timestamps(column) if kind.tz is not None else place_local(timestamps(column), zone)
     if time_unit == "iso":
         if is_text(kind):
             return (parse or _iso)(column, zone)
@@ -135,7 +135,7 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, par
     us = np.rint(clipped * scale).astype(np.int64)
     if time_unit == "excel":
         us = np.rint(us / 1_000).astype(np.int64) * 1_000  # days as floats are exact to about a millisecond
-        return place_local(absolute(us - _EXCEL_EPOCH_US, values.valid, values.missing), None, zone)
+        return place_local(absolute(us - _EXCEL_EPOCH_US, values.valid, values.missing), zone)
     return absolute(us, values.valid, values.missing)
 
 
@@ -161,7 +161,7 @@ def absolute(us: Int64s, is_valid: Bools, is_missing: Bools) -> Instants:
     return Instants(us, is_valid, is_missing, no_offset=no_row, clock_change=no_row)
 
 
-def place_local(instants: Instants, is_chosen: Bools | None, zone: str | None) -> Instants:
+def place_local(instants: Instants, zone: str | None, is_chosen: Bools | None = None) -> Instants:
     """Converts chosen rows (None: all) from local time to UTC, marking ambiguous ones."""
     local = instants.valid if is_chosen is None else instants.valid & is_chosen
     if zone is None or not local.any():  # without a zone local times are refused: no_offset
@@ -287,13 +287,13 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
             with suppress(pa.ArrowInvalid):
                 chunks = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
                 instants = timestamps(pa.concat_arrays(chunks))
-                return instants if kind is ABSOLUTE else place_local(instants, None, zone)
+                return instants if kind is ABSOLUTE else place_local(instants, zone)
     signs = pc.add(pc.count_substring(text, "-"), pc.count_substring(text, "+"))  # a date has two, an offset one
     has_offset = pc.or_(pc.ends_with(text, "Z"), pc.greater(signs, 2))
     utc = cast_iso(pc.if_else(has_offset, text, nothing), ABSOLUTE)
     local = cast_iso(pc.if_else(has_offset, nothing, text), LOCAL)
     us = utc.us + local.us  # each row is in one of them, and 0 in the other
-    return place_local(absolute(us, utc.valid | local.valid, missing), local.valid, zone)
+    return place_local(absolute(us, utc.valid | local.valid, missing), zone, is_chosen=local.valid)
 
 
 def cast_iso(text: pa.Array, kind: pa.DataType) -> Instants:

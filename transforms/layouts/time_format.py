@@ -109,7 +109,7 @@ class TimeFormat:
             seconds = pc.struct_field(fields, "midnight").cast(pa.int64()).fill_null(0)
             us = np.where(valid, us + 1_000_000 * seconds.to_numpy(zero_copy_only=False), 0)
         instants = absolute(us, valid, missing)
-        return instants if "offset" in names else place_local(instants, None, zone)
+        return instants if "offset" in names else place_local(instants, zone)
 
 
 def _two_digits(numbers: pa.Array) -> pa.Array:

@@ -43,7 +43,7 @@ def _hexadecimal(name: str) -> str:
     """Converts a cell's decimal number to H3's hexadecimal.
 
     >>> _hexadecimal("608533827635118079")
-    '871fb4662ffffff'
+    '871f24ac5ffffff'
     """
     if not (name.isascii() and name.isdecimal() and len(name) > _HEX_DIGITS):
         return name

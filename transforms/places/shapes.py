@@ -189,7 +189,7 @@ def _property(feature: dict[str, Any], name: str, default: Any) -> Any:
 def _is_directed(feature: dict[str, Any], number: int) -> bool:
     """Reads whether a line is driven in one direction only. Raises ValueError."""
     kind = feature["geometry"]["type"]
-    is_directed = _property(feature, "directed", False)
+    is_directed = _property(feature, "directed", default=False)
     if not isinstance(is_directed, bool):
         raise ValueError(f"feature {number}: directed must be true or false")
     if is_directed and kind != "LineString":

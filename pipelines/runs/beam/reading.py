@@ -153,7 +153,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
     for start in range(0, len(small), per_piece):
         (_, first), *others = group = small[start : start + per_piece]
         size = sum(size for size, _ in group)
-        pieces.append((size, Piece(first, 0, 1, tuple(path for _, path in others))))
+        pieces.append((size, Piece(first, number=0, shares=1, others=tuple(path for _, path in others))))
     return [piece for _, piece in sorted(pieces, key=lambda sized: -sized[0])]
 
 

@@ -146,7 +146,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         sample=sample,
         columns=columns,
         zones=zones,
-        zone_needed=bool(columns.instants(arrays["time"], None).no_offset.any()),
+        zone_needed=bool(columns.instants(arrays["time"], zone=None).no_offset.any()),
         unit=unit,
         unit_why=why,
         cells=tuple(f"{cell:x}" for cell in cells.tolist()),
@@ -188,7 +188,7 @@ def _with_zone(
     if zones and zones[0] in MONTH_FIRST:
         formats = tuple(sorted(formats, key=lambda text: not re.match("%m|%b", text)))
     options = dict(columns.options)
-    if is_own and columns.instants(arrays["time"], None).no_offset.mean() > 0.5:
+    if is_own and columns.instants(arrays["time"], zone=None).no_offset.mean() > 0.5:
         options["time_zone"] = zones[0] if zones else "Etc/UTC"
     return replace(columns, time_formats=formats, options=options)
 

@@ -133,7 +133,7 @@ def compare(users: int, trials: int, seed: int, pool: Float64s | None, report: P
     cells_to_run = [("mean", "beta", config) for config in MEANS]
     cells_to_run += [("distribution", data, config) for data in sets for config in DISTRIBUTIONS]
     cells = [FusionCell(*cell, trials, users, seed) for cell in cells_to_run]
-    table = Experiment(pool, cells, measure).table(1, report, processes)
+    table = Experiment(pool, cells, measure).table(runs=1, report=report, processes=processes)
     return table.with_figures({"reference": reference_of, "exact": exact_of, "agrees": agrees})
 
 

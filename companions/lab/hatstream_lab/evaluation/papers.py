@@ -93,7 +93,7 @@ def compare(sources: Sources, runs: int, report: Progress, processes: int = 1, c
         for label in contenders(data)
         for epsilon in EPSILONS.get(name, _SHOWN_EPSILONS)
     ]
-    table = Experiment(sources, cells or every, measure_cell).table(1, report, processes)
+    table = Experiment(sources, cells or every, measure_cell).table(runs=1, report=report, processes=processes)
     return table.with_figures({"reference": reference_of, "agrees": agrees})
 
 

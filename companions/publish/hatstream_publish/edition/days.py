@@ -42,7 +42,7 @@ def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places
     values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}
     content = {f"api/days/{date}.json": msgspec.json.encode(about | values)}
     if not table.num_rows:
-        return PublishedDay(date, 0, None, content)
+        return PublishedDay(date, rows=0, columns=None, content=content)
     content[f"api/days/{date}.parquet"] = parquet_bytes(table, places, edition.spec, about)
     return PublishedDay(date, table.num_rows, table.schema, content)
 
