@@ -46,9 +46,9 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
     speeds = SpeedField(state.speed_layout, days, state.facts, state.start)
     weight_rounds, speed_rounds, *_ = COLD if state.start is None else WARM  # fewer rounds from a fitted start
     weights.fit(_sums(days, "weights"), weight_rounds)
-    hats = weights.weights(weights.effects)
-    speeds.fit(_sums(days, "speeds"), weights, hats, speed_rounds, is_last=False)
-    return weights, speeds, hats
+    hat_weights = weights.weights(weights.effects)
+    speeds.fit(_sums(days, "speeds"), weights, hat_weights, speed_rounds, is_last=False)
+    return weights, speeds, hat_weights
 
 
 def fitted_fields(state: State) -> Fit:

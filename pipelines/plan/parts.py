@@ -119,19 +119,19 @@ def _answers(value: Value, worth: list[PlacesWorth], kinds: list[_Kind], stage: 
     """Describes hexagons worth their share, or the fleet needed, and the specified places."""
     of_kind = {(kind.what, kind.traffic): kind for kind in worth}
     hexagons = [kind.noun for kind in kinds if kind.noun.startswith("resolution")]  # the finest last, which is named
-    anyway = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
-    perhaps = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in anyway]
+    if_spread = [noun for noun in hexagons if (of_kind[noun, "spread"].useful_from or MOST_DAYS) <= DAY_NUMBERS[-1]]
+    if_crowded = [noun for noun in hexagons if of_kind[noun, "concentrated"].ok[-1] >= WELL and noun not in if_spread]
     width = f"{value.width(INFORMATIVE_KMH):.2g}"
     answers = [
         f"Places of {noun} are worth it: a third of all reports is expected at places known to ±{width} {value.unit} "
         f"{_days(of_kind[noun, 'spread'].useful_from)}, however the traffic is spread."
-        for noun in anyway[-1:]
+        for noun in if_spread[-1:]
     ]
     answers += [
         f"Places of {noun} are worth it only where few of them have most of the traffic (stands, a few main streets): "
         f"a third of all reports is then at known places {_days(of_kind[noun, 'concentrated'].useful_from)}; where it "
         f"is spread, {_days(of_kind[noun, 'spread'].useful_from)}."
-        for noun in perhaps[-1:]
+        for noun in if_crowded[-1:]
     ]
     if not answers:
 

@@ -54,8 +54,8 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     need(wanted in fit, "statistic.mechanism", f"must fit {adjacency} ({', '.join(fit)})", wanted)
     with raise_as(SpecificationError, (msgspec.ValidationError, ValueError), f"statistic with mechanism {wanted!r}: "):
         filled_in = {"prior": prior, "statistic": statistic.name}
-        suppresses = document.privacy.composition == "clip-user" and statistic.takes_caps
-        mechanism = _mechanism(mechanisms[wanted], table, filled_in, caps=suppresses)
+        takes_caps = document.privacy.composition == "clip-user" and statistic.takes_caps
+        mechanism = _mechanism(mechanisms[wanted], table, filled_in, caps=takes_caps)
         check_outputs(mechanism, statistic)
         share = from_toml(Fraction, weight)
         need(share > 0, "statistic.weight", "must be above 0", share)

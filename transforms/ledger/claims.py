@@ -51,7 +51,7 @@ class _Claimed:
     rates: set[Fraction] = field(default_factory=set)  # epsilons per HAT
 
     def add(self, claimed: "ClaimedUnit") -> None:
-        """Adds a unit's HATs by claims; of a slot's shards the largest debit counts."""
+        """Counts a unit's HATs by claims; keeps the largest debit of shards."""
         unit, distinct, code_by_cell = claimed  # distinct: lists of claims; code_by_cell: each cell's index into it
         debit = Accountant().compose([unit.debit])
         self.debits[unit.slot_s] = debit.largest(self.debits.get(unit.slot_s, Accountant()))

@@ -107,7 +107,7 @@ def read_rows(
 ) -> tuple[pa.Table, pa.Table | None]:
     """Reads rows to draw; with rows of place-day also those of place-standing. Raises InputError.
 
-    Else rows are those of slots and days, or of one product of places.
+    Else rows are those of slots and days, or of one product of places, and the second table is None.
     """
     tables = read_results(pattern)
     if set(tables) == {PLACE_DAY, STANDING}:
