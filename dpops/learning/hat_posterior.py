@@ -150,12 +150,12 @@ def live(models: Learned, hours: Int64s, by_slot: Mapping[int, StageValues]) -> 
     today = learned(replace(state, recent=(*state.recent, day)))
     field = today.estimate()
     leans = 1 - np.minimum(field.variances / forecast.variances, 1.0)
-    # A storm moves a day's mean, and slots leave its weight open: neither says that the city is unknown.
+    # Only the ratio decides whether a live map is shown: a storm moves a day's mean, and slots leave its weight open.
     return Live(replace(field, gate=Gate(ratio=field.gate.ratio)), leans)
 
 
 def _uncounted(state: State, centre: Float64s) -> StageValues:
-    """Builds a vague count that leaves a day's weight open: slots clip less."""
+    """Builds a vague count of vehicles, as slots clip less than learned days."""
     vehicles = np.array([[state.facts.vehicles / RETAINED]])  # as the model believes that clips retain RETAINED
     level = LevelValues(
         groups=Groups.everything(*centre.shape),

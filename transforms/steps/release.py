@@ -48,7 +48,7 @@ class ByHexagon(Parting[PCollection[KeyedTally]]):
 class Draw(beam.DoFn):
     """Draws units from grouped tallies, with demands and exposures.
 
-    A range on one worker is drawn several groups at a time: joint planning of HATs costs less.
+    A range of dates, one transaction, is drawn several groups at a time: joint planning of HATs costs less.
     """
 
     def __init__(self, step: ByHexagon) -> None:
@@ -70,7 +70,7 @@ class Draw(beam.DoFn):
             yield from self._drawn()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Draws the groups left; at a bundle's end Beam needs elements' windows."""
+        """Draws a range's groups that are left; here Beam needs windows of elements."""
         for drawn in self._drawn():
             if isinstance(drawn, TaggedOutput):
                 yield TaggedOutput(records.DEMAND, _of_range(drawn.value))

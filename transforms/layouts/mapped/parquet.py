@@ -98,7 +98,7 @@ def _open(path: str, file: pa.NativeFile, columns: tuple[str, ...], zone: str | 
             raise UnreadableFile(path, base.without_zone(column))
         if pa.types.is_fixed_size_binary(kind) and kind.byte_width > VALUE_BYTES:
             raise UnreadableFile(path, f"column {column!r} has values of more than {VALUE_BYTES} bytes")
-    texts = [
+    texts = [  # read as dictionaries where Arrow can
         column
         for column in dict.fromkeys(columns)
         if schema.get_field_index(column) >= 0

@@ -109,6 +109,7 @@ class PeriodRelease(VectorRelease):
         laid, is_first = plan_for(entries, facts[0].period, number, hours, self.policy, self.centres)
         sums = add_up(tallies(), self.policy, slots, laid)
         failpoint("before-noise")
+        # A specification's first period has other stages, and costs.
         unit = draw_stage(sums, laid, facts, first_s, self.policy, noise, is_first=is_first)
         failpoint("after-noise")
         return [DrawnUnit(unit)]
