@@ -46,7 +46,8 @@ LONGEST = ("images", "extras", "tutorial", "races", "metrics", "histories", "ser
 
 def pytest_unconfigure() -> None:
     """Removes what Beam, servers and ended processes leave."""
-    shutil.rmtree(FOLDER or "", ignore_errors=True)
+    if FOLDER is not None:
+        shutil.rmtree(FOLDER, ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers

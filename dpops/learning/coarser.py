@@ -39,7 +39,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
         posterior,
         values=values,
         variances=variances,
-        of_ratios=ratio_variances(log_variances) * (values - np.average(values, weights=weights)) ** 2,
+        of_ratios=ratio_variances(values, weights, log_variances),
         deviations=_pooled(groups, deviations, share) * repeats[..., None],
         traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,
@@ -87,12 +87,10 @@ def _pooled(groups: Groups, hats: Float64s, share: Float64s | None) -> Float64s:
     return np.stack([groups.totals(factor * hats[..., node]) for node in range(NODES)], axis=-1)
 
 
-def _through_weights(
-    models: Learned, posterior: Field, groups: Groups, slopes: Float64s, log_weight_rows: Stack
-) -> Float64s:
+def _through_weights(models: Learned, posterior: Field, groups: Groups, slopes: Float64s, rows: Stack) -> Float64s:
     """Computes variances of group means from uncertain weights, by the delta method.
 
-    slopes: of the mean by log weights, (cells, slots). These err by effects (`of_effects`), by each hour of the city
+    slopes: of the mean by log weights, (cells, slots). These err by effects (`rows`), by each hour of the city
     (`by_slot`), and independently by HAT: in the field, and as a Poisson number of vehicles does (`of_vehicles`).
     """
     fit, day = models.fit, posterior.day
@@ -100,7 +98,7 @@ def _through_weights(
     np.add.at(by_slot, (groups.cells[:, None], groups.slots, np.arange(day.hours.size)), slopes)
     of_vehicles = fit.speeds.one_weights[day.index] / posterior.weights
     hats = groups.totals(slopes**2 * (fitted.HAT_LOG_VARIANCE + of_vehicles))
-    of_effects = fit.weights.posterior.variances_of_rows(log_weight_rows([slopes])).reshape(groups.shape)
+    of_effects = fit.weights.posterior.variances_of_rows(rows([slopes])).reshape(groups.shape)
     return np.asarray(of_effects + hats + fitted.HAT_LOG_VARIANCE * np.sum(by_slot**2, axis=-1))
 
 

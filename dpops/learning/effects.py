@@ -247,7 +247,8 @@ class Stack:
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # first rows, and the end
-        by_hours = {item.hours.tobytes(): layout.known(item.hours) for item in items}  # once in memory
+        hours = {item.hours.tobytes(): item.hours for item in items}
+        by_hours = {key: layout.known(of_key) for key, of_key in hours.items()}  # equal for many items
         self._known = [by_hours[item.hours.tobytes()] for item in items]
         self._terms: list[tuple[int, Block, _PairSums, int]] = []  # (item, block, sums, the block's first effect)
         local = [np.zeros((2, 0), np.int64)]  # rows and columns of local effects, by term

@@ -67,7 +67,7 @@ class Learned:
         return Field(
             values=kmh,
             variances=variances,
-            of_ratios=ratio_variances(log_variances) * (means - np.sum(share * means)) ** 2,
+            of_ratios=ratio_variances(means, hats, log_variances),
             deviations=spread.of_reports(counts, *of_nodes),
             traffic_deviations=traffic_variances(spread.of(counts, of_nodes[0]), precisions, spread.floor),
             precisions=precisions,

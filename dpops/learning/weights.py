@@ -42,13 +42,14 @@ class VehicleNumber:
         return self.number * math.exp(Z95 * math.sqrt(self.log_variance)) if self.is_counted else math.inf
 
 
-def ratio_variances(log_variances: Float64s) -> Float64s:
-    """Computes mean squares of E[W] / W - 1, of lognormal weights W.
+def ratio_variances(kmh: Float64s, weights: Float64s, log_variances: Float64s) -> Float64s:
+    """Computes variances of means, ratios of noisy sums to lognormal weights W.
 
-    A mean's distance from the city's is known as a ratio of a noisy sum to a weight, so unknown weights scale it.
+    Unknown weights scale a mean's distance from the city's: E[(E[W] / W - 1)^2] = exp(3 s) - 2 exp(s) + 1, s the
+    variance of the logarithm. kmh, weights: of all HATs or groups.
     """
-    variances = np.minimum(log_variances, MAX_LOG_VARIANCE)
-    return np.asarray(np.exp(3 * variances) - 2 * np.exp(variances) + 1)
+    variances, distances = np.minimum(log_variances, MAX_LOG_VARIANCE), kmh - np.average(kmh, weights=weights)
+    return np.asarray((np.exp(3 * variances) - 2 * np.exp(variances) + 1) * distances**2)
 
 
 class WeightField(LatentField):

@@ -85,11 +85,13 @@ def through_weights(model: Learned, posterior: Field, members: np.ndarray) -> fl
 def test_unknown_weights_scale_how_far_means_lie_from_the_citys(model: Learned) -> None:
     """A mean's distance is a ratio of a sum to a weight: against draws of weights, by HAT and by group."""
     logs = 0.6 * np.random.default_rng(5).standard_normal(1_000_000) - 0.6**2 / 2  # of a weight of mean 1
-    assert ratio_variances(np.array([0.36]))[0] == pytest.approx(np.mean((np.exp(-logs) - 1) ** 2), rel=0.02)
+    ratio = ratio_variances(np.array([9.0, 11.0]), np.ones(2), np.full(2, 0.36))[0]  # 1 km/h from the city's mean
+    assert ratio == pytest.approx(np.mean((np.exp(-logs) - 1) ** 2), rel=0.02)
     posterior = model.estimate()
     city = np.average(posterior.values, weights=posterior.weights)
     log_variances = model.fit.weights.of_day(model.fit.days[2], 2)[1]
-    assert np.allclose(posterior.of_ratios, ratio_variances(log_variances) * (posterior.values - city) ** 2)
+    of_weights = np.exp(3 * log_variances) - 2 * np.exp(log_variances) + 1
+    assert np.allclose(posterior.of_ratios, of_weights * (posterior.values - city) ** 2)
     widened, alone = (published(field, 65).sd for field in (posterior, replace(posterior, of_ratios=0 * city)))
     assert widened**2 - alone**2 == pytest.approx(posterior.of_ratios, abs=0.5)  # rounded to .01 km/h
     assert np.allclose(coarser(model, posterior, GROUPS["hat"]).of_ratios, posterior.of_ratios, rtol=0.05)
