@@ -120,8 +120,8 @@ class Limit(ABC):
         """Checks spending against the limit."""
 
     @abstractmethod
-    def adds_up(self, spent: Accountant) -> bool:
-        """Checks that the limit adds up all spent claims."""
+    def can_add(self, spent: Accountant) -> bool:
+        """Checks that the limit can add up claims of all the spent kinds."""
 
     @abstractmethod
     def fraction(self, spent: Accountant) -> float:
@@ -165,9 +165,9 @@ class PureLimit(Limit):
 
     def fits(self, spent: Accountant) -> bool:
         """Checks pure claims against the limit."""
-        return self.adds_up(spent) and spent.pure <= self.epsilon
+        return self.can_add(spent) and spent.pure <= self.epsilon
 
-    def adds_up(self, spent: Accountant) -> bool:
+    def can_add(self, spent: Accountant) -> bool:
         """Checks that all claims are pure."""
         return not (spent.concentrated or spent.epsilon or spent.delta)
 
@@ -177,7 +177,7 @@ class PureLimit(Limit):
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending to approximate DP. Raises ClaimError if impure."""
-        if not self.adds_up(spent):  # it has claims besides pure ones
+        if not self.can_add(spent):  # it has claims besides pure ones
             raise ClaimError("the account's limit names no delta: only pure epsilon can be spent on it")
         return ApproxDP(spent.pure, ZERO)
 
@@ -233,7 +233,7 @@ class DeltaLimit(Limit):
     def fits(self, spent: Accountant) -> bool:
         """Checks spending against epsilon, delta and the pure part."""
         pure = self.pure or ZERO
-        if not self.adds_up(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > pure):
+        if not self.can_add(spent) or spent.delta > self.delta or (self.pure is not None and spent.pure > pure):
             return False
         noise, epsilon = self._noise(spent), self.epsilon - pure - spent.epsilon
         if noise.rho == 0:  # nothing to convert, which would take a delta above 0
@@ -253,7 +253,7 @@ class DeltaLimit(Limit):
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending at the limit's delta; epsilon rounds up."""
-        if not self.adds_up(spent):
+        if not self.can_add(spent):
             raise ClaimError("the account adds up Gaussian claims alone, and pure ones in what is set apart for them")
         pure = ZERO if self.pure is None else spent.pure
         noise = self._noise(spent)
@@ -270,7 +270,7 @@ class DeltaLimit(Limit):
             return False
         return self.epsilon <= limit.epsilon and self.delta <= limit.delta
 
-    def adds_up(self, spent: Accountant) -> bool:
+    def can_add(self, spent: Accountant) -> bool:
         """Checks that the limit's accounting covers all claims."""
         others = spent.rho or spent.epsilon or spent.delta or (spent.pure and self.pure is None)
         return self.accounting == "zcdp" or not others
@@ -330,9 +330,9 @@ class SpanLimits(Limit):
         """Checks one day's spending, which counts in every span."""
         return all(span.limit.fits(spent) for span in self.by_days)
 
-    def adds_up(self, spent: Accountant) -> bool:
+    def can_add(self, spent: Accountant) -> bool:
         """Checks that every span can account for the claims."""
-        return all(span.limit.adds_up(spent) for span in self.by_days)
+        return all(span.limit.can_add(spent) for span in self.by_days)
 
     def fraction(self, spent: Accountant) -> float:
         """Computes the largest spent fraction of the spans."""
@@ -340,7 +340,7 @@ class SpanLimits(Limit):
 
     def shown(self, spent: Accountant) -> ApproxDP:
         """Converts spending by the shortest span that supports it."""
-        able = (span.limit for span in self.by_days if span.limit.adds_up(spent))
+        able = (span.limit for span in self.by_days if span.limit.can_add(spent))
         return next(able, self.by_days[0].limit).shown(spent)
 
     def lowers(self, limit: Limit) -> bool:

@@ -105,9 +105,9 @@ def facts_of(
     return SlotFacts(period, start, end, joint_slots_s, plan_count)
 
 
-def continuing(job: Job, ledger: Ledger) -> Job:
-    """Returns the job with digests in its ledger's form, perhaps an older one."""
-    return replace(job, release=job.release.continuing(ledger.first_digest(job.release.spec_id)))
+def with_digest_form(job: Job, ledger: Ledger) -> Job:
+    """Returns the job that writes digests in its ledger's form, perhaps an older one."""
+    return replace(job, release=job.release.with_digest_form(ledger.first_digest(job.release.spec_id)))
 
 
 def assemble(

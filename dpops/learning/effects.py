@@ -70,7 +70,7 @@ class Block:
 
 
 class Effects(NamedTuple):
-    """Effects of all blocks, local and border."""
+    """Effects of all blocks: of cells (local), and those that touch most cells (border)."""
 
     local: Float64s
     border: Float64s
@@ -162,7 +162,7 @@ class EffectLayout:
         return slice(start, start + block.size)
 
     def index_of(self, name: str, day: int = 0) -> int:
-        """Finds the index of a single-effect block."""
+        """Finds the border index of a block of a single effect."""
         return next(int(self.span(block, day).start) for block in self.blocks if block.name == name)
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:

@@ -170,7 +170,7 @@ def add_day(state: State, day: DayValues) -> State:
 
 
 def _aged(day: DayValues) -> DayValues:
-    """Discounts a folded day's information by the factor 1 - FORGOTTEN, to follow seasons."""
+    """Discounts an older mean day's information by FORGOTTEN, to follow seasons."""
     share = 1 - fitted.FORGOTTEN
 
     def aged(sums: LevelValues) -> LevelValues:

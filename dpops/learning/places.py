@@ -26,12 +26,10 @@ COPIES_KMH = np.array([1e-3])
 """Standard deviations of places' means around their cells', an even mixture; those of a model without differences."""
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 """Grid of possible weights of a place, relative to the expected one: 0, and evenly in logs."""
-AT_LEAST = 4
-"""Vehicles that a product names. One to three that come every day must not be taken for as many."""
+AT_LEAST = 4  # vehicles that a product names. One to three that come every day must not be taken for as many
 EVIDENCE = 5
 """Kass and Raftery's (1995) "very strong": log ratio of likelihoods from which on places may differ from cells."""
-CHANCE = 0.05
-"""That at any place, on any day, four vehicles are spoken of where fewer were."""
+CHANCE = 0.05  # that at any place, on any day, four vehicles are spoken of where fewer were
 _TINY = 1e-12
 _CHUNK = 512  # places at once, which bounds memory
 _NEAR = np.linspace(-4, 4, RATIOS.size)
@@ -143,14 +141,14 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
 
 def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     """Learns places from sums; around.expected adds up to `whole_weight`."""
-    sums = tempered(sums)
+    sums = tempered(sums)  # large z-scores of Laplace noise tell less
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
     # The power of slowness (speed falls by it), and whether places differ from cells at all, are chosen by likelihood.
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
-    means, report_means, variances, weights, weight_variances = moments
+    means, report_means, variances, weights, weight_variances = moments  # report_means: of reports
     evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = report_means if evidence >= EVIDENCE else around.values
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))

@@ -16,12 +16,10 @@ from dpops.learning.effects import EffectLayout, EffectRows, Effects, Item, Regr
 from dpops.learning.releases import DayValues, Groups
 from dpops.types import Float64s, Int64s
 
-EXACT = 1_500
-"""Most effects with exact variances; of more, local ones are sampled."""
+EXACT = 1_500  # most effects with exact variances; of more, local ones are sampled
 SAMPLES, ROUGH_SAMPLES = 64, 24
 """Of many effects' posterior: for variances, and for strengths alone, which pool the effects of a block."""
-_SAME = 1e-9
-"""Tolerance of ratios by which columns are multiples of one another."""
+_SAME = 1e-9  # tolerance of ratios by which columns are multiples of one another
 LARGEST_STEP = 10.0
 """A strength moves by at most this factor in a round, so that one that cannot be learned stays finite."""
 
@@ -241,7 +239,7 @@ class LatentField:
     def stack_rows(
         self, sums: Sequence[NoisySums], regressors: tuple[str, ...] = (), wide_items: Sequence[Item] = ()
     ) -> list[NoisySums]:
-        """Prepares `stack`; returns sums in its order, wide last. wide_items: observed besides them."""
+        """Prepares `stack`; returns sums in its order, wide last. wide_items: rows after sums'."""
         ordered = sorted(sums, key=lambda item: item.groups.is_wide)
         items = [Item(item.groups, self.days[item.day].hours, item.day, regressors) for item in ordered]
         self.stack = Stack(self.layout, [*items, *wide_items], len(self.days))

@@ -13,12 +13,9 @@ from dpops.learning.weights import WeightField
 from dpops.spread import CAUTION, FLEET_SD, TYPICAL_KMH, VehicleSpread, growth
 from dpops.types import Float64s
 
-MAX_DOUBT_STEP = 0.5
-"""Largest change of a day's doubt (the error of its log weight) in a round."""
-_MAX_EXCESS = 8.0
-"""Cap of squared residuals, in variances, so that no outlier decides."""
-_MAX_VARIANCE_STEP = 0.7
-"""Largest change of a log variance: about a factor of 2."""
+MAX_DOUBT_STEP = 0.5  # largest change of a day's doubt (the error of its log weight) in a round
+_MAX_EXCESS = 8.0  # cap of squared residuals, in variances, so that no outlier decides
+_MAX_VARIANCE_STEP = 0.7  # largest change of a log variance: about a factor of 2
 
 
 class SpeedField(LatentField):
@@ -47,7 +44,7 @@ class SpeedField(LatentField):
     def fit(
         self, sums: Sequence[NoisySums], weights: WeightField, hats: Sequence[Float64s], rounds: int, *, is_last: bool
     ) -> None:
-        """Fits the field, strengths, variances and doubts of weights, in so many rounds.
+        """Fits effects, strengths, variances, and doubts: errors of days' log weights, in rounds.
 
         sums: released, of weights times (speed - centre). weights: fitted before. hats: expected weights of each day's
         HATs, (cells, slots), in typical vehicle-days. is_last: whether covariances of HATs are needed.
@@ -60,7 +57,7 @@ class SpeedField(LatentField):
         self.one_weights = np.maximum(one_weight, most / np.array([number.upper95 for number in weights.numbers]))
         # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.
         self.strengths["doubt"] = 1 / np.maximum(weights.total_variances, 1e-4)
-        doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, ("traffic", "doubt"))
+        doubts, sums = np.zeros(len(self.days)), self.stack_rows(sums, regressors=("traffic", "doubt"))
         entries = [self.layout.index_of("doubt", day) for day in range(len(self.days))]
         is_first = not self._are_fitted
         for index in range(rounds):

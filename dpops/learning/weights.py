@@ -14,17 +14,13 @@ from dpops.levels.defaults import RETAINED
 from dpops.spread import Z95
 from dpops.types import Float64s, Int64s
 
-TOTAL_PRECISION = fitted.RETAINED_SD**-2
-"""Prior precision of a day's log weight around its vehicles'."""
-MAX_LOG_STEP = 1.5
-"""Largest change of a log weight in a Gauss-Newton step."""
-MAX_LOG_VARIANCE = 4.0
-"""Cap of log variances behind lognormal means, where nothing is known yet."""
+TOTAL_PRECISION = fitted.RETAINED_SD**-2  # prior precision of a day's log weight around its vehicles'
+MAX_LOG_STEP = 1.5  # largest change of a log weight in a Gauss-Newton step
+MAX_LOG_VARIANCE = 4.0  # cap of log variances behind lognormal means, where nothing is known yet
 _HALVINGS = 4  # at most, of a step that raises the cost
 _CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1
 """Largest changes of log weights and of log strengths in a round at which fits end."""
-_CLIP = 30.0
-"""Bound of log weights: exp of more has no meaning as a weight, and may overflow in squares."""
+_CLIP = 30.0  # bound of log weights: exp of more has no meaning as a weight, and may overflow in squares
 _MOST_TRAFFIC = 3  # bound of "traffic", a log weight less the mean, so that no outlier decides its effect
 
 
@@ -173,7 +169,7 @@ class WeightField(LatentField):
         return LinearData.of(rows, values, np.concatenate(precisions), self.wide)
 
     def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
-        """Computes residuals of released sums, then of each day's log total less the retention."""
+        """Computes residuals of released sums, then of log numbers around log totals less retention."""
         weights = self.weights(effects)
         of_sums = [item.values - item.groups.totals(weights[item.day]).ravel() for item in sums]
         of_totals = np.log([number.number for number in self.numbers]) - np.log([hats.sum() for hats in weights])

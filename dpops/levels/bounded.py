@@ -21,8 +21,7 @@ from dpops.types import Float64s, Int64s
 if TYPE_CHECKING:
     from dpops.noise import Noise
 
-_SHRINK = 1 - 2.0**-40
-"""Shrinks a vehicle's norm by far more than floating point may round it up."""
+_SHRINK = 1 - 2.0**-40  # shrinks a vehicle's norm by far more than floating point may round it up
 
 _EXACT_COUNTS, _MOST_COUNT, _COUNTS_PER_STEP = 4096, 1 << 40, 64
 """Table of numbers of reports: each one up to the first, then in steps of 1/64, up to more than any day has."""
@@ -117,12 +116,12 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     alpha = Fraction(1) if stage.counts_public else stage.alpha
     shares = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
     # The norm of weights mixes levels of weights and of speeds by their budgets; speeds are clipped by that of theirs.
-    norm, u_speed_norm = (_norm(touched, u_sums, parts, count, stage) for parts in (shares, speed_shares))
+    norm, u_speed_norm = (_norm(touched, u_sums, level_shares, count, stage) for level_shares in (shares, speed_shares))
     w = u / np.maximum(norm, float(stage.least_norm * UNIT))[vehicle]
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     speed_norm = _norm(touched, speeds, speed_shares, count, stage)
-    # The ratio is 1 if weights and speeds have the same levels; else w has the norm 1 over both, not over speeds'.
+    # As if w had the norm 1 over levels of speeds, which it has over both kinds' levels: the ratio is 1 if they agree.
     allowed = float(stage.bound_kmh) * (u_speed_norm / norm)
     scale = np.where(speed_norm > allowed, allowed / np.where(speed_norm > allowed, speed_norm, 1.0), 1.0)
     integers = _integers(touched, weights, speeds, scale, stage)
@@ -160,7 +159,7 @@ def _integers(
 ) -> list[tuple[Int64s, Int64s, Int64s]]:
     """Scales sums of weights and speeds to integer steps; lists (vehicle, query, integer).
 
-    weights, speeds: sums of w and v by level, (entries,). scale: clips vehicles' speeds, (vehicles,), at most 1.
+    weights, speeds: sums of w and v (see `unchecked`) by level, (entries,). scale: clips speeds, (vehicles,), up to 1.
     """
     start, lists = 0, []  # start: query of the level's first group
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):

@@ -8,10 +8,8 @@ from functools import lru_cache
 from dpops import fitted
 from dpops.levels.stages import CITY, LEVELS, UNIT, Kind, PublicHats, Shares, Stage, alike, level, shares_of
 
-_USUAL_BOUND = 6
-"""km/h, between the table's bounds of first and of later days."""
-_LEARNING_DAYS = 7
-"""Days whose noisy sums an estimate combines after a week."""
+_USUAL_BOUND = 6  # km/h, between the table's bounds of first and of later days
+_LEARNING_DAYS = 7  # days whose noisy sums an estimate combines after a week
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +108,7 @@ def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
 def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOnly) -> Recipe:
     """Makes default stages from a day's total epsilon, or, under Gaussian noise, its rho."""
     spread = spread_of(kind, epsilon if rho is None else rho)
-    # Totals from which fine levels are better: 10, and without delta 30.
+    # Totals from which fine levels are better by experiment: 10, and without delta 30.
     fine = _MIDDLE if kind == "laplace" and epsilon < 30 else _FINE
     shares, first_shares = COARSE[kind] if epsilon < 10 else fine, _FIRST[kind]
     # A fleet too small for single cells gets levels of larger places.
@@ -134,7 +132,7 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:
     """Chooses levels of places and of hours, the finest whose noise is tolerable."""
     choices = []
-    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # shares as of _FIRST
+    for names, share in ((_PLACES, Fraction(7, 10)), (("hour", "part"), Fraction(3, 10))):  # as cell, hour in _FIRST
         tolerable = [name for name in names if group_sd_kmh(kind, spread, name, share, bounds) <= fitted.LIMIT_SD_KMH]
         choices.append((tolerable[0] if tolerable else names[-1], share))
     return tuple(choices)

@@ -88,7 +88,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
     """
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
-    default_share, speeds, weights = _DEFAULTS[kind, epsilon >= 10]
+    default_share, speeds, weights = _DEFAULTS[kind, epsilon >= 10]  # from 10 on fine levels are better
     of_speeds, of_weights, nothing = dict(speeds), dict(weights), Fraction(0)
     names = of_speeds | of_weights  # a level may have a share of only one
     return Stage(
@@ -147,8 +147,7 @@ MOST_SHARE = Fraction(1, 10)
 """Largest part of a vehicle-day's total: a fleet that needs more is too small for such a stage."""
 COUNT_ALPHA, COUNT_BOUND_KMH = Fraction(1, 100), Fraction(1_000)
 """Speeds get hardly a share, and a bound that none reaches: a clip would lower the weights too."""
-_SHARE_STEPS = 1_000
-"""A count's share is rounded up to so many parts of the total."""
+_SHARE_STEPS = 1_000  # a count's share is rounded up to so many parts of the total
 _NORMAL = NormalDist()
 
 

@@ -336,7 +336,7 @@ class Stage:
 
 
 def claim_of_vector(kind: Kind, spread: Fraction, accounting: Accounting) -> PureDP | ZCDP:
-    """Computes a UNIT vector's claim under this noise."""
+    """Computes the claim of a vector of norm UNIT. spread: Laplace scale, or variance."""
     if kind == "laplace":
         return PureDP(UNIT / spread)
     return NOISE_CLAIMS[accounting].of_gaussian(Fraction(UNIT), spread)

@@ -29,8 +29,7 @@ _OF_LEVEL: dict[str, Component] = {name: (place, min(time, HOUR)) for name, (pla
 _HAT = _OF_LEVEL["hat"]
 CITY: Component = _OF_LEVEL["city"]
 
-Variances = Mapping[Component, float]
-"""By component, (km/h)^2; or precisions, their inverses."""
+Variances = Mapping[Component, float]  # by component, (km/h)^2; or precisions, their inverses
 
 PRIOR_SD_KMH: dict[Component, float] = {
     CITY: fitted.CITY_SD_KMH,
@@ -38,8 +37,7 @@ PRIOR_SD_KMH: dict[Component, float] = {
     **{_OF_LEVEL[name]: fitted.HOURS_KMH for name in ("hour", "parent")},
 }
 """Prior standard deviations: rough numbers for any city, fitted on none. Three levels of places share a variance."""
-DAYS = 4
-"""Guessed: released days whose data a typical later day's estimate combines, itself included."""
+DAYS = 4  # guessed: released days whose data a typical later day's estimate combines, itself included
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {
     "gaussian": (Fraction(1), Fraction(3, 2), Fraction(2)),
     "laplace": (Fraction(1), Fraction(3, 2)),
@@ -132,7 +130,7 @@ def _after(
     """Computes posterior variances after equal days, and a HAT's squared error, (km/h)^2."""
     precisions = precisions_of(stage, bounds, centres, busyness)
     posterior = posterior_of(prior, {component: days * precision for component, precision in precisions.items()})
-    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))  # of a HAT around components
+    residual = float(TYPICAL.of(np.array(max(bounds.usual_vehicles * busyness, 1.0))))  # variance, so few vehicles'
     return posterior, squared_error(posterior, precisions, stage, bounds, centres, busyness, residual)
 
 
@@ -170,7 +168,7 @@ def squared_error(
 ) -> float:
     """Forecasts a HAT's squared error, (km/h)^2: of components, residual and clipping.
 
-    posterior: after all releases. precisions: added by the day's own. residual: variance of the HAT around components.
+    posterior: after all releases. precisions: of the day's release. residual: variance of the HAT around components.
     """
     vehicles = bounds.usual_vehicles * busyness
     # Guessed: part of HATs with vehicles enough for a release of single HATs to inform them.

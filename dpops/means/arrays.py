@@ -232,16 +232,17 @@ def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction,
     plans = planned(counts, users, reported, grid, epsilon, m_ub)
     laid, order = plans.layout, np.argsort(plans.layout.array, kind="stable")  # users by array, so by HAT too
     first = np.cumsum(users) - users
-    user, piece = order - np.repeat(first, users), laid.array[order] - np.repeat(laid.first_array, users)
+    # Of each user, by array: its index in its HAT, and its array's.
+    user, array = order - np.repeat(first, users), laid.array[order] - np.repeat(laid.first_array, users)
     samples = laid.samples[order]
-    for shared in (user, piece, samples, laid.fills, laid.weight):  # plans hold views of these, and must not change
+    for shared in (user, array, samples, laid.fills, laid.weight):  # plans hold views of these, and must not change
         shared.flags.writeable = False
     arrays = []
     by_hat = zip(first.tolist(), laid.first_array.tolist(), plans.named_facts(), plans.bias.tolist(), strict=True)
     for start, first_array, facts, bias in by_hat:
         of_hat, sensitivity = slice(start, start + facts["users"]), facts.pop("sensitivity")
         fills = laid.fills[first_array : first_array + facts["arrays"]]
-        group = Grouping(user[of_hat], piece[of_hat], samples[of_hat], fills)
+        group = Grouping(user[of_hat], array[of_hat], samples[of_hat], fills)
         arrays.append(Arrays(facts["m_ub"], group, laid.weight[of_hat], sensitivity, bias, facts))
     return arrays
 

@@ -75,7 +75,7 @@ class Baseline(Mechanism):
             bias_bound=float(grid.upper * moved),
             sensitivity=sensitivity,
             facts={**facts_of(hat, grid), **cap.facts()},
-            rounding=float(grid.step / 2 if cap.is_uncapped else grid.step / 2 + step),
+            rounding=float(grid.step / 2 + (0 if cap.is_uncapped else step)),  # of samples; of the sum, down
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:

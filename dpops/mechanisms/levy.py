@@ -17,8 +17,7 @@ from dpops.noise import Noise
 from dpops.noise.exponential import choose
 from dpops.types import Float64s, Int64s
 
-GAMMA = 0.2
-"""The chance that the paper allows for an array mean to lie farther than tau from the expectation."""
+GAMMA = 0.2  # the chance that the paper allows for an array mean to lie farther than tau from the expectation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +88,7 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors of HATs with equally many bins, averaged over the drawn bin."""
+    """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
     every = np.arange(bins)
     # Each bin's cost and relative probability, (HATs, bins), then the error if it is drawn.

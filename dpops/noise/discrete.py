@@ -187,14 +187,14 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     return out
 
 
-def _rate(u: Uniform, integer: int, t: int, variance: Fraction) -> Rate:
-    """Makes the function that bounds a proposal's rate by bits of u."""
-    steepest = (integer + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
+def _rate(u: Uniform, k: int, t: int, variance: Fraction) -> Rate:
+    """Makes the function that bounds `_rounded`'s rate at k by bits of u."""
+    steepest = (k + 1 + variance / t) / variance + Fraction(1, t)  # bounds the rate's slope in u
 
     def bounds(bits: int) -> tuple[Fraction, Fraction]:
-        """Bounds the rate in `_rounded` at all u with these first bits."""
+        """Bounds the rate at all u with these first bits."""
         start, unknown = Fraction(u.to(bits), 1 << bits), steepest / (1 << bits)  # u is in [start, start + 2^-bits]
-        rate = (integer + start - variance / t) ** 2 / (2 * variance) + start / t
+        rate = (k + start - variance / t) ** 2 / (2 * variance) + start / t
         return max(rate - unknown, Fraction(0)), rate + unknown
 
     return bounds

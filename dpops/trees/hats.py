@@ -21,8 +21,7 @@ from dpops.trees.readings import consistent, cumulative, law
 from dpops.trees.shape import Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
-UNITS_PER_SAMPLE = 1 << 10
-"""Units of mass per sample. A capped user's distribution is rounded to units."""
+UNITS_PER_SAMPLE = 1 << 10  # units of mass per sample. A capped user's distribution is rounded to units
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
@@ -158,20 +157,20 @@ def scale_of(plan: Plan) -> float:
 
 
 def forecast_share_error(plan: Plan, counts: Int64s, prior: Prior) -> float:
-    """Forecasts a share's absolute error under the prior."""
-    tree, shares = shape_of(plan)
+    """Forecasts the absolute error of the share of reports below a speed."""
+    tree, level_shares = shape_of(plan)
     if tree.bins == 1:
         return 0.0
     upper = upper_of(plan)
-    # Simulated errors, interpolated between NOISE_SCALES; then the bias of misplaced weight, of a share F with variance
-    # F (1 - F), whose mean absolute value is sqrt(2 / pi) of its standard deviation.
+    # Simulated errors, interpolated between NOISE_SCALES (1e-12: no log of 0); then the bias of misplaced weight, of a
+    # share F with variance F (1 - F), whose mean absolute value is sqrt(2 / pi) of its standard deviation.
     log_scale = np.log(np.clip(scale_of(plan), NOISE_SCALES[0], NOISE_SCALES[-1]))
-    log_errors = np.log(np.maximum(_share_errors(tree, shares, prior.mean, prior.sd, upper), 1e-12))  # no log of 0
+    log_errors = np.log(np.maximum(_share_errors(tree, level_shares, prior.mean, prior.sd, upper), 1e-12))
     noise = float(np.exp(np.interp(log_scale, np.log(NOISE_SCALES), log_errors)))
     expected = expected_cdfs(tree.bins, prior.mean, prior.sd, upper)
     weights = full_plan(plan, TreePlan).masses / plan.facts["total"]
-    sd = prior._replace(sd=1.0).spread(weights - counts / plan.facts["samples"], counts)
-    bias = sd * float(np.sqrt(expected * (1 - expected)).mean()) * math.sqrt(2 / math.pi)
+    unit_sd = prior._replace(sd=1.0).spread(weights - counts / plan.facts["samples"], counts)  # of samples of sd 1
+    bias = unit_sd * float(np.sqrt(expected * (1 - expected)).mean()) * math.sqrt(2 / math.pi)
     return math.hypot(noise, bias)
 
 

@@ -156,7 +156,7 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
 
 
 def mean_interval(raw: Float64s, law: Law, scale: Float64s, widths: float) -> Between:
-    """Bounds the binned mean by `widths` standard errors, each `scale` (HATs,) times `law`'s."""
+    """Bounds the binned mean by `widths` standard errors of noise: `scale`, (HATs,), times `law`'s."""
     centre, half = mean(raw), widths * scale * mean_sd(law)
     last = raw.shape[1] + 0.5  # middle of the last bin, K - 0.5, where a mean is at most; 0.5 is the first's
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))

@@ -76,7 +76,7 @@ def release_days(
             run.draw(first_s, day.table.take(group_of_row == first_s))
     if whole:
         recorded = run.recorded
-        model = learned_from(recorded.entries, recorded.policy, least_recent=None)
+        model = learned_from(recorded.entries, recorded.policy, least_recent=None)  # all as released
         for period, day in days.items():
             facts = list(day.facts.values())
             run.show("whole", slots_of(estimate_by_all(recorded, model, period, facts), facts, recorded.policy))
@@ -184,13 +184,14 @@ class _EvaluatedDays:
         """Draws a group of slots, in shard 0 alone, and estimates it. first_s: start."""
         release, recorded = self.release, list[RecordedSlot]()
         # In order a stage rests on those recorded before: one after another, until none is left.
-        while drawn := release.draw({(first_s, 0): lambda: [table]}, History(self.account, recorded), self.noise):
+        groups = {(first_s, 0): lambda: [table]}  # tallies by (slot, shard), in a function, as others load them
+        while drawn := release.draw(groups, History(self.account, recorded), self.noise):
             recorded += self.account.record([unit for unit, _ in drawn])
             if not release.draws_in_order:
                 break
         for slot in recorded[-1:] if release.draws_in_order else recorded:  # the last stage stands for all
             for estimates in release.estimates(slot, History(self.account)):
-                self.show(estimates.product or "hats", [estimates._replace(product="")])
+                self.show(estimates.product or "hats", [estimates._replace(product="")])  # else named twice
 
 
 def _rows(days: Mapping[str, _Day], estimates: Sequence[SlotEstimates], shape: Shape) -> pa.Table:

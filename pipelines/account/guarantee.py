@@ -104,7 +104,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         fits = {spent: span.limit.fits(spent) for spent in {*sums.values()}}  # once each, as many windows are alike
         for first, spent in sums.items():
             if not fits[spent]:
-                accountable = span.limit if span.limit.adds_up(spent) else limit  # a newer limit may know no such claim
+                accountable = span.limit if span.limit.can_add(spent) else limit  # a newer limit may know no such claim
                 over[first] = loss_of(spent, accountable, steered=span.days > 1).rounded_up()
         # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))
@@ -186,7 +186,7 @@ def costs_at_places(spec: Specification, bounds: Sequence[SpanBound]) -> list[Co
     """
     (least_claim, _epsilon_and_delta), capped = spec.least, list[Cost]()  # of a period
     period = Accountant().compose([least_claim])
-    if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.adds_up(period) for bound in bounds):
+    if not any(part.adds_days_up for part in spec.parts) or not all(bound.limit.can_add(period) for bound in bounds):
         return capped
     for cost in costs(spec.account.unit, bounds[0].limit, {"": period}, STANDING_DAYS):  # shortest span's
         tightest = min((bound.most for bound in bounds if bound.days >= cost.days > 1), default=None)

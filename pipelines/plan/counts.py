@@ -69,7 +69,8 @@ class SampleCounts(NamedTuple):
         """Makes counts of HATs with unknown slots and vehicles."""
         count = np.concatenate(hats)
         cell = np.repeat(np.arange(len(hats)), [hat.size for hat in hats])
-        return cls(np.zeros(count.size, np.int64), cell, np.arange(count.size), count, False, False, origin)
+        slot, vehicle = np.zeros(count.size, np.int64), np.arange(count.size)
+        return cls(slot, cell, vehicle, count, slots_named=False, vehicles_named=False, origin=origin)
 
 
 def typical_counts() -> SampleCounts:

@@ -347,7 +347,7 @@ def _notes(
     if epsilon is None:
         return notes
     spent = Accountant(pure=Fraction(epsilon))
-    if not limit.adds_up(spent):
+    if not limit.can_add(spent):
         notes.append(f"the account adds up no pure claims such as this epsilon of {epsilon:g}")
     elif limit.shown(spent).epsilon > Fraction(epsilon):  # pure claims are dear on an account that is kept in rho
         notes.append(

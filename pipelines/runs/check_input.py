@@ -62,7 +62,8 @@ def check_input(
 ) -> InputCheck:
     """Reads the input as a release would, without its ledger; raises the same errors."""
     paths = input_of(files.pattern)
-    job = replace(job_of(spec, calendar, Secret(b""), account, NOWHERE), skips_unreadable=files.skip_unreadable)
+    secret = Secret(b"")  # as nothing is released, ids are hashed for counting alone
+    job = replace(job_of(spec, calendar, secret, account, NOWHERE), skips_unreadable=files.skip_unreadable)
     has_places = isinstance(job.ground, Pieces)
     with Spool() as spool:
         # The reading step appends hashes of each batch's ids to the spool, (ids, 3): of an id as text, in lower case
@@ -101,7 +102,7 @@ class _Check:
                 for name, number in msgspec.json.decode(fact, type=dict[str, int]).items():
                     if name.startswith(judge.UNREADABLE):
                         raise StepError(name.removeprefix(judge.UNREADABLE))
-                    if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):
+                    if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):  # for the judge alone
                         count(name, number)
             return
         if job.rules.need_whole_periods:

@@ -14,7 +14,7 @@ from pipelines.account import location
 from pipelines.build import PANE_S, beats_of, observe, road
 from pipelines.errors import UsageError
 from pipelines.inputs import closed_range
-from pipelines.job import NOWHERE, Job, Outputs, admitted, continuing, job_of, ledger_account_of
+from pipelines.job import NOWHERE, Job, Outputs, admitted, job_of, ledger_account_of, with_digest_form
 from pipelines.outputs import shape_with
 from pipelines.runs.beam.bounded import debits_of_job
 from pipelines.runs.beam.runners import refuse_type_checks
@@ -89,7 +89,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
     def expand(self, elements: PCollection[Any]) -> PCollection[Any]:
         spec = load(self.spec)
         shape = shape_with([self.columns] if isinstance(self.columns, str) else self.columns, spec)
-        released = replace(self, spec=spec).released(elements, replace(NOWHERE, shape=shape))
+        released = replace(self, spec=spec).released(elements, outputs=replace(NOWHERE, shape=shape))  # no files
         # Columns of learned rows beside the statistics; those of distributions only where these are released.
         unused = () if any(part.statistics for part in spec.parts) else DISTRIBUTION
         optional = [name for name in shown_names(OPTIONAL, shape) if spec.is_learned and name not in unused]
@@ -232,7 +232,8 @@ class ClosedHats(NamedTuple):
         spec, files = load(spec), location.find(ledger, key).absolute()
         calendar = closed_range(spec.timetable, start, end, datetime.now(UTC))
         secret, account = admitted(spec, files), replace(ledger_account_of(spec, files), unattended=unattended)
-        return cls(spec, calendar, continuing(job_of(spec, calendar, secret, account, outputs), files.ledger))
+        job = job_of(spec, calendar, secret, account, outputs)
+        return cls(spec, calendar, with_digest_form(job, files.ledger))
 
 
 @dataclass

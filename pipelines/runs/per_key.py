@@ -71,7 +71,7 @@ class UserAccount:
             "timezone": self.timezone,
             "adjacency": {"presence": "add-remove", "values": "counts-public"}[self.hides],
             "limit": {"epsilon": epsilon, "delta": delta[0]} if delta else epsilon,
-            **({"accounting": "gdp"} if delta else {}),
+            **({"accounting": "gdp"} if delta else {}),  # its noise is Gaussian alone
         }
 
     @property

@@ -193,7 +193,8 @@ class LevelsRelease:
         if not self._has_counts_to_check:
             return None
         least_share = ONE if self.span is None else self.span.least  # the count must fit into the poorest day's total
-        return count_stage(self._released(self._later())[0], self.fleet.vehicles, least_share)
+        later, *_ = self._released(self._later())  # whose noise and settings the count takes
+        return count_stage(later, self.fleet.vehicles, least_share)
 
     def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Adds the parts' stages with their shares of the total; counts replace all stages."""

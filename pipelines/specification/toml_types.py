@@ -118,7 +118,7 @@ def limit_from_toml(value: Any) -> Limit:
 
 def not_added_up(limit: Limit, spent: Accountant) -> str:
     """Explains why an account's limit cannot add up spending."""
-    refusing = next((span.limit for span in limit.spans if not span.limit.adds_up(spent)), None)
+    refusing = next((span.limit for span in limit.spans if not span.limit.can_add(spent)), None)
     if refusing is None:
         return ""
     return _NO_GAUSSIAN_NOISE if isinstance(refusing, PureLimit) else _OTHER_NOISE_ERROR

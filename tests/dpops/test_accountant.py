@@ -113,7 +113,7 @@ def test_a_limit_in_mu_is_spent_to_its_last_bit() -> None:
 def test_a_limit_in_mu_takes_nothing_but_gaussian_noise(other: Claim) -> None:
     """Which of two sums a limit holds, and which part of it, may not follow from results: so there is one sum."""
     some = spent(GaussianDP(Fraction(1, 100)), other)
-    assert not IN_MU.adds_up(some)
+    assert not IN_MU.can_add(some)
     assert not IN_MU.fits(some)
     assert IN_MU_APART.fits(some) is isinstance(other, PureDP)
     with pytest.raises(ClaimError, match="Gaussian claims alone"):

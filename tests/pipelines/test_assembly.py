@@ -32,7 +32,7 @@ def with_plain_digests(job, _ledger):
 @pytest.mark.slow
 def test_a_ledger_from_before_digests_had_names_is_continued_and_still_compared(release, monkeypatch):
     with monkeypatch.context() as before:
-        before.setattr(scheduled, "continuing", with_plain_digests)
+        before.setattr(scheduled, "with_digest_form", with_plain_digests)
         assert release(end=city.DAYS[0]) == (0, [True] * 4)
     assert release(end=city.DAYS[0]) == (0, [True] * 4), "the same input is found to be the same"
     assert release(end=city.DAYS[1]) == (0, [True] * 8), "and new slots have digests of the same form"

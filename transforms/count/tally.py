@@ -42,9 +42,9 @@ def tally(events: Events, slot_s: int, cap: ContributionBound | None, columns: S
 def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[Column]) -> tuple[Partial, int]:
     """Tallies a pane by (vehicle, cell), counting duplicates; panes share no event time."""
     vehicle = factorize(events.vehicle)
-    stays, duplicates = _distinct(events, vehicle)
+    is_first, duplicates = _distinct(events, vehicle)
     if duplicates:
-        events, vehicle = events.take(stays), vehicle._replace(code=vehicle.code[stays])
+        events, vehicle = events.take(is_first), vehicle._replace(code=vehicle.code[is_first])
     cell = factorize(events.cell)
     pair, row = pairs(vehicle, cell)
     of_vehicle, of_cell = np.divmod(pair, max(1, cell.values.size))  # codes, see `pairs`
@@ -52,7 +52,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     if cap is None:
         sums = {column.name: column.add_up(events.value, row, pair.size) for column in columns}
         return Partial(*rows, sums, NO_SAMPLES), duplicates
-    return Partial(*rows, {}, _candidates(events, row, cap)), duplicates
+    return Partial(*rows, {}, _candidates(events, row, cap)), duplicates  # sums follow once panes are merged
 
 
 def merge_panes(

@@ -112,7 +112,8 @@ def layout(
     of_reports = (base.with_heading(base.FIELDS) if headed else base.FIELDS)[: None if with_value else -1]
     names_of, row_fields = _flat_columns(name, columns, of_reports if fields is None else fields)
     is_by_file = fields is None and names_of[0] == FILE  # then no column holds the vehicle, which comes first
-    mapped_layout = kind(units, names_of[is_by_file:], row_fields[is_by_file:], **kind_options)
+    skipped = 1 if is_by_file else 0
+    mapped_layout = kind(units, names_of[skipped:], row_fields[skipped:], **kind_options)
     mapped_layout.check()
     return ByFile(mapped_layout) if is_by_file else mapped_layout
 

@@ -16,8 +16,7 @@ from transforms import arrow_compute as pc
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, are_parts, instants, is_text, numbers
 from transforms.value import NAME
 
-Path = tuple[str, ...]
-"""Steps into nested data: a key of an object, an index of an array, EACH or ANY."""
+Path = tuple[str, ...]  # steps into nested data: a key of an object, an index of an array, EACH or ANY
 EACH, ANY = "[]", "*"  # all elements of an array; all values of an object
 _RECORDS_PATTERN = re.compile(r"[^.\[\]]+(\[\])?(\.[^.\[\]]+(\[\])?)*")  # such as data.vehicles or a[].b
 _GETTERS = {"0": "get_x", "x": "get_x", "1": "get_y", "y": "get_y"}  # shapely's function for a step into a point
@@ -54,7 +53,7 @@ def kind_at(kind: pa.DataType, steps: Path) -> pa.DataType | None:
             kind = kind.field(step).type
         elif _is_list(kind) and step.isdecimal():
             kind = kind.value_type
-        elif is_text(kind) and step in _GETTERS:
+        elif is_text(kind) and step in _GETTERS:  # a coordinate of points in well-known binary
             kind = pa.float64()
         else:
             return None

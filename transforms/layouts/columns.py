@@ -183,7 +183,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def as_binary(column: pa.Array) -> pa.Array:
-    """Turns a column of texts into plain `binary`, which need not be UTF-8."""
+    """Turns a column of any text type into `binary`, which need not be UTF-8."""
     kind = column.type
     if pa.types.is_binary(kind):
         return column
@@ -254,7 +254,7 @@ def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     values = pc.if_else(plain, text, pa.scalar(None, pa.string())).cast(pa.float64())
     valid = plain.fill_null(False).to_numpy(zero_copy_only=False)
     numbers = np.where(valid, values.to_numpy(zero_copy_only=False), 0.0)
-    return Numbers(np.clip(numbers, -_LARGEST_FLOAT, _LARGEST_FLOAT), valid, missing)
+    return Numbers(np.clip(numbers, -_LARGEST_FLOAT, _LARGEST_FLOAT), valid, missing)  # 1e999 is read as infinite
 
 
 def timestamps(column: pa.Array) -> Instants:

@@ -194,7 +194,7 @@ class _Decoder:
 
     def _lost(self) -> _Refusal:
         """Ends the process, and makes the error that says how it ended."""
-        signal_number = -self.end()
+        signal_number = -self.end()  # as `subprocess` codes it
         if signal_number == signal.SIGXCPU:
             return _Refusal(f"cannot be decoded: it takes more than {STEP_CPU_S} s, far too long for what it holds")
         ending = f"signal {signal_number}" if signal_number > 0 else f"exit code {-signal_number}"

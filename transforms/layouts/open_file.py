@@ -119,7 +119,7 @@ def _archive_of(path: str) -> _Archive | None:
     if not is_zip and start[_TAR_FROM:] != _TAR:
         return None
     status = os.stat(path)
-    return _read(path, status.st_mtime_ns, status.st_size, None if is_zip else codec or "")
+    return _read(path, status.st_mtime_ns, status.st_size, codec=None if is_zip else codec or "")  # "": a plain tar
 
 
 @lru_cache(maxsize=1)

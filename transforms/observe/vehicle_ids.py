@@ -157,8 +157,8 @@ def spellings(column: pa.Array, form: VehicleForm, key: bytes) -> Int64s:
 def merged(columns: Sequence[Int64s]) -> MergedIds:
     """Counts distinct ids of `spellings`, (ids, 3), and those that other forms would merge."""
     hashes = np.concatenate([*columns, np.zeros((0, 3), np.int64)])
-    ids, cases, numbers = (np.unique(column).size for column in hashes.T)
-    return MergedIds(ids, ids - cases, ids - numbers)
+    texts, folded, integers = (np.unique(column).size for column in hashes.T)  # distinct ones of each form
+    return MergedIds(texts, texts - folded, texts - integers)
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -14,8 +14,7 @@ from transforms.places.hexagons import cell_text
 
 BETWEEN = "|"  # stands between the two parts of a pair's name
 MOST_KEYS, MOST_LETTERS = 200_000, 256
-BLOCK = 8
-"""So many consecutive keys of one list share a parent, as neighbours in it differ less."""
+BLOCK = 8  # so many consecutive keys of one list share a parent, as neighbours in it differ less
 
 
 @dataclass(frozen=True)
@@ -187,15 +186,16 @@ Ground = Hexagons | Pieces | Keys
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:
-    """Splits rows of `turns` that lie in several cells, one for each.
+    """Splits rows of `turns` (places by heading) that lie in several cells, by cell.
 
     cell, order: of each fine cell in the region, its cell and its index in `turns.row`. Returns each row's cell; each
     fine cell's row, or NOWHERE; and places, (rows, SECTORS).
     """
     if turns is None or not len(turns.place):
         return np.zeros(0, np.int64), np.full(cell.size, NOWHERE), np.zeros((0, SECTORS), np.int64)
-    pairs, pair_of_fine = np.unique(cell * (len(turns.place) + 1) + turns.row[order] + 1, return_inverse=True)
-    of_cell, number = np.divmod(pairs, len(turns.place) + 1)  # number: the row + 1, as NOWHERE is -1
+    row_codes = len(turns.place) + 1  # a row's code is the row + 1, as NOWHERE is -1
+    pairs, pair_of_fine = np.unique(cell * row_codes + turns.row[order] + 1, return_inverse=True)
+    of_cell, number = np.divmod(pairs, row_codes)
     is_row = number > 0
     row = np.where(is_row, np.cumsum(is_row) - 1, NOWHERE)
     return of_cell[is_row], row[pair_of_fine], turns.place[number[is_row] - 1]

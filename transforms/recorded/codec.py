@@ -38,7 +38,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 def encode(unit: Unit) -> bytes:
     """Encodes the unit as JSON, unchanged in all versions."""
     stored = Stored(
-        **_alike(unit),
+        **_shared_fields(unit),
         shard=column_of(unit.key),
         epsilon_hat=str(unit.per_hat),
         epsilon_slot=str(unit.spent),
@@ -56,8 +56,8 @@ def decode(data: bytes | str) -> Unit:
     try:
         total = None if stored.epsilon_total is None else claim_of(stored.epsilon_total)
         debit = stored.epsilon_slot if stored.debit is None else stored.debit
-        facts = _alike(stored) | {"debit": claim_of(debit), "total": total}
-        if stored.scope not in ("slot", "period"):
+        facts = _shared_fields(stored) | {"debit": claim_of(debit), "total": total}
+        if stored.scope not in ("slot", "period"):  # "stage" or "live"
             return _vector(stored, facts)
         epsilons = {"per_hat": PureDP(Fraction(stored.epsilon_hat)), "spent": PureDP(Fraction(stored.epsilon_slot))}
         facts |= epsilons | {"is_of_whole_period": stored.scope == "period"}
@@ -85,6 +85,6 @@ def _vector(stored: Stored, facts: Mapping[str, Any]) -> StageUnit | LiveUnit:
     return StageUnit(stage=stored.shard, **of_vector) if stored.scope == "stage" else LiveUnit(**of_vector)
 
 
-def _alike(either: Unit | Stored) -> dict[str, Any]:
+def _shared_fields(either: Unit | Stored) -> dict[str, Any]:
     """Copies the fields that both forms of units share."""
     return {name: getattr(either, name) for name in _SHARED_FIELDS}

@@ -128,8 +128,8 @@ class ReleaseKind(Protocol):
     def keeps_late(self) -> bool:
         """Whether streams count late reports until slots are closed."""
 
-    def continuing(self, digest: str | None) -> "ReleaseKind":
-        """Continues a ledger's releases, given its first digest."""
+    def with_digest_form(self, digest: str | None) -> "ReleaseKind":
+        """Returns the kind that writes digests in the form of a ledger's first one."""
 
     def claims(self, history: History) -> dict[str, list[Debit]] | None:
         """Lists periods' debits, or None where units decide them."""

@@ -97,6 +97,6 @@ class Sender:
             self._refused.append(error)
 
     def _recorded_but(self, error: KafkaError) -> StepError:
-        """Converts Kafka's error to one without message contents."""
+        """Starts anew; says that rows are recorded, but not sent, without their contents."""
         self._producer, self._refused = None, []
         return recorded_but(f"{self._topic}: not all rows were taken ({error.name()})")

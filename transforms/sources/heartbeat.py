@@ -66,8 +66,8 @@ class _Beat(beam.DoFn):
     @beam.DoFn.unbounded_per_element()
     def process(self, element: tuple[int, int], tracker: Any = _SLOTS, estimator: Any = PROMISE) -> Iterator[Any]:
         """Yields beats of slots that are over, then waits at the next."""
-        end_s = element[1]
-        until_s = int(time.time()) - self._wait_s + 1  # a slot that starts before it is over, with the lateness
+        _, end_s = element  # the stream's start and end
+        until_s = int(time.time()) - self._wait_s + 1  # slots that start before are over, and their lateness too
         slots, next_s = due(self._timetable, tracker.current_restriction().start, end_s, until_s)
         for slot_s in slots:
             if not tracker.try_claim(slot_s):

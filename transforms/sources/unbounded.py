@@ -142,13 +142,13 @@ def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *,
 def late_from(rule: Watermark, estimator: Any, received_ms: Int64s) -> Int64s:
     """Computes the watermark, us, by which each message's events are late; counts overtaken ones."""
     promised = promised_by(estimator, rule)
-    first_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
+    watermark_us = np.full(received_ms.size, element_time(promised).micros, np.int64)
     if not rule.by_own_times:
-        return first_us
+        return watermark_us
     own_us = rule.own_times(received_ms)
     if behind := int(np.count_nonzero(rule.is_behind(promised, own_us))):
         count(counters.OVERTAKEN, behind)
-    return np.maximum(own_us, first_us)
+    return np.maximum(own_us, watermark_us)
 
 
 LOG = logging.getLogger("hatstream.folder")

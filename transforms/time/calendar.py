@@ -290,7 +290,7 @@ class StreamCalendar:
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
         to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
-        plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold every other one
+        plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold all others
         start_us = plausible_us - (plausible_us - edge_us) % slot_us
         starts_us, start_code = np.unique(start_us, return_inverse=True)
         zone, timetable = ZoneInfo(self.timetable.zone), self.timetable

@@ -55,7 +55,7 @@ class Metrics:
 
     def __call__(self, line: Summary) -> None:
         """Updates the metrics from a health line."""
-        facts: Mapping[str, Any] = line.whole().opened()
+        facts: Mapping[str, Any] = line.whole().opened()  # the operator's part too
         if "state" in facts:
             self._running.set(facts["state"] == "RUNNING")
         if "ledger" in facts:

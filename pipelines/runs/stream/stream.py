@@ -99,7 +99,7 @@ def endless(
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
     account = jobs.ledger_account_of(spec, location)
     job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
-    return jobs.continuing(job, location.ledger)
+    return jobs.with_digest_form(job, location.ledger)
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:

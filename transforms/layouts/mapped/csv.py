@@ -48,7 +48,7 @@ class CsvTable(MappedLayout):
                 if self.delimiter == BLANK:
                     data = _BLANKS_PATTERN.sub(b"", data)
                 if header is None:
-                    data = _SEPARATOR.sub(b"", data, count=1)  # a spreadsheet's own first line
+                    data = _SEPARATOR.sub(b"", data, count=1)  # as sep=; is no header
                     lines = text_lines.lines_of(data)
                     filled = np.flatnonzero(lines.end > lines.start)
                     if too_long and not filled.size:

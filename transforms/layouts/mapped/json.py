@@ -176,7 +176,7 @@ def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> 
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:
-    """Yields a `_document`'s raw records; `keyed`: with their key as a member `*`."""
+    """Yields raw records inside a document that `_decoder` read; `keyed`: with a member `*`."""
     if isinstance(item, msgspec.Raw):
         yield _with_key(bytes(item), key) if keyed and key is not None else item
     elif isinstance(item, dict):

@@ -49,7 +49,7 @@ class HatRelease(Policy):
             "use `hatstream release`, or scope = 'slot'"
         )
 
-    def continuing(self, digest: str | None) -> "HatRelease":
+    def with_digest_form(self, digest: str | None) -> "HatRelease":
         """Continues with the ledger's form of digests (transforms.releases.hats.draw)."""
         return replace(self, plain_digests=digest is not None and is_plain(digest))
 
@@ -79,8 +79,7 @@ class HatRelease(Policy):
         yield estimates_of(all_of(HatUnit, recorded.units), self.names, self.value.lower)
 
 
-MISS = 0.05
-"""An interval [lower95, upper95] misses the true value with at most this probability."""
+MISS = 0.05  # an interval [lower95, upper95] misses the true value with at most this probability
 
 
 def estimates_of(units: Sequence[HatUnit], statistics: Sequence[str], lower: Fraction = ZERO) -> SlotEstimates:

@@ -57,7 +57,7 @@ class VectorRelease:
         """Id of the specification."""
         return self.policy.spec_id
 
-    def continuing(self, _digest: str | None) -> Self:
+    def with_digest_form(self, _digest: str | None) -> Self:
         """Returns itself: no older digest matters."""
         return self
 
@@ -70,7 +70,7 @@ class PeriodRelease(VectorRelease):
     draws_in_order = True
 
     def claims(self, history: History) -> dict[str, list[Debit]]:
-        """Computes periods' debits, each at stage 0 for all stages; the first one differs."""
+        """Computes periods' debits, each at stage 0; the first period has other stages."""
         policy, claims = self.policy, dict[str, list[Debit]]()
         is_first = not history.stages(policy.spec_id)
         for period, joint_slots_s in {facts.period: facts.joint_slots_s for facts in self.slots.values()}.items():
@@ -159,8 +159,7 @@ def plan_for(
     return laid_stage(policy, stages, number, hours, centres, rests_on, differences), is_first
 
 
-Z95 = 1.959963984540054
-"""97.5 % quantile of the normal law; dpops.spread rounds it, and published bounds must stay."""
+Z95 = 1.959963984540054  # 97.5 % quantile of the normal law; dpops.spread rounds it, and published bounds must stay
 
 
 @dataclass(frozen=True)

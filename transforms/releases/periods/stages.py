@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from transforms.releases.periods.states import StateFile
 
 MARGIN_KMH = Fraction(3)  # centres stay so far from both ends of the grid
-COLUMNS: tuple[Column, ...] = (SUMS,)
-"""What a tally carries beside counts, where no stage is about classes."""
+COLUMNS: tuple[Column, ...] = (SUMS,)  # what a tally carries beside counts, where no stage is about classes
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def add_up(tallies: Iterable[Tally], policy: LevelsPolicy, slots: Sequence[int],
         if pieces is None:
             cell = np.searchsorted(region, tally.cell)
         else:
-            cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]  # tallies are by piece then
+            cell = (pieces.place if stage.is_of_places else pieces.cell)[tally.cell]  # `tally.cell` is a piece then
         return rows_by_class(tally, cell, Classes(stage.classes)) if stage.classes else rows_of(tally, cell, slots)
 
     stage_sums = (sum_up(rows(tally), stage) for tally in tallies)

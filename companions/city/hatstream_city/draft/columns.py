@@ -68,8 +68,7 @@ _OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|dep
 _DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
 _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
 _HEMISPHERES = {"lat": ("N", "S"), "lon": ("E", "W")}
-_MOST_PAIRED = 4
-"""So many columns of dates, and of clocks, are tried with one another."""
+_MOST_PAIRED = 4  # so many columns of dates, and of clocks, are tried with one another
 _RESOLVED = 1e-3  # degrees, 100 m: ids and speeds have no digits beyond, positions do
 _REGION_DEGREES = 6  # some 600 km: the widest area that one feed covers
 _MOST_ZERO = 0.05  # share of positions at 0 degrees; more are a column of flags or counts
@@ -196,7 +195,7 @@ def _assigned(arrays: Mapping[str, Any], vehicle: str | None = None) -> tuple[di
 
 
 def _find_vehicle(arrays: Mapping[str, Any], names: dict[str, str], guessed: list[str]) -> None:
-    """Adds the vehicle's column to `names`, and to `guessed` if by values alone."""
+    """Adds the vehicle's column to `names`, by field, and to `guessed` if by values."""
     assigned = names_in(names.values())
     unassigned = [name for name in arrays if name not in assigned]
     keys = [name for name in unassigned if name == "*"]  # keys of a JSON object under which records lie

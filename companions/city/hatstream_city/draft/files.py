@@ -65,8 +65,8 @@ def counted(
         except (InputError, OSError):
             if len(paths) == 1:
                 return None
-    a_day = max(map(len, ids_of_day.values()), default=0)
-    return merged(set[bytes]().union(*ids_of_day.values())), a_day, cells, is_cut or rows >= MOST_ROWS
+    vehicles_a_day = max(map(len, ids_of_day.values()), default=0)
+    return merged(set[bytes]().union(*ids_of_day.values())), vehicles_a_day, cells, is_cut or rows >= MOST_ROWS
 
 
 def _usable(source: Any, table: pa.RecordBatch, zone: str = "UTC") -> tuple[Any, Int64s, Any, Any]:
@@ -97,8 +97,7 @@ def layout_options(sample: Sample, columns: DraftedColumns) -> Mapping[str, Any]
     }
 
 
-FILE = "{file}"
-"""Stands in a specification where a column of vehicles would be named."""
+FILE = "{file}"  # stands in a specification where a column of vehicles would be named
 SAMPLED_FILES, NEIGHBOURS = 20, 13
 """Files of a folder that are sampled, and of these the first ones in a row: if each is a snapshot of all vehicles,
 these tell how long lies between two reports of one."""

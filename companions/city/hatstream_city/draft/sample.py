@@ -28,14 +28,11 @@ HEADED = (*FIELDS[:4], HEADING, *FIELDS[4:])
 """The fields of rows that say a heading too, in the order of a specification."""
 BLANK = " "
 DELIMITERS = (",", ";", "\t", "|")
-LINES, WHOLE_ARRAY = None, ""
-"""Where JSON has its objects: one on each line, or the file is their array."""
+LINES, WHOLE_ARRAY = None, ""  # where JSON has its objects: one on each line, or the file is their array
 
 ROWS = 20_000
-LOOK_BYTES = 16 << 20
-"""Of a file so much is looked at, decompressed."""
-_MOST_NESTED, _MOST_DEEP = 200, 10
-"""Keys of an object, and levels of nesting, that are looked at."""
+LOOK_BYTES = 16 << 20  # of a file so much is looked at, decompressed
+_MOST_NESTED, _MOST_DEEP = 200, 10  # keys of an object, and levels of nesting, that are looked at
 _MOST_PLACES, _MOST_ALIKE, _LEAST_KEYS = 6, 20, 3
 """Places of records that are tried; objects of one array that are searched; fewest keys of an object whose keys are
 data."""
@@ -45,8 +42,7 @@ _PATH_MARKS = re.compile(r"[.\[\]*]")
 _POINTS, _POINT_BYTES = (b"\1\1\0\0\0", b"\0\0\0\0\1"), 21
 """Head of a point in well-known binary (byte order, kind), and its length: the head, then x and y as doubles."""
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MOST_AGREE = 0.5
-"""Share of lines that must have one number of fields, or blanks separate them."""
+_MOST_AGREE = 0.5  # share of lines that must have one number of fields, or blanks separate them
 _LEAST_FIELDS, _LINES_LOOKED_AT = 4, 200
 _UTC_OFFSET = re.compile(r"(Z|[+-][0-9]{2}:?[0-9]{2})$")
 
@@ -201,6 +197,7 @@ def _json(data: bytes, *, is_array: bool) -> Sample:
     columns = _columns([_flat(record) for record in records])
     if name := _layout_of("json", columns, WHOLE_ARRAY if is_array else LINES):
         return Sample(name, columns)
+    # A single document may hold the reports inside. [0]: the columns; [1] is their decimal mark.
     if len(records) == 1 or find_columns(with_points(columns)[0]).missing:
         samples = [_inside(records, steps) for steps in _places_of_objects(records)[:_MOST_PLACES]]
         for sample in samples:

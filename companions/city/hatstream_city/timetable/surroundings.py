@@ -15,10 +15,8 @@ import shapely
 from hatstream_city.timetable.gtfs import Gtfs
 from hatstream_city.timetable.positions import EARTH_M, FAR_M, Floats, Int64s, cells_at, distance_m
 
-SAMPLE_M = 150.0
-"""Between two positions of a line that cells are looked up for."""
-SIMPLE_M = 15.0
-"""How far a drawn line may lie from the real one."""
+SAMPLE_M = 150.0  # between two positions of a line that cells are looked up for
+SIMPLE_M = 15.0  # how far a drawn line may lie from the real one
 MOST_ROUTES_NAMED = 12
 
 
@@ -75,16 +73,18 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: i
     """
     lat, lon = feed.stop_positions
     stop_cell = cells_or_none(lat, lon, resolution)
-    served = np.bincount(feed.stop_times.stop, minlength=lat.size)  # stop times of each stop
+    departures_of = np.bincount(feed.stop_times.stop, minlength=lat.size)  # number by stop
     names = feed.tables["stops"]["stop_name"].to_pylist()
     busiest = {  # stop by cell: the last one stays
-        int(stop_cell[stop]): int(stop) for stop in np.argsort(served, kind="stable") if stop_cell[stop] and names[stop]
+        int(stop_cell[stop]): int(stop)
+        for stop in np.argsort(departures_of, kind="stable")
+        if stop_cell[stop] and names[stop]
     }
     routes = _routes_by_cell(feed, passages)
     departures = Counter(stop_cell[feed.stop_times.stop].tolist())
     features = []
     for cell in cells.tolist():
-        stop = busiest.get(cell, _nearest(cell, lat, lon, served))
+        stop = busiest.get(cell, _nearest(cell, lat, lon, departures_of))
         name = "" if stop is None else " ".join((names[stop] or "").split())
         properties = {
             "place": h3.int_to_str(cell),
@@ -96,13 +96,13 @@ def places_document(feed: Gtfs, cells: Int64s, passages: Passages, resolution: i
     return {"type": "FeatureCollection", "features": features}
 
 
-def _nearest(cell: int, lat: Floats, lon: Floats, served: Int64s) -> int | None:
+def _nearest(cell: int, lat: Floats, lon: Floats, departures_of: Int64s) -> int | None:
     """Finds the nearest stop, those with departures first; None without any position."""
     if not (~np.isnan(lat)).any():
         return None
     centre = h3_int.cell_to_latlng(cell)
     far_m = distance_m(np.full(lat.size, centre[0]), np.full(lat.size, centre[1]), lat, lon)
-    return int(np.nanargmin(np.where(served > 0, far_m, far_m + FAR_M)))  # FAR_M puts stops without service behind
+    return int(np.nanargmin(np.where(departures_of > 0, far_m, far_m + FAR_M)))  # FAR_M puts others behind
 
 
 def _routes_by_cell(feed: Gtfs, passages: Passages) -> dict[int, set[str]]:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 DAYS = 4
 SPEC = "town.toml"
-SAMPLE = "sample.parquet"
-"""The first day."""
+SAMPLE = "sample.parquet"  # the first day
 STREETS, STREETS_PAGE = "town-streets.geojson", "streets.html"
 _PLACES = f"""
 # Streets of the town for a share of the same total, and a map of what is usual on them (docs/released.md).
@@ -65,7 +64,7 @@ def demo(output: Path, as_json: bool) -> None:
     results, account = read_results(first["files"]), AccountReport.read(spec, ledger)
     with progress_bars(quiet=False) as report:
         days = Days(tables_of(path), count_days(spec, pattern, report=report))
-    classes = steps.compare_hexagons(days, table_of(results, HATS))
+    classes = steps.compare_hexagons(days, table_of(results, HATS))  # by vehicles in a HAT
     errors = steps.compare_streets(days, results[STANDING]) if spec.places else None
     pages = _draw(results, output, account.guarantee, spec)
 

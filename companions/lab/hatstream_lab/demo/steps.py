@@ -65,7 +65,8 @@ def compare_streets(days: Days, rows: pa.Table) -> dict[str, Any]:
     Returns the number of `streets`, and errors `learned` and `constant` (of the streets' true mean).
     """
     on_streets = days.chosen(pc.is_valid(days.counted["place"]))
-    truth = truth_of(on_streets, {"place": None}).rename_columns({"place": "cell"})
+    truth = truth_of(on_streets, {"place": None})  # None: the counted rows' own column
+    truth = truth.rename_columns({"place": "cell"})
     newest = rows.filter(pc.equal(rows["slot_start"], pc.max(rows["slot_start"]))).select(["cell", "value"])
     both = joined_with_truth(newest, truth, ("cell",))
     weight, truth_kmh = both["reports"] / both["reports"].sum(), both["truth"]

@@ -17,10 +17,8 @@ STREETS = (
     *("Meadowlark Way", "Northgate Road"),
 )
 """Of the routes, in turn."""
-SPEED_MS, LAYOVER_S = 5.0, 240
-"""Mean speed of trips, halts included; and wait between two trips."""
-BLOCK_M = 400.0
-"""Between two numbered avenues or streets."""
+SPEED_MS, LAYOVER_S = 5.0, 240  # mean speed of trips, halts included; and wait between two trips
+BLOCK_M = 400.0  # between two numbered avenues or streets
 VALID_DAYS = 90
 _COLOURS = ("005A9C", "B3541E", "1B7837", "762A83", "8C510A", "01665E", "C51B7D")
 
@@ -95,7 +93,8 @@ def _crossing(east_m: float, north_m: float) -> str:
 def _shapes(fleet: MadeUpFleet, routes: Sequence[Route]) -> Iterator[str]:
     """Writes the line of each route, there and back, as rows of shapes.txt."""
     for number, route in enumerate(routes):
-        lat, lon = degrees(fleet, route.line_m[:, 1], route.line_m[:, 2])
+        _, east_m, north_m = route.line_m.T
+        lat, lon = degrees(fleet, east_m, north_m)
         for direction in (0, 1):
             for index, point in enumerate(range(lat.size)[:: -1 if direction else 1]):
                 yield f"R{number}-{direction},{lat[point]:.6f},{lon[point]:.6f},{index}"

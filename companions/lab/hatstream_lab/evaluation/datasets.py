@@ -25,8 +25,7 @@ MEAN_KMH, VARIANCE_KMH2 = 20.66769, 115.135
 USERS, SAMPLES, MOST, MEDIAN = 217, 17_166, 417, 46
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 """What NumPy and zipfile say of an archive that is none."""
-MOST_SAMPLES = 10_000_000
-"""Of a set: it is drawn whole, and ten times as large."""
+MOST_SAMPLES = 10_000_000  # of a set: it is drawn whole, and ten times as large
 _BETWEEN_HATS = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
 
 ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
@@ -146,7 +145,7 @@ def itms_counts() -> Int64s:
 
     def counts_of(shape: float) -> Int64s:
         counts: Int64s = np.clip(np.rint(MEDIAN * np.exp(shape * scores)), 1, MOST).astype(np.int64)
-        counts[0], counts[-1] = 1, MOST
+        counts[0], counts[-1] = 1, MOST  # both published
         return counts
 
     low, high = 0.1, 3.0  # shapes with too small a sum, and too large a one

@@ -219,5 +219,5 @@ def joined_with_truth(
     rows: pa.Table, truth: pa.Table, keys: Sequence[str] = HAT_KEYS, *, how: str = "inner"
 ) -> dict[str, NDArray[Any]]:
     """Joins released rows with true values by keys; returns columns by name, (rows,)."""
-    joined = rows.join(truth, list(keys), join_type=how, use_threads=False).combine_chunks()
+    joined = rows.join(truth, list(keys), join_type=how, use_threads=False).combine_chunks()  # in a fixed order
     return {name: joined[name].to_numpy() for name in joined.column_names}

@@ -98,7 +98,7 @@ def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
 
     bias: mean of value less truth by reports, without noise: from caps, intervals and constants.
     """
-    truth = hats.means if setting.label == OF_VEHICLES else hats.truth
+    truth = hats.means if setting.label == OF_VEHICLES else hats.truth  # of vehicles' means, or of reports
     if setting.mechanism is None:
         values = noiseless = np.full(truth.size, hats.mean_kmh)
     else:

@@ -43,7 +43,7 @@ def perturb(
 
 
 def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
-    """Averages values by column of `key`, (3, values); returns distinct columns, sorted, and means."""
+    """Averages values by slot, cell, vehicle, the rows of `key`; returns distinct columns, means."""
     order = np.lexsort(key[::-1])
     key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
@@ -53,8 +53,7 @@ def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
     return key[:, starts], sums / counts
 
 
-READABLE = ("parquet", "avro", "csv", "jsonl")
-"""What `hatstream fuse` reads, of what can be written."""
+READABLE = ("parquet", "avro", "csv", "jsonl")  # what `hatstream fuse` reads, of what can be written
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,11 @@ from numpy.typing import NDArray
 from hatstream_local.mechanisms.aggregate import Evaluation, ReportRows
 from hatstream_local.mechanisms.mechanism import Float64s
 
-TOLERANCE = 1e-9
-"""Largest gap of a converged distribution."""
+TOLERANCE = 1e-9  # largest gap of a converged distribution
 _MOST_STEPS = 200
 _ARMIJO, _SHORTEST_STEP, _ROUNDING = 1e-4, 1e-6, 1e-15
 """Of a line search: share of the promised rise that must come; part of a step that is given up; error of a sum."""
-_SMALLEST_SHARE = 1e-15
-"""Smallest share: beside it the differences that make up a Hessian keep their digits."""
+_SMALLEST_SHARE = 1e-15  # smallest share: beside it the differences that make up a Hessian keep their digits
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +107,8 @@ def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Eval
 def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
     """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
-    Coordinates are free to be above 0 once their slope falls and is a local minimum, until they turn negative: an
-    active set (Lawson, Hanson 1974). point: derivatives at `shares`. start: first guess of y, (buckets,), or zeros.
+    A coordinate is free to be above 0 once its slope falls, and is a local minimum as its neighbours fit as well,
+    until it turns negative: an active set (Lawson, Hanson 1974). point: derivatives at `shares`. start: a guess of y.
     """
     ridge = 1e-9 * float(np.trace(point.curvature)) / shares.size  # reports may not tell two buckets apart
     matrix = point.curvature + ridge * np.eye(shares.size)
@@ -119,7 +117,7 @@ def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Flo
     target[~free] = 0
     tolerance = max(point.gap / 100, 1e-14)  # a hundredth of the error that this step is to remove
     if free.any():
-        _minimise_free(matrix, linear, target, free)
+        _minimise_free(matrix, linear, target, free)  # changes the last two
     for _ in range(_MOST_STEPS):
         slope = matrix[:, free] @ target[free] + linear  # the model's gradient: the other coordinates of y are 0
         values = np.where(free, 0.0, slope)
@@ -133,7 +131,7 @@ def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Flo
 
 
 def _minimise_free(matrix: Float64s, linear: Float64s, target: Float64s, free: NDArray[np.bool_]) -> None:
-    """Minimises the quadratic function over free coordinates of `target`, in place.
+    """Minimises the quadratic function over free coordinates of `target`; changes both in place.
 
     It is y @ matrix @ y / 2 + linear @ y. target (y), free: (buckets,); what would turn negative is set to 0, not free.
     """

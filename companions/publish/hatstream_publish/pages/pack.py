@@ -21,8 +21,7 @@ from hatstream_publish.pages.rows import DAYS, LIVE_MECHANISM, STANDING, shows_p
 
 Array = NDArray[Any]
 
-WIDE_KMH = 15.0
-"""An interval wider than this to either side is drawn as not known, whatever its status says."""
+WIDE_KMH = 15.0  # an interval wider than this to either side is drawn as not known, whatever its status says
 
 KNOWN, AREA, DAY, FORECAST, UNKNOWN = "known", "area", "day", "forecast", "unknown"
 """How a value is drawn: known there; of the area around; of the place's whole day; expected; not to be used."""
@@ -30,16 +29,12 @@ _CLASS_BY_STATUS = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
 
 RELIABLE = tuple(status for status, drawn in _CLASS_BY_STATUS.items() if drawn == KNOWN)
 
-MOST_FIELDS = 20_000_000
-"""Slots times places of one page: about 60 MB."""
+MOST_FIELDS = 20_000_000  # slots times places of one page: about 60 MB
 
-DEGREE = 1e5
-"""Positions are whole parts of a degree: about a metre."""
-_NONE, _NO_CODE = 65_535, 255
-"""Where a matrix of 16-bit numbers, or one of 8-bit codes, has nothing."""
+DEGREE = 1e5  # positions are whole parts of a degree: about a metre
+_NONE, _NO_CODE = 65_535, 255  # where a matrix of 16-bit numbers, or one of 8-bit codes, has nothing
 _SEPARATOR = "\x1f"  # between texts; no column holds it
-USUAL_KMH = 0.1
-"""What usual values are whole multiples of."""
+USUAL_KMH = 0.1  # what usual values are whole multiples of
 _BOUND_COLUMNS = ("lower95", "upper95")
 NAMED_AT_FIRST = 5
 
@@ -178,7 +173,7 @@ def _areas(rows: pa.Table, grid: _Grid) -> list[str]:
 
 
 class _Codes(dict[str, int]):
-    """Codes of rows' origins, see `_provenance`, numbered on first use."""
+    """Codes of rows' status, mechanism and area or day, numbered on first use."""
 
     def of(self, texts: pa.ChunkedArray) -> Array:
         """Numbers each row's text, (rows,)."""
@@ -196,8 +191,7 @@ def _code(text: str) -> dict[str, Any]:
     return {"status": status, "mechanism": mechanism, "about": about, "drawn": drawn, "live": live}
 
 
-_Layer = tuple[str, tuple[str, ...], Any]
-"""Title; columns of a value and its bounds; mask of the rows that have it."""
+_Layer = tuple[str, tuple[str, ...], Any]  # title; columns of a value and its bounds; mask of the rows that have it
 
 
 def _layers(rows: pa.Table) -> Iterable[_Layer]:
