@@ -156,7 +156,7 @@ def claim_of(text: str) -> Claim:
     if values.keys() == {"rho"}:
         return ZCDP(values["rho"])
     if values.keys() == {"mu_squared"}:
-        return GaussianDP(values["mu_squared"] / 2)
+        return GaussianDP(values["mu_squared"] / 2)  # rho
     if values.keys() == {"epsilon", "delta"}:
         return ApproxDP(values["epsilon"], values["delta"])
     kinds = "an epsilon, a rho, a mu_squared, or an epsilon and a delta"

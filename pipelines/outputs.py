@@ -18,7 +18,7 @@ from transforms.errors import reason_of
 from transforms.releases.periods.products import PRODUCTS
 from transforms.sinks.published import DATES, HATS, LIVE, published_slots
 from transforms.sinks.rows import Shape
-from transforms.value import NAME
+from transforms.value import SPEED
 
 PROBE = ".hatstream-probe"
 OLD_S = 86_400  # age from which a leftover belongs to no run that still works
@@ -113,7 +113,7 @@ def meaning_of_levels(spec: Specification) -> str:
     if levels.counted is not None:
         return f"Number of {levels.counted.of}, with the noise of the whole period's total"
     if levels.target == "reports":
-        slow = ", slow vehicles more often (the space-mean speed, that running times need)" if value == NAME else ""
+        slow = ", slow vehicles more often (the space-mean speed, that running times need)" if value == SPEED else ""
         return f"Mean {value} of all reports, each counting once{slow}, estimated from noisy sums of the whole area"
     if levels.target == "vehicles":
         return (
@@ -124,7 +124,7 @@ def meaning_of_levels(spec: Specification) -> str:
     return (
         f"Mean {value}, estimated from noisy sums of the whole area. It is near the mean in which a vehicle with n "
         f"reports in the place and slot counts n^{float(levels.exponent):g}"
-        + (f"; {higher}, by up to 2 km/h" if value == NAME else "")
+        + (f"; {higher}, by up to 2 km/h" if value == SPEED else "")
     )
 
 
@@ -134,6 +134,6 @@ def meaning_of_hats(spec: Specification) -> str:
     if names == {"mean-of-vehicles"}:
         return f"Mean over vehicles of each vehicle's own mean {value}: every vehicle counts once"
     if names & {"mean", "mean-of-vehicles"}:
-        slow = ", slow vehicles more often" if value == NAME else ""
+        slow = ", slow vehicles more often" if value == SPEED else ""
         return f"Of the statistic mean: the mean {value} of all reports, each counting once{slow}"
     return "Value of the statistic"

@@ -48,8 +48,7 @@ SPENDING, EXPOSURE = 0, 1  # kinds of demand: a unit's spending, and its vehicle
 KeyedDemand = tuple[str, tuple[SlotShard, bytes]]
 """By period: (slot, SPENDING or EXPOSURE) and the encoded UnitSpending or packed Exposure."""
 
-UnitSpending = tuple[str, UnitKey, str]
-"""A unit's epsilon per HAT, its key and its debit; claims as text."""
+UnitSpending = tuple[str, UnitKey, str]  # a unit's epsilon per HAT, its key and its debit; claims as text
 
 
 class Messages(NamedTuple):

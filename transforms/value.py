@@ -10,7 +10,7 @@ from dpops.types import Float64s, Grid
 Number = TypeVar("Number", float, Float64s)
 
 STEPS = 6_500  # of the grid between the bounds of a value: steps of 0.01 km/h for speeds up to 65
-NAME = "speed"
+SPEED = "speed"  # the default value, and the field in which layouts read whatever value
 UNIT = "km/h"
 PER_UNIT: Mapping[str, Fraction] = {
     UNIT: Fraction(1),
@@ -44,7 +44,7 @@ class Value:
     """
 
     grid: Grid
-    name: str = NAME
+    name: str = SPEED
     unit: str = UNIT
     lower: Fraction = Fraction(0)
     scale: Fraction = Fraction(1)
@@ -58,7 +58,7 @@ class Value:
     @property
     def plural(self) -> str:
         """The value in sentences about several reports."""
-        return f"{self.name}s" if self.name == NAME else f"{self.name} values"
+        return f"{self.name}s" if self.name == SPEED else f"{self.name} values"
 
     @property
     def standard(self) -> Grid:

@@ -15,7 +15,7 @@ from dpops.statistics import Column
 from dpops.types import Int64s
 from transforms.order import changes, factorize
 from transforms.records import EventBytes, ExposureBytes, Observations, PackedEvents, PartialBytes, TallyBytes
-from transforms.value import NAME
+from transforms.value import SPEED
 
 _TALLY_COLUMNS = ("slot_s", "vehicle", "cell", "kept", "dropped")
 S_US = 1_000_000
@@ -24,8 +24,7 @@ DENSE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """For networks and checkpoints: 22 bytes an event. LZ4 takes a third more bytes than zstd and a third of its time."""
 FAST = pa.ipc.IpcWriteOptions(use_threads=False)
 """For temporary files of one machine: 29 bytes an event, in a quarter of the time."""
-MANY = 1 << 12
-"""From so many events on, vehicles and cells are dictionary-encoded: 17 bytes an event where both repeat."""
+MANY = 1 << 12  # from so many events on, vehicles and cells are dictionary-encoded: 17 bytes an event where both repeat
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)  # cores are shared out among processes, not threads
 
 
@@ -192,7 +191,8 @@ def pack_partial(rows: Partial) -> PartialBytes:
 def unpack_partial(data: PartialBytes, columns: Sequence[Column]) -> Partial:
     """Unpacks a pane's partial tally with its columns."""
     source = pa.BufferReader(data)
-    entries, *others = (pa.ipc.open_stream(source, options=_READ_OPTIONS).read_all().combine_chunks() for _ in range(4))
+    streams = (pa.ipc.open_stream(source, options=_READ_OPTIONS) for _ in range(4))  # those of `pack_partial`
+    entries, *others = (stream.read_all().combine_chunks() for stream in streams)
     sums = {column.name: _numbers(entries.column(f"sum of {column.name}").combine_chunks()) for column in columns}
     vehicle, cell, reported = (_numbers(entries.column(name).combine_chunks()) for name in _PARTIAL_COLUMNS)
     samples, spans, late = ([_numbers(column.combine_chunks()) for column in table.columns] for table in others)
@@ -201,7 +201,7 @@ def unpack_partial(data: PartialBytes, columns: Sequence[Column]) -> Partial:
 
 def _by_name(columns: Events | Samples | EventSpans) -> dict[str, Int64s]:
     """Names columns as in engines' checkpoints."""
-    return {NAME if field == "value" else field: column for field, column in columns._asdict().items()}
+    return {SPEED if field == "value" else field: column for field, column in columns._asdict().items()}
 
 
 def _packed(columns: Mapping[str, Int64s]) -> bytes:
@@ -225,7 +225,7 @@ def unpack_events(packed: Iterable[bytes]) -> Events:
 
 def unpack_tally(packed: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     """Unpacks tallies with the columns they were packed with."""
-    nothing = np.zeros(0, np.int64)
+    nothing = np.zeros(0, np.int64)  # in an empty first tally, as there may be no other
     tallies = [Tally(*[nothing] * len(_TALLY_COLUMNS), sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
     for data in packed:
         batch = pa.ipc.open_stream(data, options=_READ_OPTIONS).read_next_batch()

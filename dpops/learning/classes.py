@@ -21,7 +21,7 @@ _CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
 """Updates of the city; Gauss-Newton steps of cells in each; Newton steps of tilts."""
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 """Largest step, and bounds, of log weights, so that exp stays finite where noise is all that is released."""
-_EVEN_SD = math.sqrt(1 / 12)  # of a uniform distribution over a class, in widths of the class
+_UNIFORM_SD = math.sqrt(1 / 12)  # of a uniform distribution over a class, in widths of the class
 _LEAST_VARIANCE = 1  # (km/h)^2, of a distribution's speeds, as a divisor: it is 0 where one class has all
 
 
@@ -226,12 +226,13 @@ def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], 
     """Finds speeds at which distribution functions reach the target, with intervals.
 
     edges: (classes + 1,). cdf: share below each edge, (.., classes + 1). band: its upper and lower bounds, which reach
-    the target at lower and at higher speeds. Where in its class a speed lies is unknown too: squares of both errors add
-    up. Standing is 0 km/h; an upper bound in its class is that class's end, one in the open last class the speed bound.
+    the target at lower and at higher speeds. Where in its class a speed lies is unknown too, with the deviation of a
+    uniform law: squares of both errors add up. Standing is 0 km/h; an upper bound in its class is that class's end, one
+    in the open last class the speed bound.
     """
     crossing, index = _inverse(edges, cdf, target)
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)
-    value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _EVEN_SD * np.diff(edges)
+    value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _UNIFORM_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), in_class[lower_index]), 0.0)
     upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), in_class[upper_index]), edges[-1])
     is_last = index == edges.size - 2
@@ -267,13 +268,14 @@ def expected_error(
     if typical is not None:
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
-        of_cell = (information - information @ covariance @ information)[0]  # what a cell tells of the city
+        # What a cell tells of the city, its own effects integrated out: a Schur complement.
+        of_cell = (information - information @ covariance @ information)[0]
         city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)
     shares = posterior.shares[:, None]  # (1, 1, classes): one cell, one time
     cdf, mean_variances = _below(shares), posterior.mean_variances[:, None] + cell.day_variance
-    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, np.full((1, 1), cell.visits)))[0, 0]
+    sd = np.sqrt(_variances(posterior, shares, cdf, mean_variances, np.full((1, 1), cell.visits)))[0, 0]  # (edges,)
     value, index = _inverse(edges, cdf, target)
     # Delta method: a share's error over the density, per km/h; sqrt(2 / pi) makes a normal sd a mean absolute error.
     density = shares[0, 0, index[0, 0]] / np.diff(edges)[index[0, 0]]

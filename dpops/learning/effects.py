@@ -269,7 +269,7 @@ class Stack:
         order, border = self._order, np.zeros((self.starts[-1], self._border))  # (rows, border effects)
         local, sums_by_key = [np.zeros(0)], dict[tuple[int, int, str | None], Float64s]()
         for index, block, sums, first in self._terms:
-            key = index, id(sums), block.regressor  # blocks of equal keys have the same sums: they are computed once
+            key = index, id(sums), block.regressor  # blocks that share `sums` and regressor are summed up once
             if key not in sums_by_key:
                 of_item = {**self._known[index], **(regressors[index] if regressors else {})}
                 factors = of_item.get(block.regressor or "")  # None for blocks without regressor
@@ -278,7 +278,7 @@ class Stack:
                 border[self.starts[index] :, first:][sums.rows, sums.columns] = sums_by_key[key]
             else:
                 local.append(sums_by_key[key])
-        values = np.concatenate(local)[order.data]
+        values = np.concatenate(local)[order.data]  # `order` holds positions in the concatenated terms
         return EffectRows(sparse.csr_matrix((values, order.indices, order.indptr), order.shape), border)
 
 
@@ -286,7 +286,8 @@ class _PairSums:
     """Sums HATs' numbers by pair of group (row) and effect (column) that meet."""
 
     def __init__(self, block: Block, item: Item) -> None:
-        # Groups and effects are products of cells' and slots' ones, so pairs are products of pairs of these.
+        # Groups and effects are products of cells' and slots' ones, so pairs are products of pairs of these. keys:
+        # numbers of effects. of_cells, of_slots: each cell's and each slot's pair.
         (cell_groups, cell_keys), of_cells = _numbered(item.groups.cells, block.cell_keys)
         (slot_groups, slot_keys), of_slots = _numbered(item.groups.slots, block.slot_keys[item.hours])
         rows = cell_groups[:, None] * item.groups.shape[1] + slot_groups

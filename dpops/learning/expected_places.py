@@ -18,10 +18,8 @@ from dpops.levels.stages import Stage
 from dpops.spread import INFORMATIVE_KMH, TYPICAL, Z95
 from dpops.types import Float64s
 
-LEAST_VEHICLES = 1
-"""A place of a single vehicle is never `ok`."""
-Z90 = 1.645
-"""A normal law exceeds its mean by more standard deviations with a probability of 5 %."""
+LEAST_VEHICLES = 1  # a place of a single vehicle is never `ok`
+Z90 = 1.645  # a normal law exceeds its mean by more standard deviations with a probability of 5 %
 EVEN, SPREAD, CONCENTRATED = (fitted.BUSIER * times for times in (1 / 2, 3 / 2, 5 / 2))
 """Guessed: standard deviations of places' log traffic. Segments of streets, which many lines share, lie between the
 first two, hexagons between the last two."""

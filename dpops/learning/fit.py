@@ -206,6 +206,7 @@ def _mean_stage(of_days: Sequence[tuple[Float64s, StageValues, LevelValues]]) ->
     # Precisions, (days, cell groups, slot groups), above 0 where a level has no sums.
     of_weights = np.maximum(1 / np.stack([level.weight_variances for level in levels]), 1e-300)
     of_speeds = np.maximum(1 / np.stack([level.speed_variances for level in levels]), 1e-300)
+    # Any mean centre is right; near precise days' ones their shifts, which rest on estimated weights, are small.
     importance = of_speeds.max(axis=(1, 2))  # of each day: the precision of its most precise group
     centre = np.tensordot(importance / importance.sum(), centres, 1)
     shifts = [groups.totals(weights * (of_day - centre)) for weights, of_day in zip(hats, centres, strict=True)]

@@ -253,7 +253,7 @@ def weight_nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: 
 
 def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
     """Computes log likelihoods of LAWS, (laws,), up to a constant."""
-    _, log, low, fraction, density = _weight_grid(sums, expected, chosen)
+    _, log, low, fraction, density = _weight_grid(sums, expected, chosen)  # log: of likelihoods
     likely = density * np.exp(log - log.max(axis=1, keepdims=True))
     # Likelihoods of RATIOS, (places, RATIOS): a weight between two of them counts for both.
     of_ratios, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
@@ -274,7 +274,7 @@ def _weight_grid(
     """
     precision = max(sums.weight_precision, _TINY)
     measured = sums.weights[chosen] / precision  # estimates by sums alone, of variance 1 / precision
-    is_sure = measured > _SURE / np.sqrt(precision)
+    is_sure = measured > _SURE / np.sqrt(precision)  # these have their grid around the estimate, see _SURE
     weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
     fraction, density = np.zeros(weights.shape), np.ones(weights.shape)

@@ -120,6 +120,7 @@ class Posterior:
         shift = narrow.adjoint(of_narrow)
         del of_narrow  # a large city's memory
         self.conditional = np.ascontiguousarray(self._factor.solve(prior.local.T @ local + shift.local))
+        # A^-1 times the local shift and the wide rows' part: l in `_back_substituted`.
         at_local = self.conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
         at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
         self.samples = self._back_substituted(at_local, at_border)

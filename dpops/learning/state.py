@@ -11,8 +11,7 @@ from dpops.learning.city import speed_layout, weight_layout
 from dpops.learning.effects import EffectLayout, Start
 from dpops.learning.releases import DayValues, Design
 
-RECENT = 2
-"""Least number of days kept as released; older ones are folded into their mean day."""
+RECENT = 2  # least number of days kept as released; older ones are folded into their mean day
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +66,7 @@ class State:
 
 Arrays = Mapping[str, NDArray[Any]]
 
-VERSION = 24
-"""Version of the model and of its arrays' meaning; arrays of another version are not restored."""
+VERSION = 24  # version of the model and of its arrays' meaning; arrays of another version are not restored
 
 
 def arrays_of(state: State) -> dict[str, NDArray[Any]]:
@@ -94,8 +92,8 @@ def restore_state(state: State, days: int, recent: tuple[DayValues, ...], arrays
     state: the one before the first day, of the same city. days, recent: as in `State`, from the ledger.
     """
     older = _restored("older", tuple[DayValues, ...], arrays)
-    start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None  # no day was folded
-    shapes = [array.shape for array in state.weight_layout.zeros(0)]
+    start = _restored("start", Start, arrays) if "start.effects.local" in arrays else None  # no day is folded in yet
+    shapes = [array.shape for array in state.weight_layout.zeros(days=0)]  # of effects that all days share
     if start is not None and [array.shape for array in start.effects] != shapes:
         raise ValueError("the effects are of another city")
     return replace(state, days=days, recent=recent, older=older, start=start)

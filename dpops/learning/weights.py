@@ -111,8 +111,8 @@ class WeightField(LatentField):
     def traffic(self, day: DayValues) -> Float64s:
         """Computes log weights of typical hours like a day's, less their mean, (cells, slots)."""
         logs = self.layout.hats(self.effects, day.hours, day=None)
-        weights = np.exp(logs)
-        return np.asarray(np.clip(logs - np.average(logs, weights=weights), -_MOST_TRAFFIC, _MOST_TRAFFIC))
+        traffic = logs - np.average(logs, weights=np.exp(logs))
+        return np.asarray(np.clip(traffic, -_MOST_TRAFFIC, _MOST_TRAFFIC))  # see _MOST_TRAFFIC
 
     def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.

@@ -179,7 +179,7 @@ def with_least_norm(stage: Stage, bounds: BoundsOnly) -> Stage:
     than the noise allows, so it is the lower, the more noise there is.
     """
     norm = usual_norm(stage, bounds.fleet)
-    if norm is None or stage.counts_public:
+    if norm is None or stage.counts_public:  # not declared; or weights are exact, hence unscaled
         return stage
     share = dict(stage.shares).get("cell", Fraction(1))
     noise_kmh = group_sd_kmh(stage.kind, stage.spread, "cell", share, bounds)

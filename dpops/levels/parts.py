@@ -16,8 +16,7 @@ from dpops.levels.defaults import Fleet, Profile, vehicle_weight
 from dpops.levels.stages import CLASS, PLACE, UNIT, Kind, Part, PublicHats, Stage, alike, scaled, shares_of, with_last
 from dpops.types import Grid, Int64s
 
-STANDING_KMH = 1
-"""Below it a vehicle stands: a class of its own."""
+STANDING_KMH = 1  # below it a vehicle stands: a class of its own
 MOVING = 4
 """Weight of a moving vehicle's report, where a standing one's is 1. Standing ones are often half of all, many at one
 end of a line, and would take most of a norm; means tell their number too."""
@@ -35,9 +34,9 @@ def class_edges(classes: int, grid: Grid) -> tuple[int, ...]:
 
 def with_classes(stages: tuple[Stage, ...], share: Fraction, edges: tuple[int, ...]) -> tuple[Stage, ...]:
     """Appends a stage of speed classes, with this share of the total."""
-    parts = alike(((CLASS, Fraction(1)),))
+    parts = alike(((CLASS, Fraction(1)),))  # its only level has all of the stage's share, and all for weights (alpha)
     last = replace(stages[-1], parts=parts, alpha=Fraction(0), classes=edges, least_norm=0)
-    # Reports count as they are; the bound is any positive number, as there are no speeds to clip.
+    # Reports count as they are, on short days too; the bound is any positive number: there are no speeds to clip.
     return with_last(stages, replace(last, bound_kmh=Fraction(1), exponent=Fraction(1)), share)
 
 
@@ -135,12 +134,10 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
     return profile.hats / hats / math.sqrt(sum(squares))  # of a slot's weight a HAT has 1 / hats
 
 
-LEAST_PART = Fraction(1, 4)
-"""Part of the declared fleet below which a day is stopped."""
+LEAST_PART = Fraction(1, 4)  # part of the declared fleet below which a day is stopped
 MOST_TIMES, NOISE_SDS = 10, 3
 """Multiple of the declared fleet that warns the operator if exceeded by so many standard errors."""
-EMPTY_PASSES = 0.01
-"""Largest probability that an empty day is not stopped."""
+EMPTY_PASSES = 0.01  # largest probability that an empty day is not stopped
 USUAL_PART, USUAL_STOPS = 0.6, 1e-4
 """A day with this part of the declared fleet is stopped with this probability at most."""
 MOST_SHARE = Fraction(1, 10)

@@ -139,8 +139,7 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     return ArrayMeans(np.add.reduceat(user_mean[user] * samples, first_piece) // fills, first_array)
 
 
-SAFE_PRODUCT = 1 << 30
-"""Samples times grid steps below which `check_plan_input`, slow for many HATs, refuses nothing."""
+SAFE_PRODUCT = 1 << 30  # samples times grid steps below which `check_plan_input`, slow for many HATs, refuses nothing
 
 FACTS = ("users", "samples", "heaviest", "reported", "upper_steps", "m_ub", "arrays", "sensitivity")
 """Facts of a plan about its HAT and arrays, in this order."""

@@ -14,8 +14,7 @@ from dpops.mechanism import Plan, Stacked
 from dpops.suppression.search import Ratio
 from dpops.types import Float64s, Int64s
 
-CapRule = Literal["none", "opt"] | int
-"""Choice of m from public counts: no cap, the least worst case, or m itself."""
+CapRule = Literal["none", "opt"] | int  # choice of m from public counts: no cap, the least worst case, or m itself
 
 
 class CountCap(NamedTuple):

@@ -112,8 +112,7 @@ def _scale(low: int, high: int, plan: Plan) -> Fraction:
     return plan.scale * Fraction(min(high - low, widest), widest)
 
 
-_NODES = 16
-"""Equally likely points that stand for a quantile's law in a forecast."""
+_NODES = 16  # equally likely points that stand for a quantile's law in a forecast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

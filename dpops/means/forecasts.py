@@ -17,14 +17,10 @@ from dpops.types import CountsKnown, Float64s, Grid, Int64s
 MIN_SHARE_BETWEEN_USERS = 0.2
 """Least share of the variance between users in forecasts of array means: a user's samples resemble one another, and a
 forecast of independent ones promises intervals that are too short."""
-FEW_ARRAYS = 8
-"""Most arrays for which a forecast varies the HAT's mean."""
-BIAS_POINTS = 32
-"""Equally likely values that stand for a normal bias in a forecast."""
-_ELEMENTS_AT_ONCE = 1 << 13
-"""Numbers of a matrix that forecasts make at once: a few of these stay in a core's cache."""
-_MOST_NOISE_STEPS = 1 << 48
-"""Scale of noise, in steps, far below the 2**50 that a plan refuses."""
+FEW_ARRAYS = 8  # most arrays for which a forecast varies the HAT's mean
+BIAS_POINTS = 32  # equally likely values that stand for a normal bias in a forecast
+_ELEMENTS_AT_ONCE = 1 << 13  # numbers of a matrix that forecasts make at once: a few of these stay in a core's cache
+_MOST_NOISE_STEPS = 1 << 48  # scale of noise, in steps, far below the 2**50 that a plan refuses
 
 
 class LaidMany(NamedTuple):
@@ -116,11 +112,11 @@ def chunks(hats: int, of_each: int) -> Iterator[slice]:
 def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, LaidMany], Float64s]) -> Float64s:
     """Forecasts errors of privately clipped array means, float64 (HATs,).
 
-    errors: forecasts HATs, (HATs,), whose array means, (HATs, arrays), ascend as the prior expects them. Equal HATs
-    are forecast once. m_ub: rule of the arrays' length, in samples.
+    errors: forecasts a chunk's errors, (HATs,), from array means, (HATs, arrays), which ascend as the prior expects
+    them, and layouts. Equal HATs are forecast once. m_ub: rule of the arrays' length, in samples.
     """
     laid = laid_out(hats, m_ub)
-    first, back = alike(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
+    first, back = alike(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)  # of distinct HATs; each HAT's among them
     distinct, forecasts = laid.take(first), np.zeros(first.size)
     for arrays, hats_of_size in groups_of(distinct.arrays):
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.

@@ -104,6 +104,7 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     epsilon 1 on at the largest. Compared exactly. Source: S1, OPT-Array-Averaging, idealised objective.
     """
     numerator, denominator = epsilon.as_integer_ratio()  # S: `sums` of min(count, m), n: of counts, m: `lengths`
+    # No product below exceeds n^3 m numerator denominator: int64, or Python's integers beyond.
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3 * int(counts.max()) * numerator * denominator)
     sums = _kept_at(lengths)
     # The objective less 1, times n epsilon's numerator, is a fraction: cost / S; compared by products.

@@ -33,7 +33,8 @@ class Akmv(Mechanism):
     def plan(self, hat: CountsKnown, grid: Grid, epsilon: Fraction) -> Plan:
         """Plans the clipping bound's rank and the noisy sum.
 
-        coarse: bits that sums drop so that candidates stay below 2**30. count_i, users_i: how many users have a count.
+        rank: of T, from below. coarse: bits that sums drop so that candidates stay below 2**30. count_i, users_i: how
+        many users have a count.
         """
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)
@@ -47,7 +48,7 @@ class Akmv(Mechanism):
             mechanism=self.name,
             epsilon=epsilon,
             step=grid.step / facts["samples"],
-            scale=2 * max_sum / epsilon,
+            scale=2 * max_sum / epsilon,  # half of epsilon is for T, which `resolve` puts in place of max_sum
             upper=grid.upper,
             bias_bound=float(grid.upper),
             sensitivity=max_sum,
@@ -63,17 +64,17 @@ class Akmv(Mechanism):
     def forecasts(self, hats: HatCounts) -> Float64s:
         """Forecasts errors by HAT under the prior."""
         errors, epsilon = [], float(hats.epsilon)
-        # By 4, not by _NODES: larger chunks take a third of the time here.
+        # As if for 4 numbers each, not _NODES: four times larger chunks take a third of the time here.
         matrices = (matrix[rows] for matrix in hats.counts for rows in chunks(len(matrix), 4 * matrix.shape[1]))
         for counts in matrices:
             samples = counts.sum(axis=1)[:, None]
-            max_sums = (hats.upper * counts[:, 0]).astype(np.float64)
+            max_sums = (hats.upper * counts[:, 0]).astype(np.float64)  # counts descend
             sums = np.clip(counts * hats.prior.mean, 0.0, max_sums[:, None])
             rank = counts.shape[1] - min(math.ceil(2 / hats.epsilon), counts.shape[1])
             # T, (HATs, _NODES); then the error of each, averaged.
             drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _NODES)
-            over = sums[:, :, None] - drawn[:, None, :]
-            bias = -np.maximum(over, 0.0, out=over).sum(axis=1) / samples
+            excess = sums[:, :, None] - drawn[:, None, :]  # (HATs, users, _NODES)
+            bias = -np.maximum(excess, 0.0, out=excess).sum(axis=1) / samples  # in place, as it is large
             true = sums.sum(axis=1)[:, None] / samples
             errors.append(clamped_errors(true, hats.upper, bias, 2 * drawn / (samples * epsilon)).mean(axis=1))
         return np.concatenate(errors)

@@ -89,7 +89,8 @@ class Auto(Mechanism):
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]
-            costs.append(np.repeat(is_drawn or [True] * len(hats.counts), [len(counts) for counts in hats.counts]))
+            is_drawn = is_drawn or [True] * len(hats.counts)  # a candidate that is never constant was not asked
+            costs.append(np.repeat(is_drawn, [len(counts) for counts in hats.counts]))
         choice = np.where(errors == best, np.array(costs, np.int64), 2).argmin(axis=0)  # 2: not the best
         return [(mechanism, np.flatnonzero(choice == index)) for index, mechanism in enumerate(candidates)]
 

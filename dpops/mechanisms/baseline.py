@@ -92,7 +92,7 @@ class Baseline(Mechanism):
         """Draws the noisy sums of planned HATs."""
         users = stack(totals, plans)
         sums = retained(users, [users.sums], plans)
-        # Exact if nobody is capped, else floored.
+        # Exact if nobody is capped, else floored. sums: of each HAT a denominator, and one column's total times it.
         fine = [FINE_PER_STEP if "m_ub" in plan.facts else 1 for plan in plans]
         exact = [steps * total // denominator for steps, (denominator, (total,)) in zip(fine, sums, strict=True)]
         return noisy_integers(np.array(exact, np.int64), plans, noise)

@@ -16,8 +16,7 @@ from dpops.noise import Noise
 from dpops.suppression.search import Ratio, variance_bias, variance_sensitivity
 from dpops.types import CountsKnown, Float64s, Grid
 
-RANGE = 1 << 30
-"""Steps of the released integer from variance 0 to U^2 / 4."""
+RANGE = 1 << 30  # steps of the released integer from variance 0 to U^2 / 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class Constant(Mechanism):
         plan = self.plan(CountsKnown.all_of(hats.counts[0][0]), hats.grid, hats.epsilon)  # equal for all HATs
         offset = values_of([[plan.facts["constant"]]], [plan]) - hats.prior.hat_means(hats.upper)[:, None]
         sd = hats.of_each(lambda counts: hats.prior.spread(counts / counts.sum(axis=1)[:, None], counts))
-        return errors_around(hats, sd, np.zeros(sd.size), offset=offset)
+        return errors_around(hats, sd, scale=np.zeros(sd.size), offset=offset)  # without noise
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         """Returns the planned constants, without noise."""

@@ -43,9 +43,10 @@ class Levy(ClippedArrays):
         upper = hats.grid.upper_steps * FINE_PER_STEP
 
         def interval_errors(means: Float64s, laid: LaidMany) -> Float64s:
-            """Forecasts HATs with equally many arrays, by their number of bins; means: (HATs, arrays)."""
+            """Forecasts HATs with equally many arrays; means: (HATs, arrays) in units."""
             tau = np.array([_tau(means.shape[1], m_ub, upper) for m_ub in laid.m_ub.tolist()], np.int64)
             errors = np.zeros(tau.size)
+            # Noise is for the interval's length, 3 bins at most, or for less where unclipped means move by less.
             for bins, rows in groups_of(-(-upper // tau)):
                 widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.sensitivity[rows])
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
@@ -107,7 +108,8 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
 def _bins(means: Int64s, tau: Int64s | int, upper: Int64s | int) -> Int64s:
     """Finds bins of nearest midpoint, lower on ties.
 
-    The last bin may be narrower, so its midpoint decides whether a mean in it or in the one before is nearer.
+    All in fine steps; bins are (0, tau], (tau, 2 tau], .. The last may be narrower, so its midpoint decides whether a
+    mean in it or in the one before is nearer.
     """
     last: Int64s = np.asarray(-(-upper // tau) - 1, np.int64)
     regular = np.clip((means - 1) // tau, 0, last)  # where all bins are of width tau

@@ -34,7 +34,7 @@ class CappedTree(TreeMechanism):
         """Plans trees over capped samples; "opt" weighs a share's bias and noise."""
 
         def cost(cap: CountCap) -> float:
-            """Adds a share's worst bias and its noise error, proportional to m / K."""
+            """Adds a share's worst bias and its noise error, proportional to cap / samples."""
             return cap.share_moved + error * cap.max_count / cap.samples
 
         plans = []

@@ -124,7 +124,7 @@ def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance
             raise ValueError(f"a noise variance must be >= 0 and below 2**98 squared steps, got {variance}")
         if 0 < variance < min_variance:
             raise ValueError(f"a rounded Gaussian needs a variance of 0, or of 1 squared step and more, got {variance}")
-    scale = np.array([isqrt(int(variance)) + 1 for variance in kinds], np.int64)  # floor(sigma) + 1
+    scale = np.array([isqrt(int(variance)) + 1 for variance in kinds], np.int64)  # floor(sigma) + 1, of proposals
     out = np.zeros(code.size, np.int64)
     noisy = np.flatnonzero(np.array([variance > 0 for variance in kinds], np.bool_)[code])
     for start in range(0, noisy.size, CHUNK):

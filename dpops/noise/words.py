@@ -15,19 +15,16 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
-Entropy = Callable[[int], bytes]
-"""Returns that many random bytes: `os.urandom` everywhere but in tests and simulation."""
+Entropy = Callable[[int], bytes]  # returns that many random bytes: `os.urandom` everywhere but in tests and simulation
 
 Rate = Callable[[int], tuple[Fraction, Fraction]]
 """Bounds a rate from below and above, both >= 0, by that many binary digits of its parts."""
 
-CHUNK = 1 << 15
-"""Entries drawn at a time, which fit into a core's cache."""
+CHUNK = 1 << 15  # entries drawn at a time, which fit into a core's cache
 
 _WORD_BITS = 64  # bits
 _FLOAT_DOUBT = 2.0**-36  # distance from which on floats decide
-_RUN_BITS = 44
-"""Longest run of exp(-1) that a word resolves: exp(-45) is below 2**-64."""
+_RUN_BITS = 44  # longest run of exp(-1) that a word resolves: exp(-45) is below 2**-64
 _DECIMAL = Context(rounding=ROUND_HALF_EVEN, Emin=-999_999, Emax=999_999, clamp=0, traps=[])
 """Independent of the calling program's decimal context, in whose range exp(-30) could be 0."""
 

@@ -96,9 +96,9 @@ def best_shape(bins: int) -> PlannedTree:
 
 
 def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
-    """Raises PlanError unless counts times masses, for `weighted_leaves`, fit into 64 bits."""
+    """Raises PlanError unless counts times masses, for `weighted_leaves`, stay below 2**62."""
     check_plan_input(*hat, grid.upper_steps, epsilon)
-    heaviest = int(hat.counts.max())
+    heaviest = int(hat.counts.max())  # samples; the mass is UNITS_PER_SAMPLE times as many at most
     if heaviest**2 * UNITS_PER_SAMPLE >= 1 << 62:
         raise PlanError(f"a user of {heaviest} samples is beyond the checked integer bounds (2**62)")
 

@@ -16,8 +16,7 @@ from dpops.trees.shape import MOST_BINS, node_counts
 from dpops.types import Float64s
 
 QUANTILES: Mapping[str, float] = {"p50": 0.5, "p85": 0.85}
-OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")
-"""Outputs of a tree, in this order: numbers, and the list last."""
+OUTPUTS = (*QUANTILES, "mean", "variance", "cdf")  # outputs of a tree, in this order: numbers, and the list last
 
 
 class Reading(NamedTuple):
@@ -31,7 +30,10 @@ class Reading(NamedTuple):
 def read_trees(
     released: Sequence[Integers], plans: Sequence[Plan], shape: PlannedTree, miss: float
 ) -> dict[str, Reading]:
-    """Reads HATs of one tree, (HATs,) by output; "cdf": (HATs, K - 1)."""
+    """Reads HATs of one tree, (HATs,) by output; "cdf": (HATs, K - 1).
+
+    miss: probability of an interval that misses. In plans bias_bound and rounding are shares of weight.
+    """
     facts = [  # a row for each HAT
         (scale_of(plan), plan.bias_bound, plan.rounding, upper_of(plan), plan.facts["total"], plan.facts["upper_steps"])
         for plan in plans
@@ -52,12 +54,13 @@ def read_trees(
     outputs = {"cdf": _around(cdf, readings.cdf_interval(raw, half))}
     for name, level in QUANTILES.items():
         value = readings.quantile(cdf, level)
-        outputs[name] = _around(value * width, in_units(readings.quantile_interval(raw, half, level), grid / 2))
+        between = readings.quantile_interval(raw, half, level)
+        outputs[name] = _around(value * width, in_units(between, margin=grid / 2))  # samples are rounded to the grid
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
     moved = (width + grid) / 2
     between = in_units(readings.mean_interval(raw, noise_law, scale, widths), upper * bias + upper * rounding + moved)
     outputs["mean"] = _around(readings.mean(cdf) * width, between)
-    # It moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
+    # t moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
     share = np.minimum(bias, 0.5)
     margin = upper**2 * share * (1 - share) + upper * moved + moved**2 + upper**2 * rounding
     between = readings.variance_interval(raw, noise_law, scale, readings.standard_errors(miss / 2))

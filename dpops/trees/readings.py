@@ -16,8 +16,7 @@ import numpy as np
 from dpops.trees.shape import Tree
 from dpops.types import Float64s, Int64s
 
-SENSITIVITY = 2
-"""Nodes of one level that change by 1 when one sample moves to another bin."""
+SENSITIVITY = 2  # nodes of one level that change by 1 when one sample moves to another bin
 
 
 def cumulative(
@@ -177,12 +176,12 @@ def variance_interval(raw: Float64s, law: Law, scale: Float64s, widths: float) -
     centre, mean_half = mean(raw), widths * scale * mean_sd(law)
     middle = variance_around(raw, centre)
     half = widths * scale * np.maximum(variance_sd(law, centre - mean_half), variance_sd(law, centre + mean_half))
-    upper = (raw.shape[1] + 1) ** 2 / 4
+    upper = (raw.shape[1] + 1) ** 2 / 4  # largest variance within [0, K] (Popoviciu)
     return Between(np.clip(middle - half, 0.0, upper), np.clip(middle + half + mean_half**2, 0.0, upper))
 
 
 def variance_sd(law: Law, centre: Float64s) -> Float64s:
-    """Computes the standard error of e2 - 2 m e1 at m = centre."""
+    """Computes the standard error of `variance_interval`'s e2 - 2 m e1 at centre m."""
     ranks = np.arange(1.0, law.weights.shape[1] + 1)  # prefix t adds -2 (t - m) f(t)
     first, second = (law.weights @ np.stack([2 * ranks, np.full(ranks.size, 2.0)], axis=1)).T
     pairs = ((first, first), (first, second), (second, second))

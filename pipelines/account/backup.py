@@ -205,7 +205,7 @@ def _check_nothing_since(backup: Backup, folders: Sequence[Path], *, nothing_sin
             f"({len(unknown):,} such slots): it would be released again with fresh noise, a second look. Restore a "
             "newer backup; without one the account has ended"
         )
-    if (newest := backup.newest) is None:
+    if (newest := backup.newest) is None:  # nothing was released, nor published as all of that is recorded
         return
     newest_unit = unit(newest["spec_id"], newest["shard"] == LIVE_COLUMN, newest["slot_s"])
     if newest_unit not in {released for released, _ in published}:
@@ -228,13 +228,14 @@ def read_backup(path: Path) -> Backup:
     packed = data.removeprefix(_FIRST_LINE)
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            limit = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))  # of few entries a header is most
+            limit = min(MOST_BYTES, MOST_EXPANDED * len(packed) + (1 << 20))  # and 1 MiB for the header
             content = file.read(limit + 1)
         if len(content) > limit:
             raise ValueError
         first, *lines = content.splitlines()
         backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in lines])
-        if backup.header.head[backup.genesis]["hash"] != backup.last[1]:
+        _, newest_hash = backup.last
+        if backup.header.head[backup.genesis]["hash"] != newest_hash:
             raise ValueError
     except (*_DAMAGE_ERRORS, IndexError):
         raise LedgerError(f"the backup {path} is damaged: nothing of it was taken") from None

@@ -50,7 +50,7 @@ def _with_early_decoder(command: options.Command) -> options.Command:
     @wraps(command)
     def begun(*, spec_path: Path, **values: Any) -> Any:
         spec = options.loaded(spec_path, quiet=values["as_json"])
-        if values["engine"] is None:
+        if values["engine"] is None:  # the job runs on this machine
             from transforms.layouts.decoder_process import begin_early
 
             begin_early(spec.input.layout)

@@ -114,7 +114,7 @@ _VehicleHats = tuple[Int64s, Int64s, Int64s]
 def _hats(part: Tally, epsilon: Fraction) -> Iterator[PlannedHat]:
     """Yields a tally's HATs that have samples left after the cap."""
     for _, rows in by_slot(part):
-        hats = hats_of(rows).with_users().hats
+        hats = hats_of(rows).with_users().hats  # a cap may leave a HAT without any
         for totals, reported in zip(hats, hats.reported.tolist(), strict=True):
             yield PlannedHat(totals.counts, reported, epsilon)
 
@@ -218,7 +218,8 @@ def _bounds(spec: Specification, rate: Fraction) -> tuple[ComposedTotal, Compose
     """Bounds a vehicle's epsilon in slot and period. rate: epsilon of a HAT."""
     lengths = period_lengths(spec)  # fewest and most slots of a period
     if (total := spec.privacy.allocation.total) is not None:
-        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])  # fewest slots, most for each
+        # Plans share the total equally: of a period with the fewest slots each has most, and of an endless one all.
+        plans = 1 if lengths is None else spec.privacy.allocation.plan_count(lengths[0])
         return ComposedTotal(float(total / plans), "at most"), ComposedTotal(float(total), "at most")
     if spec.privacy.cap is None:
         return ComposedTotal(epsilon=None, known="unknown"), ComposedTotal(epsilon=None, known="unknown")
@@ -275,7 +276,8 @@ def translated(spec: Specification, composed: Composed) -> list[Guarantee]:
         Guarantee("a vehicle on one day", period if is_day else within, limit),
     ]
     if is_day:
-        certainty = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")  # of seven such days
+        # Seven times one exact day is exact for a week of such days alone; seven times a bound is a bound.
+        certainty = {"exact": "if alike", "at most": "at most"}.get(period.known, "unknown")
         week = ComposedTotal(None if period.epsilon is None else WEEK * period.epsilon, cast("Known", certainty))
         return [*guarantees, Guarantee("a vehicle in one week", week, WEEK * limit)]
     guarantees.append(Guarantee("a vehicle in one week", period if is_week else within, limit))

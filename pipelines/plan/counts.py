@@ -107,12 +107,14 @@ def _counts_of(observed: Observations, slots: Calendar, spec: Specification, ori
     placed = slots.locate(observed.event_us)
     in_slots = observed._replace(slot_start_us=placed.slot_start_us).take(placed.in_service)
     located, cell, _ = locate(in_slots, Hexagons(spec.cells.resolution, region=None))  # everywhere: none is outside
-    by_slot = wire.split(located, cell, 1)  # as a release's tallies are, in one shard, without cap or columns to sum
+    # As a release's tallies are, but in one shard, without cap or columns to sum. key: (slot, shard).
+    by_slot = wire.split(located, cell, shards=1)
     tallies = [tally(wire.unpack_events([events.data]), events.key[0], cap=None, columns=())[0] for events in by_slot]
     if not tallies:
         raise InputError(error)
     rows = wire.joined(tallies)
     days = {*map(spec.timetable.day_of, np.unique(rows.slot_s).tolist())}
+    # Vehicles are numbers in place of hashes.
     columns = (rows.slot_s, rows.cell, np.unique(rows.vehicle, return_inverse=True)[1], rows.kept)
     return SampleCounts(*columns, slots_named=True, vehicles_named=True, origin=origin, days=(len(days),))
 

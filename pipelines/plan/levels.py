@@ -99,6 +99,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     ]
     spans = worth_of_spans(spec, bounds)
     usable = [
+        # The specified HATs' spans are there already; of other HATs the specified span alone is compared.
         UsablePart.of(spec, choice, facts, trips, spans if facts is bounds else worth_of_spans(spec, facts, others=()))
         for choice, facts, trips in choices_of_hats(spec, bounds)
     ]
@@ -122,7 +123,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
         answers=[*_answers(spec, bounds, totals, within), *of_distributions(spec, bounds), forecasts.first_days(spans)],
         choices=[
             Choice(
-                levels={name: float(share) for name, share in choice.recipe.later[-1].shares},
+                levels={name: float(share) for name, share in choice.recipe.later[-1].shares},  # of the finest stage
                 bound=(width(float(choice.recipe.first[0].bound_kmh)), width(float(choice.recipe.later[0].bound_kmh))),
                 first=width(choice.first_kmh),
                 later=width(choice.later_kmh),
@@ -184,11 +185,11 @@ def _total(spec: Specification, bounds: BoundsOnly, factor: Fraction, days: str,
     def is_enough_in_place(stage: Stage, facts: BoundsOnly, vehicles: float) -> bool:
         """Checks whether so many in a cell's HATs give its day the half width."""
         half = place_half_widths(stage, facts, np.array([vehicles]), upper, day_number)[0]
-        finest = level(place_level(stage, facts), facts.hats, Fraction(1))
-        tells_cells_apart = finest.size == facts.hats.cells * finest.slot_groups
+        finest = level(place_level(stage, facts), facts.hats, share=Fraction(1))  # its groups alone count here
+        tells_cells_apart = finest.size == facts.hats.cells * finest.slot_groups  # not only parents or the city
         return tells_cells_apart and bool(half <= within_kmh)
 
-    def is_enough_as_fleet(vehicles: int) -> bool:
+    def is_enough_as_fleet(vehicles: int) -> bool:  # for the average cell, whose vehicles are `usual_vehicles`
         facts = replace(bounds, fleet=replace(bounds.fleet, vehicles=vehicles))
         *_, last = stages_of(levels, facts, factor, is_first=is_first)
         return is_enough_in_place(last, facts, facts.usual_vehicles)

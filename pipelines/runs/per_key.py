@@ -358,7 +358,8 @@ def part_of(extractor: Extractor, element: Any) -> Any:
 def schema_by_key(name: str, shape: Shape) -> pa.Schema:
     """Returns the Arrow schema of rows by key: some columns of result rows."""
     times = [pa.field(column, pa.timestamp("us", "UTC"), nullable=False) for column in ("window_start", "window_end")]
-    schema = schema_of([name], Shape(counts=shape.counts), ABOUT_COLUMNS if shape.about and name != COUNT.name else ())
+    about = ABOUT_COLUMNS if shape.about and name != COUNT.name else ()  # a count's rows have no such columns
+    schema = schema_of([name], Shape(counts=shape.counts), about)
     extras = [field for field in schema if field.name not in SCHEMA.names]  # optional columns, and of distributions
     fields = [schema.field(column) for column in ("value", "lower95", "upper95", "status")]
     return pa.schema([pa.field("key", pa.string(), nullable=False), *times, *fields, *extras])

@@ -34,7 +34,7 @@ from transforms.places.ground import Keys
 from transforms.places.hexagons import cells_of_geojson, cells_of_list
 from transforms.time.calendar import DAY_MINUTES, WEEKDAYS, Interval, Timetable
 from transforms.time.trips import Trips, read_trips
-from transforms.value import NAME, Value
+from transforms.value import SPEED, Value
 
 BOUND = Fraction(1_000_000)
 """Epsilon lies between 1 / BOUND, where noise nears the 2**50 steps that can be drawn exactly, and BOUND."""
@@ -237,13 +237,14 @@ def input_of(document: Document, *, headed: bool) -> Input:
     key_columns = [] if places is None else [places.column, places.within]
     speed_unit, unit, value = table.speed_unit, None, document.value
     if value is not None:
-        if value.name in columns or table.layout in FIXED:  # layouts read any value as the field NAME
-            columns[NAME] = columns.pop(value.name, value.name)
+        if value.name in columns or table.layout in FIXED:  # layouts read any value in SPEED
+            columns[SPEED] = columns.pop(value.name, value.name)
         speed_unit, unit = table.value_unit, value.unit
-    _, _, *key_fields = with_keys(2)  # after vehicle and time: our fields of a key's two parts
+    _, _, *key_fields, _ = with_keys(2)  # between vehicle and time, and value: our fields of a key's two parts
     by_key = {field: name for field, name in zip(key_fields, key_columns, strict=False) if name is not None}
-    fields, all_columns = with_keys(len(by_key)) if by_key else None, columns | by_key
-    columns_read = all_columns if table.columns is not None or all_columns else None  # None: the layout's own
+    fields = with_keys(len(by_key)) if by_key else None  # None: the layout's own, as of columns
+    columns |= by_key
+    columns_read = columns if table.columns is not None or columns else None
     if heading is not None:
         gap_s, least_m = heading.max_gap_s, heading.min_m
         need(headed, "input.derived_heading", "goes with places that have the property directed", "given")

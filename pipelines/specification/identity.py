@@ -11,7 +11,7 @@ from transforms.layouts.mapped.csv import CsvTable
 from transforms.layouts.mapped.json import JsonRecords
 from transforms.recorded.units import VECTOR
 from transforms.time.calendar import WEEKDAYS
-from transforms.value import NAME
+from transforms.value import SPEED
 
 if TYPE_CHECKING:
     from pipelines.specification.values import Specification
@@ -41,7 +41,7 @@ def decisive_text(spec: "Specification") -> str:
             "region": "occupied" if cells.region is None else [f"{cell:x}" for cell in cells.region],
             "bbox": None if cells.exact_bbox is None else [str(edge) for edge in cells.exact_bbox],
         }
-    if value.name == NAME:
+    if value.name == SPEED:
         plain["speed"] = {"upper_kmh": str(value.grid.upper), "grid_kmh": str(value.grid.step), "prior": None}
     else:
         bounds = {"lower": str(value.lower), "upper": str(value.lower + value.grid.upper)}

@@ -146,8 +146,8 @@ class LevelsRelease:
             total=self.claim,
             epsilon=self.epsilon,
             delta=self.delta,
-            first=self._with_others(self._released(self.strategy.first)),
-            later=self._with_others(self._released(self._later())),
+            first=self._with_parts(self._completed(self.strategy.first)),
+            later=self._with_parts(self._completed(self._later())),
             region=region,
             value=value,
             fleet=self.fleet,
@@ -193,10 +193,10 @@ class LevelsRelease:
         if not self._has_counts_to_check:
             return None
         least_share = ONE if self.span is None else self.span.least  # the count must fit into the poorest day's total
-        later, *_ = self._released(self._later())  # whose noise and settings the count takes
+        later, *_ = self._completed(self._later())  # whose noise and settings the count takes
         return count_stage(later, self.fleet.vehicles, least_share)
 
-    def _with_others(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    def _with_parts(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
         """Adds the parts' stages with their shares of the total; counts replace all stages."""
         if self.counted is not None:
             return (counts_stage(stages[-1], self.counted.bound, tables.EXPONENTS[self.counted.of]),)
@@ -206,7 +206,7 @@ class LevelsRelease:
             stages = part.with_stage(stages, part.share / stages_share)
         return stages
 
-    def _released(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    def _completed(self, stages: Sequence[Stage]) -> tuple[Stage, ...]:
         """Completes the stages with settings outside of recipes, and norms for weights by reports."""
         named = (
             replace(stage, exponent=self.exponent, counts_public=self.counts_public, accounting=self.accounting)

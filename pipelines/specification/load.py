@@ -65,6 +65,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
+        # HATs of a vehicle are given up as long as the expected error, by these weights, does not grow.
         allocation = replace(allocation, suppress=weights_of(value.grid, statistics))
     has_headings = levels is not None and any(part.needs_headings for part in levels.parts)
     return Specification(

@@ -29,7 +29,7 @@ from transforms.releases import KINDS
 from transforms.releases.periods.products import Product
 from transforms.time.calendar import Locator, Timetable, Unit
 from transforms.time.trips import Trips
-from transforms.value import NAME, Value
+from transforms.value import SPEED, Value
 
 if TYPE_CHECKING:
     from pipelines.specification.levels import LevelsRelease, SpanTotal
@@ -270,7 +270,7 @@ class Specification:
             lower=self.value.lower,
             keys=self.keys,
             no_value=source.no_value,
-            is_speed=self.value.name == NAME,
+            is_speed=self.value.name == SPEED,
         )
 
     @property

@@ -12,7 +12,7 @@ from transforms.layouts.base import Layout, MessageLayout, Units, UnreadableFile
 from transforms.layouts.columns import DecimalMark, TimeUnit
 from transforms.layouts.open_file import FILE, ByFile
 from transforms.layouts.time_format import TimeFormat
-from transforms.value import NAME, UNIT, per_unit
+from transforms.value import SPEED, UNIT, per_unit
 
 __all__ = ["FIXED", "MAPPED", "Layout", "MessageLayout", "Units", "UnreadableFile", "layout", "message_layout"]
 
@@ -52,7 +52,7 @@ _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
 # Where a specification names the column of speed, key and key_within, for messages.
-_KEYS = {NAME: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
+_KEYS = {SPEED: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
 _MOST_COLUMNS = {"vehicle": 4}  # parts of an id; other fields take a pair, such as date and clock
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
@@ -90,11 +90,11 @@ def layout(
     [True, False]
     """
     options = dict[str, object](delimiter=delimiter, header=header, records=records)
-    speed_unit = speed_unit or _unit_of(name, (columns or {}).get(NAME), unit)
+    speed_unit = speed_unit or _unit_of(name, (columns or {}).get(SPEED), unit)
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]  # rows begin with vehicle and time
     if name in FIXED and are_reports:
         # Of a fixed layout only key columns can be chosen, and the value's column if it is no speed (unit).
-        can_choose = columns and set(columns) <= {*_KEYS} - ({NAME} if unit is None else set())
+        can_choose = columns and set(columns) <= {*_KEYS} - ({SPEED} if unit is None else set())
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
@@ -180,7 +180,7 @@ def _with_choices(
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())
         names = () if column is None else _listed(column)
-        if field == NAME and column == columns[NAME] and column not in fixed.units_of:
+        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:
             raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")
         for column_name in () if is_table and field in _KEYS else names:
             if column_name not in choices:
@@ -253,13 +253,13 @@ def _flat_columns(
         why = "" if (base.HEADING in fields) == (base.HEADING in (columns or ())) else _ABOUT_HEADINGS
         raise ValueError(f"columns: layout {name!r} needs exactly {', '.join(fields)}, got {column_text}{why}")
     # Two columns of a value are two times, of which one may be the row's time too; other columns hold one field each.
-    is_span = len(_listed(columns.get(NAME, ""))) > 1
-    exclusive = [column for field in fields if field != NAME or not is_span for column in _listed(columns[field])]
+    is_span = len(_listed(columns.get(SPEED, ""))) > 1
+    exclusive = [column for field in fields if field != SPEED or not is_span for column in _listed(columns[field])]
     for field in fields:
         listed = _listed(columns[field])
         if not listed or not all(listed):
             raise ValueError(f"columns.{field}: must name a column of the input, got {columns[field]!r}")
-        if len(listed) > 1 and (field not in (*base.LISTED, NAME) or len(listed) > _MOST_COLUMNS.get(field, 2)):
+        if len(listed) > 1 and (field not in (*base.LISTED, SPEED) or len(listed) > _MOST_COLUMNS.get(field, 2)):
             raise ValueError(f"columns.{field}: takes fewer columns than these {len(listed)}")
         for column in listed:
             if exclusive.count(column) > 1:

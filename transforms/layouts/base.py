@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from transforms import arrow_compute as pc
 from transforms.layouts.columns import DecimalMark, Instants, Numbers, TimeUnit, are_parts, instants, is_text, numbers
-from transforms.value import NAME
+from transforms.value import SPEED
 
 Path = tuple[str, ...]  # steps into nested data: a key of an object, an index of an array, EACH or ANY
 EACH, ANY = "[]", "*"  # all elements of an array; all values of an object
@@ -84,7 +84,7 @@ def _is_list(kind: pa.DataType) -> bool:
 if TYPE_CHECKING:
     from transforms.layouts.time_format import TimeFormat
 
-FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", NAME)
+FIELDS: tuple[str, ...] = ("vehicle", "time", "lat", "lon", SPEED)
 """Of a row of telemetry. A mapped layout reads rows of other fields too: the first is an id, the last is a number whose
 values do not decide whether a file is read."""
 
@@ -96,7 +96,7 @@ The further ones are read as fields of their own, `vehicle.1`, and `raw_batch` p
 
 def are_times(field: str, fields: Sequence[str]) -> bool:
     """Checks whether a field's columns hold times."""
-    return field.startswith("time") or (field.startswith(NAME) and f"{NAME}.1" in fields)
+    return field.startswith("time") or (field.startswith(SPEED) and f"{SPEED}.1" in fields)
 
 
 HEADING = "heading"
@@ -163,7 +163,7 @@ def with_keys(columns: int) -> tuple[str, ...]:
     >>> with_keys(2)
     ('vehicle', 'time', 'key', 'key_within', 'speed')
     """
-    return (*FIELDS[:2], *(KEY, f"{KEY}_within")[:columns], NAME)
+    return (*FIELDS[:2], *(KEY, f"{KEY}_within")[:columns], SPEED)
 
 
 def with_heading(fields: tuple[str, ...]) -> tuple[str, ...]:

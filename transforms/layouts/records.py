@@ -16,7 +16,7 @@ import pyarrow as pa
 from transforms.layouts.base import MappedLayout, Path, RawBatch, are_times, raw_batch, refuse_steps, steps_of
 from transforms.layouts.columns import DecimalMark, numbers, whole_number_texts
 from transforms.layouts.lines import LINE_BYTES, is_utf8
-from transforms.value import NAME
+from transforms.value import SPEED
 
 DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what a bad record or document raises
 _LARGEST_FLOAT = sys.float_info.max
@@ -203,7 +203,7 @@ def _as_float(value: float) -> float:
         return _LARGEST_FLOAT if value > 0 else -_LARGEST_FLOAT
 
 
-def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:
+def _times(values: Sequence[Any], _decimal: DecimalMark) -> Any:  # ISO times have no decimal comma
     """Converts times to numbers if all are, else to texts; other types become bad."""
     types = set(map(type, values)) - {type(None)}
     if types <= {str}:
@@ -224,6 +224,6 @@ def _texts(values: Sequence[Any], _decimal: DecimalMark) -> Any:
 
 _CONVERTER_BY_FIELD: dict[str, Callable[[Sequence[Any], DecimalMark], Any]] = {
     **dict.fromkeys(("vehicle", "user", "service", "mechanism", "cell", "key", "key_within"), _texts),
-    **dict.fromkeys(("lat", "lon", "heading", NAME, "epsilon", "report"), _numbers),
+    **dict.fromkeys(("lat", "lon", "heading", SPEED, "epsilon", "report"), _numbers),
     **dict.fromkeys(("lat.1", "lon.1"), _texts),  # N, E, S or W
 }

@@ -259,7 +259,7 @@ class Ledger:
     def verify(self) -> Walked:
         """Verifies chain, claims, debits and head. Raises LedgerError."""
 
-        def check_all_claims(db: sa.Connection) -> None:
+        def check_all_claims(db: sa.Connection) -> None:  # of stored plans, beside their debits
             query = sa.select(ENTRY.c.body).where(ENTRY.c.kind == "release").order_by(ENTRY.c.seq)
             with closing(db.execution_options(yield_per=100).execute(query)) as rows:
                 check_claims(claims_of(decode(row.body)) for row in rows)

@@ -69,15 +69,15 @@ def record_missing(
         text = json_of({"name": spec_name, "spec": spec_text})
         new.append({"kind": "spec", "account": account, "spec_id": spec_id, "body": text})
     new += [
-        {"kind": "release", "account": account, **_place(unit), "epsilon": str(unit.debit)}
+        {"kind": "release", "account": account, **_columns_of(unit), "epsilon": str(unit.debit)}
         | {"body": encode(unit).decode(), "release_id": f"{spec_id}/{unit.slot_s}/{column_of(unit.key)}"}
         for unit in units
         if unit.key not in recorded
     ]
     new += _changes(db, account, spec_id, period, differing)
     if redrawn:  # one audit event for all that one attempt drew again; the same draw offered twice is none
-        place = _place(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
-        new.append({"kind": "redrawn", "account": account, **place, "body": json_of({"units": len(redrawn)})})
+        columns = _columns_of(redrawn[0]) if len(redrawn) == 1 else {"spec_id": spec_id, "period": period}
+        new.append({"kind": "redrawn", "account": account, **columns, "body": json_of({"units": len(redrawn)})})
     chain.append(db, signature, *new)
     query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.seq).where(*of_release)
     sequences = {key_of(spec_id, row.slot_s, row.shard): row.seq for row in db.execute(query)}
@@ -85,7 +85,7 @@ def record_missing(
     return Recorded([former or unit for unit, former in pairs], len(missing), len(differing), len(redrawn), entries)
 
 
-def _place(unit: Unit) -> Entry:
+def _columns_of(unit: Unit) -> Entry:
     return {"spec_id": unit.spec_id, "period": unit.period, "slot_s": unit.slot_s, "shard": column_of(unit.key)}
 
 
@@ -114,15 +114,15 @@ def _changes(
     """Creates an audit event per unit and new digest, unless it is recorded."""
     if not differing:
         return []
-    noted = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
+    earlier = sa.select(ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.body).where(
         ENTRY.c.kind == "changed", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period
     )
-    seen = {tuple(row) for row in db.execute(noted)}
+    recorded = {tuple(row) for row in db.execute(earlier)}
     bodies = [(unit, json_of({"what": cause, "digest": unit.digest})) for unit, cause in differing]
     return [
-        {"kind": "changed", "account": account, **_place(unit), "body": body}
+        {"kind": "changed", "account": account, **_columns_of(unit), "body": body}
         for unit, body in bodies
-        if (unit.slot_s, column_of(unit.key), body) not in seen
+        if (unit.slot_s, column_of(unit.key), body) not in recorded
     ]
 
 

@@ -24,8 +24,7 @@ OUTSIDE_REGION = "outside-region"
 
 
 FEW_POSITIONS = 256  # below, H3 is asked at once
-OFTEN = 3
-"""A square is learnt, which asks H3 for four corners, when so many positions have been in its bucket."""
+OFTEN = 3  # a square is learnt, which asks H3 for four corners, when so many positions have been in its bucket
 BUCKET_BITS = 19  # a hash table has 2**19 buckets
 FARTHEST_E7, WIDEST_E7 = 700_000_000, 1_800_000_000
 KM_PER_E7 = 1.112e-5  # of a great circle

@@ -19,13 +19,13 @@ from transforms.order import factorize
 from transforms.places.ground import BETWEEN, NOWHERE, Ground, Keys
 from transforms.records import BY_KEY, NO_HEADING, Observations
 from transforms.time.calendar import Locator
-from transforms.value import NAME
+from transforms.value import SPEED
 
 # In the order of the checks: the first that fails is the row's reason.
 REASONS = (
     *("missing-vehicle", "bad-vehicle", "missing-time", "no-offset", "clock-change", "bad-time", "implausible-time"),
     *("outside-range", "outside-service", "missing-position", "bad-position", "latitude-range", "longitude-range"),
-    *("zero-position", "outside-bbox", f"missing-{NAME}", f"bad-{NAME}", "missing-value", "bad-value"),
+    *("zero-position", "outside-bbox", f"missing-{SPEED}", f"bad-{SPEED}", "missing-value", "bad-value"),
     *("missing-key", "unknown-key"),
 )
 E7 = 10_000_000  # steps of a degree, in which positions are counted
@@ -73,7 +73,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
     vehicles = vehicle_ids(table.column("vehicle"), rules.vehicle_form)
     time = rules.units.instants(table.column("time"))
     zeros = pa.array(np.zeros(table.num_rows, np.int64))
-    value = rules.units.values(zeros if rules.derived is not None else table.column(NAME))  # speeds are derived later
+    value = rules.units.values(zeros if rules.derived is not None else table.column(SPEED))  # speeds are derived later
     slot = rules.calendar.locate(time.us)
 
     code = np.zeros(table.num_rows, np.uint8)  # the reason's index + 1, else 0
@@ -107,7 +107,7 @@ def parse(table: pa.RecordBatch, rules: Rules) -> tuple[Observations, dict[str, 
         with np.errstate(over="ignore"):  # what a float32 cannot hold is none of them
             is_no_value = np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))
         value = value._replace(missing=value.missing | (value.valid & is_no_value))
-    name = NAME if rules.is_speed else "value"
+    name = SPEED if rules.is_speed else "value"
     refuse(f"missing-{name}", value.missing)
     refuse(f"bad-{name}", ~value.valid)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from transforms.observe.parse import Rules
 from transforms.observe.vehicle_ids import vehicle_ids
-from transforms.value import NAME
+from transforms.value import SPEED
 
 MOVED_M, STEP_S = 50.0, 300
 """A vehicle has moved if two consecutive positions, at most STEP_S seconds apart, are so many metres apart."""
@@ -53,7 +53,7 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     units = rules.units
     ids, time = vehicle_ids(table.column("vehicle"), rules.vehicle_form), units.instants(table.column("time"))
     lat, lon = units.numbers(table.column("lat")), units.longitudes(table.column("lon"))
-    value = units.numbers(table.column(NAME))
+    value = units.numbers(table.column(SPEED))
     fits = ~(ids.missing | ids.bad) & time.valid & lat.valid & lon.valid & value.valid
     fits &= ~np.isin(value.values.astype(np.float32), np.array(rules.no_value, np.float32))  # feeds may hold float32
     order = np.flatnonzero(fits)[np.lexsort((time.us[fits], ids.code[fits]))]
@@ -67,7 +67,7 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
         speed.size,
         int((speed < 0).sum()),
         int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),
-        int(repeats.max(initial=0)) if repeats.size > 1 or repeats.sum() > 1 else 0,
+        int(repeats.max(initial=0)) if repeats.sum() > 1 else 0,  # of the commonest; a single row repeats nothing
         int(moves.sum()),
         int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
     )

@@ -154,6 +154,7 @@ def release_group(
     """Draws, records and estimates a group, unless over limit or stopped."""
     recorded: list[RecordedSlot] = []
     try:
+        # Of a period stage by stage, as a later one rests on those recorded; none is left at the end.
         while drawn := release.draw({group: tallies}, History(account, recorded), Noise()):
             slots = record([unit for unit, _ in drawn])
             if not slots:  # the ledger refused them: nothing may be published

@@ -98,7 +98,7 @@ def _of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 def _avro(path: Path) -> pa.Table:
     import fastavro
 
-    with path.open("rb") as file:
+    with path.open("rb") as file:  # a foreign file's records may be of any type
         return _of_rows([row for row in fastavro.reader(file) if isinstance(row, dict)])
 
 

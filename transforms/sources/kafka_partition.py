@@ -140,12 +140,14 @@ class Partition:
                 self._check_partitions(self._message_s)
             times, by_broker = _timestamps(messages)
             payloads = [message.value() or b"" for message in messages]  # one without is refused and counted
-            return Poll(payloads, times, by_broker, self._at, 0, at_ms, idle=False, outage_over=self._is_outage_over())
+            over = self._is_outage_over()
+            return Poll(payloads, times, by_broker, self._at, removed=0, at_ms=at_ms, idle=False, outage_over=over)
         times, by_broker = _timestamps([])
         if out_of_range:
             earliest = self._earliest(position)
             return Poll([], times, by_broker, earliest, removed=earliest - position, at_ms=at_ms, idle=False)
-        return Poll([], times, by_broker, position, 0, at_ms, self._is_idle(position), self._is_outage_over())
+        idle, over = self._is_idle(position), self._is_outage_over()  # in this order: the first may end an outage
+        return Poll([], times, by_broker, position, removed=0, at_ms=at_ms, idle=idle, outage_over=over)
 
     def _sorted_out(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
         """Separates messages from events; reports a nonexistent offset."""

@@ -19,8 +19,7 @@ from transforms.time.calendar import WEEKDAYS, Timetable
 
 COLUMNS = ("cell", "weekdays", "hours")
 """Of the file: a cell, weekdays such as `sat sun`, and their hours with a trip, such as `5 6 23`."""
-NUMBERS = "trips"
-"""Column of the average number of trips in each of these hours, such as `2 4 0.5`, if it is known."""
+NUMBERS = "trips"  # column of the average number of trips in each of these hours, such as `2 4 0.5`, if it is known
 _DAY_HOURS = 24
 _WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
 _WORKDAYS_A_WEEK = 5

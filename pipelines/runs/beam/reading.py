@@ -143,7 +143,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
     pieces: list[tuple[float, Piece]] = []
     small: list[tuple[int, bytes]] = []
     for path in paths:
-        size = os.path.getsize(path) if os.path.exists(path) else 0
+        size = os.path.getsize(path) if os.path.exists(path) else 0  # unknown of archives' members and remote files
         shares = max(1, size // SHARE_BYTES) if isinstance(layout, SplitLayout) else 1  # others are read from the start
         if 0 < size <= SMALL_BYTES:
             small.append((size, os.fsencode(path)))
@@ -168,9 +168,9 @@ def estimate_rows(paths: Sequence[str]) -> int | None:
         try:
             if kind == ".parquet":  # read in a process apart, as all that may be hostile
                 (batch,) = read_apart(ParquetFooter(), path)
-                rows: float | None = max(batch.table.column("rows")[0].as_py(), 0)
+                rows: float | None = max(batch.table.column("rows")[0].as_py(), 0)  # a forged footer may be negative
             else:
-                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINE_SUFFIXES else None
+                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINE_SUFFIXES else None  # extends it
         except (OSError, UnreadableFile):
             return None
         if rows is None:

@@ -53,7 +53,7 @@ class Cluster:
         return []
 
     def _overview(self) -> Sequence[_Job]:
-        return self._asked("/jobs/overview", "jobs", list[_Job])
+        return self._value_at("/jobs/overview", "jobs", list[_Job])
 
     def is_running(self, job_id: str) -> bool:
         """Checks whether the cluster confirms a running job."""
@@ -80,18 +80,18 @@ class Cluster:
     def counters(self, job_id: str) -> dict[str, int]:
         """Sums our counters since the last (re)start. Raises OSError."""
         counters = Counter[str]()
-        for vertex in self._asked(f"/jobs/{job_id}", "vertices", list[_Named]):
+        for vertex in self._value_at(f"/jobs/{job_id}", "vertices", list[_Named]):
             path = f"/jobs/{job_id}/vertices/{quote(vertex.id)}/subtasks/metrics"
-            names = [entry.id for entry in self._asked(path, key="", kind=list[_Named]) if COUNTER in entry.id]
+            names = [entry.id for entry in self._value_at(path, key="", kind=list[_Named]) if COUNTER in entry.id]
             sums = f"{path}?agg=sum&get={quote(','.join(names))}"
-            for entry in self._asked(sums, key="", kind=list[_Sum]) if names else ():
+            for entry in self._value_at(sums, key="", kind=list[_Sum]) if names else ():
                 counters[entry.id.partition(COUNTER)[2]] += int(entry.sum)
         return dict(counters)
 
     def faults(self, job_id: str) -> list[str]:
         """Lists causes of restarts, newest first. Raises OSError."""
         path = f"/jobs/{job_id}/exceptions"
-        return [fault.stacktrace for fault in self._asked(path, "exceptionHistory.entries", list[_Fault])]
+        return [fault.stacktrace for fault in self._value_at(path, "exceptionHistory.entries", list[_Fault])]
 
     def ask(self, path: str, method: str = "GET", body: dict[str, Any] | None = None) -> Any:
         """Requests a path. Raises OSError, also for foreign, truncated or endless answers."""
@@ -116,8 +116,8 @@ class Cluster:
             last.cancel()
             connection.close()
 
-    def _asked(self, path: str, key: str, kind: type[T]) -> T:
-        """Requests the answer's part under `key`, "": the whole, as `kind`. Raises OSError."""
+    def _value_at(self, path: str, key: str, kind: type[T]) -> T:
+        """Requests the answer's value at dotted `key` ("": all). Raises OSError."""
         answer = self.ask(path)
         try:
             for name in key.split(".") if key else ():

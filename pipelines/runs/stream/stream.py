@@ -98,7 +98,7 @@ def endless(
     """Builds a stream's job. life: first second, and the one after the last."""
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
     account = jobs.ledger_account_of(spec, location)
-    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)
+    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)  # a slot each
     return jobs.with_digest_form(job, location.ledger)
 
 

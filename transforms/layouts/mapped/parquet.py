@@ -69,7 +69,7 @@ class ParquetFooter:
 
 def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:
     """Splits a column's name into the file's column and a path below it."""
-    if schema.get_all_field_indices(column) or "." not in column:
+    if schema.get_all_field_indices(column) or "." not in column:  # the name itself may have a dot
         return column, ()
     head, *steps = base.steps_of(column)
     return head, tuple(steps)
@@ -124,7 +124,7 @@ def _refuse_bomb(path: str, parquet: pq.ParquetFile, columns: tuple[str, ...]) -
     """
     metadata = parquet.metadata
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    if max(metadata.num_rows, sum(rows)) > FILE_ROWS:
+    if max(metadata.num_rows, sum(rows)) > FILE_ROWS:  # a forged footer's numbers may differ
         raise UnreadableFile(path, f"more than {FILE_ROWS:,} rows: write several files")
     *others, speed = columns  # the value's column is the last field's
     kind = parquet.schema.column(_leaves(parquet, {speed})[0])

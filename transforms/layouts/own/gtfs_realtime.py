@@ -18,7 +18,7 @@ from google.transit import gtfs_realtime_pb2
 from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
-from transforms.value import NAME, PER_UNIT
+from transforms.value import PER_UNIT, SPEED
 
 UNITS = Units("s", PER_UNIT["m/s"])
 FEED_BYTES = 64 << 20
@@ -131,12 +131,12 @@ LAYOUTS = {
     "gtfs-realtime": OwnLayout(
         GtfsRealtime(),
         heading="bearing",
-        choices={**_CHOICES, NAME: ("occupancy_status", "occupancy_percentage")},
+        choices={**_CHOICES, SPEED: ("occupancy_status", "occupancy_percentage")},
         units_of={"occupancy_percentage": "%"},
     ),
     "gtfs-trip-updates": OwnLayout(  # delays at the next stops, in seconds
         GtfsRealtime(Units("s", Fraction(1)), ("id", "timestamp", "delay"), with_keys(0), "trip_update"),
-        choices={**_CHOICES, **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "next_stop_id")), NAME: ("delay",)},
+        choices={**_CHOICES, **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "next_stop_id")), SPEED: ("delay",)},
         units_of={"delay": "s"},
         has_positions=False,
     ),

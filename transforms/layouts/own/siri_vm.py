@@ -16,7 +16,7 @@ from defusedxml.ElementTree import XMLParser
 from transforms.layouts.base import FIELDS, OwnLayout, RawBatch, Units, UnreadableFile, raw_batch, with_keys
 from transforms.layouts.lines import LINE_BYTES
 from transforms.layouts.open_file import opened
-from transforms.value import NAME, PER_UNIT
+from transforms.value import PER_UNIT, SPEED
 
 UNITS = Units("iso", PER_UNIT["m/s"])
 FEED_BYTES = 128 << 20
@@ -89,7 +89,7 @@ class SiriVm:
 _CHOICES: Mapping[str, tuple[str, ...]] = {
     "vehicle": ("VehicleRef", "OperatorRef", "VehicleMonitoringRef"),
     "time": ("RecordedAtTime", _RESPONSE_TIME),
-    NAME: (DELAY, *_TIMES),
+    SPEED: (DELAY, *_TIMES),
     **dict.fromkeys(with_keys(2)[2:4], KEYS),
 }
 LAYOUTS = {"siri-vm": OwnLayout(SiriVm(), heading="Bearing", form="xml", choices=_CHOICES, units_of={DELAY: "s"})}
@@ -105,7 +105,7 @@ class _Feed:
     def __init__(self, layout: SiriVm) -> None:
         self._layout = layout
         self._paths = {path: name for path, name in _COLUMN_BY_PATH.items() if name in layout.columns}
-        self._response: str | None = None  # what the delivery says of its time
+        self._response: str | None = None  # the delivery's ResponseTimestamp, once read
         self._parser = XMLParser(target=self, forbid_dtd=True)
         self._path: list[str] = []  # names of the open elements
         self._at_vehicle = 0  # length of the path of the open VehicleActivity; 0: none is open
@@ -192,6 +192,6 @@ def _batch(rows: Sequence[_Row], layout: SiriVm, refusals: Mapping[str, int]) ->
     """Puts rows into columns of stripped texts by field; empty ones are null."""
     pairs = zip(layout.fields, layout.columns, strict=True)
     columns = {name: [(row.get(column) or "").strip() or None for row in rows] for name, column in pairs}
-    if DELAY in layout.columns:
-        columns[NAME] = [text and seconds_of(text) for text in columns[NAME]]
+    if DELAY in layout.columns:  # a duration such as PT90S; the other columns are read later
+        columns[SPEED] = [text and seconds_of(text) for text in columns[SPEED]]
     return raw_batch({name: pa.array(texts, pa.string()) for name, texts in columns.items()}, refusals)

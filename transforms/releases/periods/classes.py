@@ -22,8 +22,7 @@ from transforms.releases.periods.products import DISTRIBUTION, DISTRIBUTION_STAT
 from transforms.releases.periods.stages import LevelsPolicy, read_unit
 from transforms.time.calendar import recorded_hours
 
-LEVELS = 0.15, 0.5, 0.85
-"""Of the percentiles that products show; the 85th is what traffic engineers use."""
+LEVELS = 0.15, 0.5, 0.85  # of the percentiles that products show; the 85th is what traffic engineers use
 
 
 class LearnedClasses(NamedTuple):
@@ -94,6 +93,7 @@ def distribution_columns(
     _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's
     vehicles = published(groups, upper_kmh).vehicles
     is_narrower = (upper - lower)[-1] < 2 * Z95 * fitted.PLACES_KMH  # than a cell's 95 % interval without data
+    # A vehicle counts in each of its HATs of a group, `repeats` times.
     is_known = (vehicles >= LEAST_VEHICLES * groups.repeats) & is_narrower
     is_withheld, best = status == held_back, np.where(status == forecast, forecast, ok)
     columns = [np.where(is_withheld, np.nan, column) for level in zip(*percentiles, strict=True) for column in level]

@@ -119,8 +119,8 @@ def place_product(
 
     place-standing has one row a place for the whole period instead: what is learned of it so far.
     """
-    named, of_slot, spans = _pieces(policy).places, *slot_groups(product, [facts.start for facts in slots])
-    upper_kmh, cell = float(policy.value.standard.upper), named.cell
+    named, (of_slot, spans) = _pieces(policy).places, slot_groups(product, [facts.start for facts in slots])
+    upper_kmh, cell = float(policy.value.standard.upper), named.cell  # cell: of each place, (places,)
     groups = Groups(cells=np.arange(models.state.design.cells), slots=of_slot)
     of_cells = coarser(models, posterior, groups)
     shown = published(of_cells, upper_kmh)
@@ -130,8 +130,8 @@ def place_product(
         values, variances = places.places.values[:, None], places.places.variances[:, None]
         cell_means = places.cells[:, None]
         shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
-        columns = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
-        value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in columns)
+        with_bounds = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
+        value, lower, upper = (rounded(np.clip(column, 0, upper_kmh)) for column in with_bounds)
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
@@ -142,7 +142,8 @@ def place_product(
             # At least a twentieth of a vehicle, so that TYPICAL's variance, which falls with vehicles, stays finite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
-        variances = places.places.variances[:, None] + (of_cells.variances + of_cells.of_ratios)[cell] + deviations
+        cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: see `Field`
+        variances = places.places.variances[:, None] + cell_variances[cell] + deviations
     result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(texts_of(policy.region))[cell]
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")

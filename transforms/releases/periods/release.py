@@ -136,12 +136,13 @@ def plan_for(
     """Plans a period's stage `number`, from 0, or reads the recorded one.
 
     Also returns if no other period was recorded earlier. A period's first recorded stage fixes its stages. Without a
-    complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A waiting
-    period's later stage takes its own entries in ledger order.
+    complete earlier period they are a first day's; else vehicles are counted first if the last period did so. A later
+    stage of a period that waited for its operator takes its own entries in ledger order.
     """
-    recorded = of_period(entries, period)  # this period's stages so far; else the last complete one's tell of counts
+    recorded = of_period(entries, period)  # this period's stages so far
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
-    reference = recorded or of_period(earlier, earlier[-1].unit.period) if earlier or recorded else []
+    last_period = of_period(earlier, earlier[-1].unit.period) if earlier else []
+    reference = recorded or last_period
     counts = counts_vehicles(reference) if reference else policy.count is not None
     # A first day differs by its number of stages, less the one that counts vehicles.
     is_first = bare_stage(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier

@@ -121,7 +121,7 @@ class StateFile:
 def _decode_state(data: bytes) -> StoredState | None:
     """Decodes arrays and their facts; None if of another version of the model."""
     with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-        if int(stored[" version"]) != VERSION:
+        if int(stored[" version"]) != VERSION:  # facts' names begin with a blank, see `write`
             return None
         arrays = {name: stored[name] for name in stored.files if not name.startswith(" ")}
         return StoredState(str(stored[" rests on"]), int(stored[" number"]), arrays)
@@ -244,7 +244,7 @@ def period_order(entries: Sequence[StageEntry]) -> list[str]:
 
 
 def _day_of(entries: Sequence[StageEntry], policy: LevelsPolicy) -> DayValues:
-    """Reads a day's stages, without counts that stopped runs."""
+    """Reads a day's stages, without counts of too few vehicles, which stopped runs."""
     released = [read_unit(entry.unit, policy.region) for entry in entries]
     first = entries[0].unit
     hours = np.array(recorded_hours(first.slot_start, first.slot_end, released[0].stage.laid.hats.hours), np.int64)

@@ -18,19 +18,13 @@ import msgspec
 from hatstream.api import InputError, UsageError, asked_to_stop, note, option, write_whole
 
 SAY_EVERY_S = 60.0
-STOP_S = 4.0
-"""From a signal to the end, whatever the address, the brokers or the disk do."""
-FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0
-"""Between two tries to store a message."""
-FAILED = 4
-"""The exit code where no question was answered."""
-START_S, DELIVERY_S = 20.0, 60.0
-"""Most seconds for a broker's first answer, and until a message is confirmed."""
-MESSAGE_BYTES = 64 << 20
-"""Largest message that Kafka's client sends; a feed's answer has no more."""
+STOP_S = 4.0  # from a signal to the end, whatever the address, the brokers or the disk do
+FIRST_WAIT_S, LONGEST_WAIT_S = 5.0, 300.0  # between two tries to store a message
+FAILED = 4  # the exit code where no question was answered
+START_S, DELIVERY_S = 20.0, 60.0  # most seconds for a broker's first answer, and until a message is confirmed
+MESSAGE_BYTES = 64 << 20  # largest message that Kafka's client sends; a feed's answer has no more
 
-Store = Callable[[bytes], None]
-"""Stores a new message completely, or raises InputError or OSError."""
+Store = Callable[[bytes], None]  # stores a new message completely, or raises InputError or OSError
 
 
 def _finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
@@ -170,7 +164,7 @@ def _end_at_once(code: int) -> None:
         sys.stdout.flush()
     except OSError:  # nobody reads it any more
         code = code or FAILED
-    os._exit(code)
+    os._exit(code)  # a clean-up would wait for threads, such as of a broker that is away
 
 
 def _store(store: Store, message: bytes, stop: threading.Event, until_s: float) -> None:

@@ -12,21 +12,16 @@ from hatstream.api import vehicle_ids
 from hatstream_city.draft.values import are_positions, units
 from hatstream_city.timetable.positions import Floats, Int64s, distance_m
 
-Column = str | tuple[str, ...]
-"""Name of an input's column, or names of several that hold a field together."""
-OPEN = "?"
-"""Stands in a draft for a column that a person has to name."""
+Column = str | tuple[str, ...]  # name of an input's column, or names of several that hold a field together
+OPEN = "?"  # stands in a draft for a column that a person has to name
 MOST_MPS, ERROR_M = 45.0, 200.0
 """Highest speed of a vehicle, 162 km/h, and the error that a position may have: guesses, generous for buses."""
 NEAR_SHARE = 0.9
 """Least share of steps that a vehicle can drive, in a column of vehicles; the others are wrong positions."""
-SNAPSHOT_S = 1_800
-"""In a sample of so short a time each vehicle may have one row alone."""
-CLEARER = 0.05
-"""Share of rows by which another column of times must agree better with positions than the first one."""
+SNAPSHOT_S = 1_800  # in a sample of so short a time each vehicle may have one row alone
+CLEARER = 0.05  # share of rows by which another column of times must agree better with positions than the first one
 _DAY_US = 86_400_000_000
-UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2
-"""Results of `plausibility`, ascending: may a column's ids be those of vehicles?"""
+UNLIKELY, UNKNOWN, LIKELY = 0, 1, 2  # results of `plausibility`, ascending: may a column's ids be those of vehicles?
 
 
 class Track(NamedTuple):
@@ -88,7 +83,7 @@ def plausibility(ids: Any, track: Track) -> int:
     """
     codes = codes_of(ids)
     order = np.lexsort((track.us, codes))
-    order = order[track.fits[order]]
+    order = order[track.fits[order]]  # valid rows alone
     us, code, lat, lon = track.us[order], codes[order], track.lat[order], track.lon[order]
     is_step = np.diff(code) == 0  # between rows of one id
     if not is_step.any():
@@ -101,7 +96,8 @@ def plausibility(ids: Any, track: Track) -> int:
     rows_a_day = np.unique(np.stack([code, us // _DAY_US]), axis=1, return_counts=True)[1]  # by id and day
     if np.median(rows_a_day) >= 2:
         return LIKELY
-    return UNKNOWN if us.max() - us.min() <= SNAPSHOT_S * 1_000_000 else UNLIKELY
+    is_snapshot = us.max() - us.min() <= SNAPSHOT_S * 1_000_000
+    return UNKNOWN if is_snapshot else UNLIKELY
 
 
 def array_of(arrays: Mapping[str, Any], column: Column) -> Any:

@@ -45,8 +45,7 @@ _NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip u
 _LEAST_USABLE = 0.5  # share of reports that must be usable, or have a field
 _MOST_MISSING = 2  # of the four fields: a table that lacks more of them is no feed of positions
 _TIME_UNITS = ("iso", "s", "ms", "us", "ns")
-_MOST_NAMES = 15
-"""Positions of a feed of which land and sea are looked up, which is slow."""
+_MOST_NAMES = 15  # positions of a feed of which land and sea are looked up, which is slow
 UPPER_KMH = 65  # speed.upper_kmh of a draft
 MOST_TOO_FAST = 1.5
 """Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
@@ -62,8 +61,7 @@ MONTH_FIRST = frozenset(
 )
 """Where a date begins with its month."""
 _USUAL_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
-_MOST_NEGATIVE, _MOST_HIGH = 4, 3
-"""Codes of unknown speeds that are looked for, below 0 and above all speeds."""
+_MOST_NEGATIVE, _MOST_HIGH = 4, 3  # codes of unknown speeds that are looked for, below 0 and above all speeds
 _CODE_ROWS, _CODE_SHARE = 3, 0.002  # fewest rows that have a code, and least share of all
 _CODE_GAP, _MARK_GAP, _LEAST_MARK = 3, 1.2, 90
 """A code is so many times the next lower speed; or, above 90, a format's largest number, such as 255, so many times."""

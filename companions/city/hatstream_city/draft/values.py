@@ -27,10 +27,8 @@ _PATTERN_BY_UNIT = (
 )
 _COMMA_NUMBER = re.compile(r"^\s*([+-]?[0-9]+),([0-9]+)\s*$")
 _POINT_NUMBER = re.compile(r"^\s*[+-]?[0-9]+\.[0-9]+\s*$")
-LOOKED_AT = 1_000
-"""Values of a column whose notation is looked at."""
-MIN_PAIRS = 30
-"""Least number of steps that tell a unit."""
+LOOKED_AT = 1_000  # values of a column whose notation is looked at
+MIN_PAIRS = 30  # least number of steps that tell a unit
 LEAST_MOVE_M = 50.0
 LEAST_STEP_S, MOST_STEP_S, MOST_STEP_MPS = 2, 120, 50
 """In shorter steps positions' errors count, in longer ones ways bend; faster than this is a jump."""
@@ -148,15 +146,16 @@ def strange_speeds(rows: DraftPositions, upper: float) -> list[str]:
     speed, moves = rows.speed, moves_of(rows)
     if not speed.size:
         return []
+    # Rows of the commonest speed but 0; one row alone says nothing.
     commonest = np.unique(speed[speed != 0], return_counts=True)[1].max(initial=0) if speed.size > 1 else 0
-    shares = {  # with the share from which on it is said
+    shares = {  # of rows; with the share above which the fault is reported
         "are below 0, and count as 0": ((speed < 0).mean(), 0.0),
         "are above speed.upper_kmh, and count as it": ((speed > upper).mean(), 0.01),
         "are one and the same number": (commonest / speed.size, 0.1),
     }
     sentences = [f"{share:.1%} of the speeds {fault}." for fault, (share, limit) in shares.items() if share > limit]
     zero = float(((moves.start_speed == 0) & (moves.end_speed == 0)).mean()) if moves.metres.size else 0.0
-    if zero > 0.5:  # share of movements with speed 0
+    if zero > 0.5:  # of movements; a few are jumps of a parked vehicle's position
         sentences.append("Speeds are 0 where vehicles move: leave the column out, and derive speeds from positions.")
     elif zero > 0.01:
         sentences.append(f"{zero:.1%} of the speeds of vehicles that move are 0.")
@@ -195,10 +194,8 @@ def _offsets(zone: str, days: range) -> list[timedelta]:
     return [instant.astimezone(ZoneInfo(zone)).utcoffset() or timedelta() for instant in instants]
 
 
-MOST_BAD = 0.2
-"""Share of rows that may be unusable in the column of a field."""
-TRIED = 200
-"""Values of a column that formats and letters are tried on before all others."""
+MOST_BAD = 0.2  # share of rows that may be unusable in the column of a field
+TRIED = 200  # values of a column that formats and letters are tried on before all others
 IN_CENTURY_US = 946_684_800 * 1_000_000, 2_524_608_000 * 1_000_000
 """The years 2000 to 2049, UTC, in which a feed's times must lie."""
 

@@ -14,24 +14,21 @@ from hatstream_city.timetable.positions import EARTH_M, Floats, Int64s
 
 FAR_M = 1_000.0
 """A stop that lies farther from its line than this is taken to lie so far: else one in the wrong place moves all."""
-STEP_M, MOST_STEPS = 10.0, 20_000
-"""Between two places of a line where a stop may be; so many of a line at most."""
+STEP_M, MOST_STEPS = 10.0, 20_000  # between two places of a line where a stop may be; so many of a line at most
 LEAST_M, MOST_M, OFF_M = 50.0, 50_000.0, 150.0
 """Shorter and longer segments are no places; nor is one whose stop lies so far from its line."""
-MOST_WORK = 3 * 10**9
-"""Stops times places of a line where each may be, of all lines together: a few ns each."""
+MOST_WORK = 3 * 10**9  # stops times places of a line where each may be, of all lines together: a few ns each
 SMOOTH_M, SAMPLE_M = 2.0, 20.0
 """How far a drawn segment may lie from its line; between positions whose fine cells are looked up."""
 FINE, SECTORS = 12, 16
 """H3 resolution of fine cells, 20 m wide, and number of sectors of the compass: segments that share a fine cell and a
 sector share a street there."""
-COVERED = 0.5
-"""A segment of which so much lies along shorter ones is left out."""
+COVERED = 0.5  # a segment of which so much lies along shorter ones is left out
 NAME_LETTERS = 90
 
 
 class Segment(NamedTuple):
-    """Way between consecutive stops."""
+    """Line between consecutive stops."""
 
     stops: tuple[int, int]  # rows of their table
     xy: Floats  # (points, 2), metres east and north
@@ -52,8 +49,8 @@ def read_segments(
     InputError for none, or for lines that are too long or too detailed.
     """
     segments = sorted(_segments(feed), key=lambda segment: (segment.length_m, segment.stops))
-    ways = [_ways(segment, directed=directed) for segment in segments]
-    indices, owner = _without_overlaps(segments, ways)
+    stretches = [_stretches_of(segment, directed=directed) for segment in segments]
+    indices, segment_at = _without_overlaps(segments, stretches)
     unique = [segments[index] for index in indices]
     names = _names(feed, unique, directed=directed)
     features = [_feature(segment, name, directed=directed) for segment, name in zip(unique, names, strict=True)]
@@ -62,12 +59,12 @@ def read_segments(
     document = {"type": "FeatureCollection", "features": features}
     # A vehicle between stops counts on each segment that it passes, by the part that it drives along.
     vehicles = dict.fromkeys(indices, 0.0)
-    for segment, segment_ways in zip(segments, ways, strict=True):
+    for segment, segment_stretches in zip(segments, stretches, strict=True):
         count = runs.get(segment.stops, 0)
-        passed = Counter(_owner_near(way, owner) for way in segment_ways) if count else Counter()
+        passed = Counter(_segment_near(stretch, segment_at) for stretch in segment_stretches) if count else Counter()
         for index, cells in passed.items():
             if index is not None:
-                vehicles[index] += count * min(1.0, cells / len(ways[index]))
+                vehicles[index] += count * min(1.0, cells / len(stretches[index]))
     try:
         left_out = set(places_outside(document, region))
     except ValueError as error:
@@ -172,39 +169,41 @@ def _nearest_steps(steps: Floats, stops: Floats) -> Int64s:
     return nearest
 
 
-Way = tuple[int, int]
+Stretch = tuple[int, int]
 """A fine cell along a segment, and the sector of its direction there; 0 where segments are of both directions."""
 
 
-def _without_overlaps(segments: Sequence[Segment], ways: Sequence[Sequence[Way]]) -> tuple[list[int], dict[Way, int]]:
+def _without_overlaps(
+    segments: Sequence[Segment], stretches: Sequence[Sequence[Stretch]]
+) -> tuple[list[int], dict[Stretch, int]]:
     """Picks segments, shortest first, that follow no earlier one for the most part.
 
-    ways: of each segment. Returns indices of segments, and the index that each way belongs to.
+    stretches: of each segment. Returns indices of segments, and the index that each stretch belongs to.
     """
-    owner: dict[Way, int] = {}
+    segment_at: dict[Stretch, int] = {}
     indices = []
-    for index, segment_ways in enumerate(ways):
+    for index, segment_stretches in enumerate(stretches):
         if not LEAST_M <= segments[index].length_m <= MOST_M:
             continue
-        covered = sum(_owner_near(way, owner) is not None for way in segment_ways)
-        if covered <= COVERED * len(segment_ways):
+        covered = sum(_segment_near(stretch, segment_at) is not None for stretch in segment_stretches)
+        if covered <= COVERED * len(segment_stretches):
             indices.append(index)
-            for way in segment_ways:
-                owner.setdefault(way, index)
-    return indices, owner
+            for stretch in segment_stretches:
+                segment_at.setdefault(stretch, index)
+    return indices, segment_at
 
 
-def _owner_near(way: Way, owner: Mapping[Way, int]) -> int | None:
-    """Finds the segment that owns a way or one nearby, within about 45 degrees."""
-    if way in owner:
-        return owner[way]
-    cell, sector = way
+def _segment_near(stretch: Stretch, segment_at: Mapping[Stretch, int]) -> int | None:
+    """Finds the segment that owns a stretch or one nearby, within about 45 degrees."""
+    if stretch in segment_at:
+        return segment_at[stretch]
+    cell, sector = stretch
     sectors = [(sector + turn) % SECTORS for turn in (0, -1, 1, -2, 2)]  # two sectors are 45 degrees
-    ways_nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in sectors)
-    return next((owner[near] for near in ways_nearby if near in owner), None)
+    nearby = ((near, turned) for near in h3_int.grid_disk(cell, 1) for turned in sectors)
+    return next((segment_at[near] for near in nearby if near in segment_at), None)
 
 
-def _ways(segment: Segment, *, directed: bool) -> list[Way]:
+def _stretches_of(segment: Segment, *, directed: bool) -> list[Stretch]:
     """Lists fine cells every SAMPLE_M metres, with the direction's sector, 0 if not directed."""
     along_m = _along_m(segment.xy)
     m = np.arange(SAMPLE_M / 2, along_m[-1], SAMPLE_M)

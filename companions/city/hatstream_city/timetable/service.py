@@ -22,18 +22,13 @@ from hatstream_city.timetable.surroundings import Passages
 
 TURN_S = 1_800
 """A vehicle needs so long between duties of different routes; between those of one, the timetable has the layover."""
-LEAST_SHARE = 0.005
-"""Of a day's stops: an hour with fewer is none of service."""
-MOST_DATES = 50_000
-"""From the first on: what a calendar says of later ones is not read."""
-MOST_VISITS = 10_000_000
-"""Of stops, by all runs of a day."""
-RUNS_AT_ONCE = 20_000
-"""Of a chunk of `_stays`, which bounds its memory."""
+LEAST_SHARE = 0.005  # of a day's stops: an hour with fewer is none of service
+MOST_DATES = 50_000  # from the first on: what a calendar says of later ones is not read
+MOST_VISITS = 10_000_000  # of stops, by all runs of a day
+RUNS_AT_ONCE = 20_000  # of a chunk of `_stays`, which bounds its memory
 _DAY_S, _HOUR_S, _DAY_HOURS, _PART_HOURS = 86_400, 3_600, 24, 4
 _WEEK_HOURS = _DAY_HOURS * len(WEEKDAYS)
-_ONE_DEPARTURE = range(1)
-"""Departures of a trip that no frequency repeats: one run."""
+_ONE_DEPARTURE = range(1)  # departures of a trip that no frequency repeats: one run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -111,7 +111,7 @@ def _routes_by_cell(feed: Gtfs, passages: Passages) -> dict[int, set[str]]:
     names = route_names(feed)
     by_line, by_cell = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
     for line, number in set(zip(feed.lines.of_trip.tolist(), route.tolist(), strict=True)):
-        if line >= 0 and number >= 0:
+        if line >= 0 and number >= 0:  # -1: the trip has none
             by_line[line].add(names[number])
     for line, cell in set(zip(passages.line.tolist(), passages.cell.tolist(), strict=True)):
         by_cell[cell].update(by_line.get(line, ()))

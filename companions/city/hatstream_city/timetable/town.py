@@ -97,7 +97,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
     passages = cells_of_lines(feed, resolution)
     served = np.unique(feed.stop_times.stop)
     cells = np.unique(np.concatenate([passages.cell, stop_cells[served]]))
-    cells = cells[cells > 0]
+    cells = cells[cells > 0]  # 0: of a stop without position
     if not cells.size:
         raise InputError(f"{path}: no stop that is served has a position")
     documents = {

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from hatstream_lab.evaluation.days import Days
     from hatstream_lab.evaluation.experiment import Report
 
-USERS = 100_000
-"""Of a trial of fusion."""
+USERS = 100_000  # of a trial of fusion
 
 
 class Feed(NamedTuple):
@@ -242,6 +241,7 @@ def days(
     table = Table(rows)
     results.draw(released.pictures, table)
     parts = (*(fact["shown"] for fact in facts), *released.tables(table))
+    # The first city's facts stand at the top too, where telemetry alone has its own.
     results.show("days", table, parts, **facts[0], cities=facts, span_days=span_days)
 
 

@@ -122,6 +122,7 @@ def fixed(name: str, counts: Int64s, speeds_kmh: Float64s) -> DataSet:
     order = np.argsort(-counts, kind="stable")
     sums = np.add.reduceat(_steps(speeds_kmh), start)[order]
     truth = float(np.clip(speeds_kmh, 0, UPPER_KMH).mean())
+    # One row, (1, users), stands for all runs.
     return DataSet(name, counts[order], lambda _rng, _runs: (sums[None], np.array([truth])), ITMS_PRIOR)
 
 

@@ -23,8 +23,7 @@ NOT_PRIVATE = "NOT PRIVATE: these figures are functions of true values; do not p
 Label = str | int | None
 Data = TypeVar("Data")
 Setting = TypeVar("Setting")
-Progress = Callable[[int, int], None]
-"""Called with how many runs are done, and how many there are."""
+Progress = Callable[[int, int], None]  # called with how many runs are done, and how many there are
 WIDEST_LABEL = 32
 
 
@@ -54,8 +53,7 @@ class Worst(NamedTuple):
 
 
 Figure = Mean | Worst
-Row = Mapping[str, Label | Figure]
-"""Labels that tell rows apart, and figures."""
+Row = Mapping[str, Label | Figure]  # labels that tell rows apart, and figures
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,10 @@ from hatstream_lab.evaluation.days import (
 )
 from hatstream_lab.evaluation.experiment import Experiment, Float64s, Mean, Report, Row, Table, Worst
 
-CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}
-"""HATs by true vehicles: from, below."""
+CLASSES = {"1-3": (1, 4), "4-9": (4, 10), "10-29": (10, 30), "30+": (30, np.inf)}  # HATs by true vehicles: from, below
 SPANS: Mapping[str, tuple[float, float]] = {"from_10": (10, np.inf), "from_30": (30, np.inf)} | CLASSES
 CONSTANT = "constant"
-FROM_VEHICLES = 10
-"""Of groups whose distributions are compared."""
+FROM_VEHICLES = 10  # of groups whose distributions are compared
 BINS = 260
 PERCENTILES = {"p15": 0.15, "p50": 0.5, "p85": 0.85}
 PRODUCTS = ("days", "parent-hour", "city-hour")
@@ -118,11 +116,11 @@ def learned(days: Days, setting: Variation, run: int, *, is_brief: bool = False)
 
 
 def _intervals(rows: Mapping[str, NDArray[Any]], chosen: NDArray[np.bool_] | bool) -> dict[str, Mean]:
-    """Measures usable rows: number, coverage of 95 % intervals, half width and error, km/h."""
-    ok = (rows["status"] == "ok") & chosen
+    """Measures usable rows: number, share held by intervals, half width, error (km/h)."""
+    ok = (rows["status"] == "ok") & chosen  # (rows,); chosen: a mask, or True for all
     covers = (rows["lower95"] <= rows["truth"]) & (rows["truth"] <= rows["upper95"])
     return {
-        "ok": Mean(float(ok.sum())),
+        "ok": Mean(float(ok.sum())),  # averaged over runs later
         "held": Mean.of(covers[ok]),
         "half_width": Mean.of(((rows["upper95"] - rows["lower95"]) / 2)[ok]),
         "error": Mean.of(np.abs(rows["value"] - rows["truth"])[ok]),
@@ -136,6 +134,7 @@ def _places(days: Days, setting: Variation, rows: pa.Table) -> Iterator[Row]:
     """
     for number, day in enumerate(days.names, 1):
         until = days.chosen(pc.and_(pc.less_equal(days.counted["period"], day), pc.is_valid(days.counted["place"])))
+        # Result rows name their place in column `cell`. None: the counted rows' own column.
         truth = truth_of(until, {"place": None}).rename_columns({"place": "cell"})
         both = joined_with_truth(rows.filter(pc.equal(rows["period"], day)).drop_columns(["place"]), truth, ("cell",))
         reports, ok, true = both["reports"], both["status"] == "ok", both["truth"]

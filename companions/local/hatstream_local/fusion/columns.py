@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 Bools = NDArray[np.bool_]
 
-FROM_US, TO_US = 946_684_800_000_000, 4_102_444_800_000_000
-"""The years 2000 to 2099, UTC."""
+FROM_US, TO_US = 946_684_800_000_000, 4_102_444_800_000_000  # the years 2000 to 2099, UTC
 NEEDED = ("user", "service", "epsilon", "mechanism")
 """Fields of a row of reports; then come `time` and `cell`, if asked for, and last `report`."""
 

@@ -21,8 +21,7 @@ MOST_BUCKETS = 1 << 14
 _ROWS_AT_ONCE = 1 << 17
 """Rows worked on at once: few, so that their columns stay in the cache, but many beside the cells of a Hessian."""
 
-_MOST_DENSE = 1 << 25
-"""Below that many possible keys, keys are counted in a table; above, they are sorted."""
+_MOST_DENSE = 1 << 25  # below that many possible keys, keys are counted in a table; above, they are sorted
 
 _SR_CLASSES, _SR_MISSING = 3, 2
 """Classes of an SR report: 0 for the lower end, 1 for the upper one, 2 where it is missing."""
@@ -183,16 +182,14 @@ def spans_of(window: Window, row: Float64s, buckets: int) -> Int32s:
 
     row: raw reports, (users,); a missing one has all buckets. A window between two middles is the nearest one's.
     """
-    centre = (window.centres(row) + 1) * (buckets / 2)  # in buckets: bucket k has its middle at k + 1/2
+    centre = (window.centres(row) + 1) * (buckets / 2)  # from [-1, 1] to buckets: bucket k's middle is k + 1/2
     half = window.width * (buckets / 2)
-    missing = np.isnan(row)
-    centre[missing] = buckets / 2
     first = np.ceil(centre - half - 0.5).clip(0, buckets)
     last = np.floor(centre + half + 0.5).clip(0, buckets)
     if 2 * half < 1:  # a window narrower than a bucket may hold no middle
         first = np.where(last <= first, np.rint(centre - 0.5).clip(0, buckets - 1), first)
         last = np.maximum(last, first + 1)
-    first[missing], last[missing] = 0, buckets
+    first[np.isnan(row)], last[np.isnan(row)] = 0, buckets
     return np.stack([first, last]).astype(np.int32)
 
 

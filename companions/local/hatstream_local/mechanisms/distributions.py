@@ -81,7 +81,7 @@ def smoothed(rows: ReportRows, tolerance: float = TOLERANCE) -> Distribution:
 
 
 def smooth(columns: Float64s) -> Float64s:
-    """Smooths along the first axis, with the weights of `smoothed`."""
+    """Smooths along the first axis with the weights that `smoothed` names."""
     result = columns / 2
     result[1:] += columns[:-1] / 4
     result[:-1] += columns[1:] / 4

@@ -102,7 +102,7 @@ def dictionary_csv(tables: Mapping[str, Sequence[ColumnEntry]]) -> bytes:
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(["table", "column", "meaning", "unit"])
     for name, columns in tables.items():
-        writer.writerows([name, *column[:3]] for column in columns)
+        writer.writerows([name, column.name, column.meaning, column.unit] for column in columns)
     return sink.getvalue().encode()
 
 
