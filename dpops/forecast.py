@@ -143,16 +143,16 @@ def clamped_errors(mean: Float64s | float, upper: float, bias: Float64s, scale: 
     half = width / 2
 
     def tail(edge: Float64s) -> Float64s:
-        """Integrates P(Z > t) over t >= |edge|, in place to save memory."""
+        """Integrates P(Z > t) = exp(-t / width) / 2 over t >= |edge|."""
         areas: Float64s = np.abs(edge) / -width
-        np.exp(areas, out=areas)
+        np.exp(areas, out=areas)  # in place, as are the sums below, to save memory
         areas *= half
         return areas
 
     def beyond(edge: Float64s) -> Float64s:
         """Integrates P(Z > t) over t >= edge."""
         errors = tail(edge)
-        errors -= np.minimum(edge, 0.0)
+        errors -= np.minimum(edge, 0.0)  # for an edge below 0 it is |edge| more, as Z is symmetric
         return errors
 
     absolute = tail(bias)

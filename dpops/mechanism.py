@@ -296,7 +296,7 @@ def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:
     30.0
     """
     documents = {id(plan): plan.document() for plan in plans}  # HATs share plans; intervals, of any miss, are not read
-    queries = [integers[-1] for integers in released]
+    queries = [integers[-1] for integers in released]  # private choices stand before the noisy query
     return noisy_queries(queries, [documents[id(plan)] for plan in plans], miss=1.0).number(0)[0]  # type: ignore[no-any-return]
 
 

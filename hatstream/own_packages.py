@@ -35,7 +35,7 @@ def find_own_packages_first() -> None:
                 "Import hatstream first, in a program that does not import that one, or give that one another name"
             )
     if not any(isinstance(finder, _Own) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Own())
+        sys.meta_path.insert(0, _Own())  # ahead of the finder by sys.path, where a namesake may come first
 
 
 def loaded(package: str, modules: Mapping[str, str], name: str) -> Any:

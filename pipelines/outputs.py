@@ -95,8 +95,8 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
         counts="counts" in columns and not spec.is_learned,
         by_date=by_date,
         traffic="traffic" in columns,
-        about="counts" in columns and spec.is_learned,
-        unknown="counts" in columns and spec.is_learned,  # estimated vehicles are shown even where the value is not
+        about="counts" in columns and spec.is_learned,  # estimated vehicles and reports,
+        unknown="counts" in columns and spec.is_learned,  # which are shown even where the value is not
         value_means=value_meaning(spec),
         trips=spec.trips,
     )

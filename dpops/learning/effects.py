@@ -181,7 +181,7 @@ class EffectLayout:
         return EffectPrior(local, border, means, np.concatenate([blocks for *_, blocks in roots]))
 
     def precisions(self, strengths: Strengths, days: Sequence[float]) -> list[tuple[Block, int, float]]:
-        """Lists (block, day, precision of its effects)."""
+        """Lists (block, day, precision of its effects); days: as in `prior`."""
         precisions = []
         for block in self.blocks:
             by_day = np.broadcast_to(strengths[block.name], len(days) if block.is_daily else 1)

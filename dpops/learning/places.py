@@ -133,7 +133,7 @@ def whole_weight(sums: PlaceSums, expected: float) -> float:
     scores = np.linspace(-20, 20, 20_001)  # grid of z-scores of the log total, fine enough for small noise
     totals = expected * np.exp(FLEET_SD * scores)
     precision = sums.weight_precision / sums.weights.size  # of the total: noise variances of places add up
-    residuals = totals - float(sums.weights.sum()) / sums.weight_precision
+    residuals = totals - float(sums.weights.sum()) / sums.weight_precision  # `weights` are times their precision
     costs = scores**2 + precision * residuals**2  # twice the negative log posterior
     likely = np.exp(-0.5 * (costs - costs.min()))
     return float(likely @ totals / likely.sum())
@@ -242,13 +242,13 @@ def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None 
     return max(candidates, key=lambda candidate: candidate[0])[1:]
 
 
-def weight_nodes(ratios: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
-    """Lists possible weights and log posteriors by sums of weights, (places, RATIOS)."""
-    weights, log, low, fraction, density = _weight_grid(sums, expected, chosen)
-    high = np.minimum(low + 1, RATIOS.size - 1)
-    # Probabilities of RATIOS, interpolated; `density` makes them probabilities of these weights.
-    prior = density * ((1 - fraction) * ratios[low] + fraction * ratios[high])
-    return weights, log + np.log(prior + _TINY)
+def weight_nodes(law: Float64s, sums: PlaceSums, expected: Float64s, chosen: slice) -> tuple[Float64s, Float64s]:
+    """Lists possible weights and log posteriors, (places, RATIOS). law: probabilities of RATIOS."""
+    weights, log_likelihood, below, fraction, density = _weight_grid(sums, expected, chosen)
+    above = np.minimum(below + 1, RATIOS.size - 1)
+    # A weight lies between the ratios of two indices, `fraction` of the way; `density`: by ratio to by weight.
+    prior = density * ((1 - fraction) * law[below] + fraction * law[above])
+    return weights, log_likelihood + np.log(prior + _TINY)
 
 
 def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:

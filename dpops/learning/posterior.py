@@ -190,9 +190,10 @@ class Posterior:
 
 
 def _distinct_columns(narrow: EffectRows, wide: EffectRows) -> tuple[Int64s, Float64s]:
-    """Finds the coupling's distinct columns, and all as multiples of them, (distinct, columns).
+    """Finds distinct columns, by index, and all as multiples of them, (distinct, columns).
 
-    Columns, of border effects and wide rows, are multiples of one another if ratios of 3 random projections are equal.
+    Columns couple local effects with border effects, by the narrow rows, and with wide rows. They are multiples of one
+    another if ratios of 3 random projections are equal.
     """
     noise = np.random.default_rng(2).normal(size=(narrow.local.shape[1], 3))
     probes = np.hstack([(narrow.local @ noise).T @ narrow.border, (wide.local @ noise).T])

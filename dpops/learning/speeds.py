@@ -124,6 +124,7 @@ class SpeedField(LatentField):
         posterior, prior = self.posterior, VehicleSpread()
         leverage = np.minimum(posterior.variances_of_rows(data.rows), 0.95)  # below 1, which samples may exceed
         excess = np.minimum((data.values - data.rows.times(posterior.mean)) ** 2 + leverage - 1, _MAX_EXCESS)
+        # Derivatives of variances of sums by `vehicle` and `floor`; an empty pair first, as there may be no sums.
         vehicles, floor = (np.concatenate(column) for column in zip((np.zeros(0),) * 2, *self._factors, strict=True))
         slopes = data.precisions * np.stack([self.spread.vehicle * vehicles, self.spread.floor * floor])
         precision = np.identity(2) / FLEET_SD**2

@@ -85,7 +85,7 @@ def within(vehicle: Int64s, value: Int64s, stage: Stage) -> NDArray[np.bool_]:
     norm = np.zeros(int(vehicle.max(initial=-1)) + 1, np.int64)  # squared, if Euclidean
     absolute = np.minimum(np.abs(value), 2 * UNIT)  # already more than any bound, and squares stay small
     np.add.at(norm, vehicle, absolute * absolute if stage.kind == "gaussian" else absolute)
-    bound = Fraction(UNIT, 2 if stage.counts_public else 1)
+    bound = Fraction(UNIT, 2 if stage.counts_public else 1)  # halves where one vector replaces another: both move it
     return norm <= math.floor(stage.share * (bound * bound if stage.kind == "gaussian" else bound))
 
 

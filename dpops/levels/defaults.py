@@ -142,7 +142,8 @@ def group_sd_kmh(kind: Kind, spread: Fraction, name: str, share: Fraction, bound
     """Forecasts noise of a level's mean speeds after a week, km/h, at its `share`.
 
     That is noise of a group's sum over its weight, equal in all groups. A vehicle-day's weights have norm 1: they add
-    up to 1 under Laplace noise, to the root of the number of groups that it touches under Gaussian noise.
+    up to 1 under Laplace noise, to the root of the number of groups that it touches under Gaussian noise. spread: the
+    Laplace scale or Gaussian variance of a UNIT vector; sums of speeds have the part alpha of it, weights the rest.
     """
     groups, touched = level(name, bounds.hats, Fraction(1)).size, bounds.fleet.profile.touched(name)
     bound, alpha = _LATER_NUMBERS[kind]

@@ -111,7 +111,7 @@ def _expected(recipe: Recipe, bounds: BoundsOnly) -> Ranked:
     for busyness, share in busyness_classes():
         prior = {component: sd_kmh * sd_kmh for component, sd_kmh in PRIOR_SD_KMH.items()}
         posterior = prior
-        for stage in recipe.first:
+        for stage in recipe.first:  # `first`, `later`: squared errors, of the day's last stage in the end
             posterior, first = _after(stage, bounds, prior, posterior, busyness, days=1)
         # A later day's centres are earlier days' posterior: one step finds their variances, a second the day's error.
         centres, _ = _after(recipe.later[-1], bounds, prior, posterior, busyness, days=DAYS)
@@ -142,8 +142,8 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, flo
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busyness: float) -> dict[Component, float]:
     """Computes the precision, (km/h)^-2, that one release of a stage adds to each component."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    # Noise is proportional to the bound, and to 1 over the part of weights that clipping leaves, bound / this root (as
-    # in `defaults.kept`): so to the root.
+    # Noise is proportional to the bound, and to 1 over the part of weights that clipping leaves, about bound / this
+    # root (1 for norms far below the bound, bound / norm far above it): so to the root.
     noise_factor = (bound**3 + norm**3) ** (1 / 3)
     precisions = dict.fromkeys([*PRIOR_SD_KMH, _HAT], 0.0)
     for name, share in stage.shares:

@@ -90,7 +90,7 @@ def argmax(counts: Int64s) -> Int64s:
     lengths = _exact(counts, int(counts.sum(axis=1).max()) ** 3)
     sums = _kept_at(lengths)
     best, best_kept = lengths[:, -1], sums[:, -1]
-    for user in _larger(counts):
+    for user in _larger(counts):  # ascending counts: of equally good ones the smallest stays
         m, m_kept = lengths[:, user], sums[:, user]
         better = m_kept * m_kept * best > best_kept * best_kept * m
         best, best_kept = np.where(better, m, best), np.where(better, m_kept, best_kept)

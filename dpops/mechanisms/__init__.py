@@ -30,9 +30,9 @@ def registered() -> dict[str, type[Mechanism]]:
 def stored_estimates(
     name: str, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float
 ) -> Estimates:
-    """Reads a mechanism's `estimates`. Raises ValueError for undeclared outputs."""
+    """Reads estimates, whose intervals miss with probability `miss`. Raises ValueError for undeclared outputs."""
     kind = registered()[name]
     estimates = kind.estimates(released, plans, miss)
-    if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):
+    if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):  # 1: no names
         raise ValueError(f"{name} gives other outputs than it names")
     return estimates

@@ -74,7 +74,7 @@ class BaselineVariance(Mechanism):
             upper, true, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
             # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
             variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, shares))
-            sd = prior.of_squares().spread(shares - true, counts)
+            sd = prior.of_squares().spread(shares - true, counts)  # of the bias: other weights of the same squares
             variance = min(variance, upper)
             bias = min(released, upper) - variance + sd * normal_scores(BIAS_POINTS)
             errors.append(clamped_errors(variance, upper, bias, float(plan.scale * plan.step)).mean())

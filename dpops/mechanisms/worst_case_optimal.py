@@ -47,7 +47,8 @@ class WorstCaseOptimal(Mechanism):
         samples = int(counts.sum())
         clipped = np.maximum(counts * grid.upper_steps - bound, 0)
         clipping = Fraction(int(clipped.sum()), 2 * samples) * grid.step
-        bias = clipping + grid.upper * (1 - Fraction(samples, reported)) if bound else grid.upper / 2
+        left_out = 1 - Fraction(samples, reported)  # share of samples beyond a cap, which may all be at the other end
+        bias = clipping + grid.upper * left_out if bound else grid.upper / 2
         return Plan(
             mechanism=self.name,
             epsilon=epsilon if bound else Fraction(0),
@@ -127,18 +128,18 @@ def _clipped(
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
     column_user, column = alike(counts, bound[hat])
     first, second = np.zeros((2, means.size, column_user.size))
-    for is_noisy in (True, False):
-        rows = (bound[hat[column_user]] > 0) == is_noisy
-        sd = hats.prior.mean_sd(counts[column_user[rows]])
+    for is_noisy in (True, False):  # T is 0 where the release is a constant, without noise
+        chosen = (bound[hat[column_user]] > 0) == is_noisy  # columns
+        sd = hats.prior.mean_sd(counts[column_user[chosen]])
         if is_noisy:
-            low, high = hats.upper / 2 - reach[column_user[rows]], hats.upper / 2 + reach[column_user[rows]]
+            low, high = hats.upper / 2 - reach[column_user[chosen]], hats.upper / 2 + reach[column_user[chosen]]
             width = np.maximum(sd, 1e-9)  # never divided by 0; the moments of clip(X, low, high) - X for X normal
             raised, raised_square = _excess((low - means) / width, sd)
             lowered, lowered_square = _excess((means - high) / width, sd)
-            first[:, rows], second[:, rows] = raised - lowered, raised_square + lowered_square
-        else:  # a constant: every user's mean becomes U / 2
-            first[:, rows] = hats.upper / 2 - means
-            second[:, rows] = (hats.upper / 2 - means) ** 2 + sd**2
+            first[:, chosen], second[:, chosen] = raised - lowered, raised_square + lowered_square
+        else:  # every user's mean becomes U / 2
+            first[:, chosen] = hats.upper / 2 - means
+            second[:, chosen] = (hats.upper / 2 - means) ** 2 + sd**2
     return np.bincount(hat, minlength=size.size), counts / hats.samples[hat], column, (first, second)
 
 

@@ -136,7 +136,8 @@ def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance
 def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
     """Draws discrete Gaussian numbers by rejection from Laplace draws.
 
-    y of scale floor(sigma) + 1 = t passes with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)): as `of_ratio`, Algorithm 3.
+    y of scale floor(sigma) + 1 = t passes with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)). Source: Canonne, Kamath,
+    Steinke 2020, Algorithm 3.
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)

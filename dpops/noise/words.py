@@ -96,7 +96,7 @@ class Uniform:
         while True:
             digits = self.to(bits)
             low, high = (rate, rate) if isinstance(rate, Fraction) else rate(bits)
-            if digits < exp_floor(high, bits) - 1:
+            if digits < exp_floor(high, bits) - 1:  # `exp_floor` is off by 1 at most
                 return True
             if digits > exp_floor(low, bits) + 1:
                 return False

@@ -41,7 +41,7 @@ class Weights:
             raise ValueError(f"epsilon must be > 0, got {epsilon}")
         mean = self.upper if self.mean else Fraction(0)
         variance = self.upper**2 / 4 if self.variance else Fraction(0)
-        shares = (mean, self.mean), (variance, self.variance)  # each after the worst bias
+        shares = (mean, self.mean), (variance, self.variance)  # (worst bias, share of epsilon)
         noise = (worst / (epsilon * share) if share else Fraction(0) for worst, share in shares)
         return Factors(mean, variance, *noise)
 

@@ -235,7 +235,8 @@ def count_days(
     paths = input_paths(pattern)
     calendar = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
     rules = spec.rules(calendar, os.urandom(32))  # any key: hashes of vehicles are only compared here
-    release, packed_by_slot = _release_of(spec, {}, _MemoryAccount.of(spec)), dict[int, list[bytes]]()
+    release = _release_of(spec, {}, _MemoryAccount.of(spec))  # no facts of slots: its cap and columns alone are used
+    packed_by_slot: dict[int, list[bytes]] = {}
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):
             for slot_s, packed in events_of(batch.table, rules, spec.ground):

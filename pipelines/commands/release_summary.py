@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 def print_summary(spec: Specification, run: FinishedRun, location: AccountLocation, *, as_json: bool) -> None:
     """Prints a run's summary, as tables or JSON."""
-    summary: Summary = of_kind(spec, "summary")(spec, run, location)
+    summarise, show = of_kind(spec, "summary"), of_kind(spec, "shown")  # of HATs or of levels
+    summary: Summary = summarise(spec, run, location)
     if as_json:
         click.echo(summary.json())
     else:
-        of_kind(spec, "shown")(summary.plain(), console())
+        show(summary.plain(), console())
 
 
 def summarise_hats(spec: Specification, run: FinishedRun, location: AccountLocation) -> Summary:

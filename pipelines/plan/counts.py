@@ -89,7 +89,8 @@ def sample_counts(sample: tuple[pa.Table, date, int], spec: Specification) -> Sa
     """Counts a simulated day, which needs no bounding box, by cell and slot."""
     table, day, vehicles = sample  # reports of a local day, and their number of vehicles
     slots = _slots_of(spec, day, days=1)
-    rules = Rules(spec.value.grid, Units("us", PER_UNIT["km/h"]), None, slots, b"made-up vehicles have no secrets")
+    units, key = Units("us", PER_UNIT["km/h"]), b"made-up vehicles have no secrets"
+    rules = Rules(spec.value.grid, units, bbox=None, calendar=slots, vehicle_key=key)
     observations, _ = parse(table.rename_columns([*FIELDS]).combine_chunks().to_batches()[0], rules)
     error = "the made-up fleet does not drive within slot.service; give your own --counts"
     return _counts_of(observations, slots, spec, f"one day of {vehicles} made-up buses in a made-up town", error)

@@ -192,7 +192,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
-    """Forecasts the error, km/h, of the example's percentile after so many released days."""
+    """Forecasts the error, km/h, of percentile LEVEL after so many released days."""
     later = scaled(levels.strategy.later, levels.usual_share)
     *_, means_stage, last = classes.with_stage(later, classes.share)  # the last stage is of classes
     edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PRIOR_SD_KMH.items()}
@@ -202,10 +202,11 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
     part = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of norms, as rho is quadratic
-    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # of classes, if reports weighed alike
+    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # of classes, as if all reports weighed alike
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(number, weight / number)  # taken as equal
-    cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), float(TYPICAL.of(np.array(visits))), visits)
+    day_variance = float(TYPICAL.of(np.array(visits)))  # of the mean of so many vehicles around the usual one
+    cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), day_variance, visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells  # of the average cell
     typical = (visitors * class_weights, facts.hats.cells) if days else None  # of which the city is learned
     return expected_error(edges, cell, days / sd**2, LEVEL, typical)

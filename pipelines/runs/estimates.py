@@ -203,7 +203,7 @@ def newest_day(spec: Specification, location: AccountLocation) -> NewestDay | No
         return None
     period = max(stages.periods)
     *_, newest = entries = stages.until(period)
-    field, share, error, constant = _expected(entries, stages)
+    field, share, error, constant = _expected(entries, stages)  # share: of reports, by HAT; errors as in NewestDay
     cells = texts_of(stages.policy.region)
     served = map(spec.served_cells, spec.slots_of_period(newest.unit.slot_s))
     has_trip = np.array([[trips is None or cell in trips for cell in cells] for trips in served]).T  # (cells, slots)
@@ -277,7 +277,8 @@ def forecast_of(recorded: RecordedStages, slots: Sequence[SlotFacts]) -> HatEsti
     """Estimates all slots of an unreleased period."""
     policy, zone = recorded.policy, recorded.spec.timetable.zone
     learned = learned_from(recorded.entries, policy)
-    posterior = learned.forecast(np.array(hours_of(slots[0].joint_slots_s, zone), np.int64))
+    joint_slots_s = slots[0].joint_slots_s  # starts of all slots of the period, which each of them names
+    posterior = learned.forecast(np.array(hours_of(joint_slots_s, zone), np.int64))
     products = product_estimates(learned, posterior, policy, slots, recorded.entries, forecast=True)
     return hat_estimates(posterior, policy, forecast=True)._replace(products=products)
 

@@ -106,7 +106,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         if not isinstance(elements, PCollection):
             raise UsageError("hatstream.Release takes one PCollection of reports: beam.Flatten makes one of several")
         refuse_type_checks(elements.pipeline.options)
-        names = spec.input.names[: len(FIELDS)]
+        names = spec.input.names[: len(FIELDS)]  # without optional ones behind them, such as a heading
         if why := why_no_reports(elements.element_type, names):
             raise UsageError(
                 f"the elements {why}: a report is a dict, a Beam Row or a NamedTuple that has {', '.join(names)}"
@@ -119,7 +119,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         hats = ClosedHats.of(spec, self.start, self.end, *account, outputs=outputs, unattended=self.unattended)
         assigned = elements | "hats" >> AssignHats(hats)
         tallies = assigned | "users" >> ContributionsPerUser(hats)
-        runner = _AsCalled(spec, hats.calendar, spec.counts_are_public and not self.allow_empty)
+        runner = _AsCalled(spec, hats.calendar, needs_rows=spec.counts_are_public and not self.allow_empty)
         return ReleasedEstimates(road(tallies, hats.job, runner), assigned.refused)
 
     def _open(self, elements: PCollection[Any], spec: Specification, outputs: Outputs) -> "ReleasedEstimates":

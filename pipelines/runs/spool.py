@@ -26,7 +26,7 @@ class Spool:
         self._end = 0
         self._appended: list[ByteRange] = []
         self._number = next(_SPOOL_NUMBERS)
-        _OPEN[self._number] = self
+        _OPEN[self._number] = self  # by which unpickled steps of the pipeline find it: see __reduce__
 
     def __enter__(self) -> "Spool":
         return self

@@ -90,9 +90,9 @@ class SpanTotal:
         """Shares and epsilon of each day; None if all are equal."""
         if not self.shares:
             return None
-        first = () if self.first is None else tuple(self.first.times * share for share in self.shares)
-        lasting, early = ([DayShare(share, self.of_a_day(share)[0]) for share in week] for week in (self.shares, first))
-        return DayShares(lasting, early, self.first)
+        early = () if self.first is None else tuple(self.first.times * share for share in self.shares)  # of first days
+        lasting, first = ([DayShare(share, self.of_a_day(share)[0]) for share in week] for week in (self.shares, early))
+        return DayShares(lasting, first, first_days=self.first)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,7 +170,7 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     names = [table.product for table in document.output]
     need(len(set(names)) == len(names), "output.product", "must not repeat", ", ".join(names))
     of_places = next((name for name in names if name.startswith("place-")), None)
-    has_places = document.places is not None and document.places.column is None
+    has_places = document.places is not None and document.places.column is None  # with a column it names keys alone
     need(of_places is None or has_places, "output.product", "of places goes with [places]", of_places)
     slot_minutes, service = timetable.slot_minutes, timetable.service_span
     day_parts = {"days" if table.product == "cell-day" else table.product: table.parts for table in document.output}

@@ -284,10 +284,11 @@ class UnreadableFile(Exception):
 
 
 def joined(batches: Iterable[RawBatch]) -> Iterator[RawBatch]:
-    """Joins consecutive small batches with equal column types, up to half of BATCH_ROWS."""
+    """Joins consecutive batches of equal column types while they fit half of BATCH_ROWS."""
     small: list[RawBatch] = []
     for batch in batches:
         rows = sum(earlier.rows for earlier in small) + batch.rows
+        # A larger batch goes on alone: a copy would cost more than it saves.
         if small and (rows > BATCH_ROWS // 2 or small[0].table.schema != batch.table.schema):
             yield _as_one(small)
             small = []

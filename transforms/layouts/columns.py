@@ -285,6 +285,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # no year, but the cast takes it
         for kind in (ABSOLUTE, LOCAL):
             with suppress(pa.ArrowInvalid):
+                # In small pieces: the first that cannot be cast ends the cast, which is slow for each such text.
                 chunks = (text[first : first + _AT_ONCE].cast(kind) for first in range(0, len(text), _AT_ONCE))
                 instants = timestamps(pa.concat_arrays(chunks))
                 return instants if kind is ABSOLUTE else place_local(instants, zone)

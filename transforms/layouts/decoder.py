@@ -84,7 +84,7 @@ def serve() -> None:
 def _send_answer(file: IO[bytes], answer: StepResult, table: pa.RecordBatch | None) -> None:
     """Writes a result as JSON and its batch as Arrow, each after its length."""
     if table is None:
-        send(file, msgspec.json.encode(answer), b"")
+        send(file, msgspec.json.encode(answer), b"")  # an empty part stands for no batch
         return
     send(file, msgspec.json.encode(answer))
     counting = pa.MockOutputStream()  # only measures: a copy of the stream would double the memory

@@ -73,7 +73,7 @@ class Head:
         """Signs what an older version remembers of one ledger, once that ledger fits it."""
         with locked(self._path.parent):
             ledgers = dict(self.read_all())
-            ledgers[genesis] = _plain(ledgers[genesis])
+            ledgers[genesis] = _plain(ledgers[genesis])  # no longer marked as unsigned
             self._write(ledgers)
 
     def advance(self, genesis: str, sequence: int, hash_: str, account: str) -> None:
@@ -130,5 +130,5 @@ class Head:
         return hmac.digest(self._key or b"", ledgers, "sha256").hex()
 
 
-def _plain(remembered: RememberedHead) -> RememberedHead:
+def _plain(remembered: RememberedHead) -> RememberedHead:  # without `is_unsigned`
     return RememberedHead(sequence=remembered["sequence"], hash=remembered["hash"], accounts=remembered["accounts"])

@@ -68,7 +68,7 @@ class Ledger:
             return
         self._run(METADATA.drop_all)
         if self._database.path is not None:
-            for suffix in ("-wal", "-shm", ""):
+            for suffix in ("-wal", "-shm", ""):  # SQLite's further files first: alone they could not be read
                 Path(f"{self._database.path}{suffix}").unlink(missing_ok=True)
 
     def fill(self, entries: Iterator[Mapping[str, Any]]) -> Walked:
@@ -85,7 +85,7 @@ class Ledger:
         def open_or_lower(db: sa.Connection) -> str:
             if not self._compare_with_head(db) and chain.must_know(db, self.signature):
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
-            self._home(db, account.name)
+            self._home(db, account.name)  # refuses an account of another ledger
             recorded = spending.find_account(db, account.name)
             if recorded is None:
                 body = asdict(account) | {"nonce": secrets.token_hex(16)}  # no two ledgers begin alike
@@ -126,6 +126,7 @@ class Ledger:
         of_account = sa.select(ENTRY.c.body).where(ENTRY.c.account == account)
 
         def find(db: sa.Connection) -> Audit:
+            # "changed": a unit was offered that differs from the recorded one. "redrawn": so many were drawn again.
             changed = len(db.execute(of_account.where(ENTRY.c.kind == "changed")).all())
             redrawn = db.execute(of_account.where(ENTRY.c.kind == "redrawn")).scalars()
             return Audit(changed, sum(msgspec.json.decode(body, type=dict[str, int])["units"] for body in redrawn))

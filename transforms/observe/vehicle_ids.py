@@ -162,7 +162,7 @@ def merged(columns: Sequence[Int64s]) -> MergedIds:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Widens a column to types that Arrow's functions take."""
+    """Casts texts to bytes and numbers to wide ones, which Arrow's functions take."""
     if columns.is_text(column.type):
         return columns.as_binary(column)
     return columns.widened(column) if columns.is_number(column.type) else column
@@ -186,7 +186,7 @@ def _formed(texts: pa.Array, form: VehicleForm) -> pa.Array:
     texts = pc.utf8_trim(texts, characters=_WHITE_SPACE)
     if form == "casefold":
         return pc.utf8_lower(pc.utf8_upper(texts))  # both: some letters have two small forms
-    if form == "integer":
+    if form == "integer":  # "+07.0" becomes "7", "-0" becomes "0"; what is no integer stays
         return pc.replace_substring_regex(pc.replace_substring_regex(texts, _ZERO, "0"), _WHOLE, r"\1\2")
     return texts
 

@@ -168,7 +168,7 @@ class Pieces:
         return bool(self.by_heading.size)
 
     def keys(self, cells: Int64s, heading: Int64s | None = None) -> Int64s:
-        """Looks up fine cells' pieces, by heading where one decides; NOWHERE outside the region."""
+        """Looks up fine cells' pieces, or NOWHERE. heading: degrees, negative if unknown."""
         number = np.minimum(np.searchsorted(self.fine, cells), max(self.fine.size - 1, 0))
         is_cut = self.fine[number] == cells if self.fine.size else np.zeros(cells.size, np.bool_)  # in a place
         pieces = np.full(cells.size, NOWHERE, np.int64)

@@ -69,7 +69,7 @@ def parent_texts(region: Sequence[int], levels_up: int = PARENT) -> list[str]:
 
 
 def design_of(region: Sequence[int]) -> "Design":
-    """Gathers what the model knows of a region: neighbours' pairs and parents."""
+    """Gathers what the model knows of a region: neighbours, parents, size of cells."""
     from dpops.learning import Design
 
     if isinstance(region, Keys):

@@ -201,14 +201,14 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     """Pairs fine cells with shapes around their centre: cell, row, distance (m), bearing."""
     import shapely
 
-    cell, row = _candidates(shapes, twin)
+    cell, row = _candidates(shapes, twin)  # twin: of each shape, the first with an equal line and reach
     fine, number = np.unique(cell, return_inverse=True)
     centres = np.array([h3_int.cell_to_latlng(index) for index in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
     metres = centres[number] * shapes.scale[row]
     # H3 has filled areas (reach 0) by cells' centres already; of lines it was given wider outlines.
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]
-    apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres)
+    apart_m, way = nearest(shapes.line, shapes.is_directed, row, metres)  # way: of the line there, east and north
     bearing = np.where(shapes.is_directed[row], bearings(way), ANY_WAY)
     return cell, row, np.rint(apart_m).astype(np.int16), bearing.astype(np.int16)  # narrow: there are millions of pairs
 

@@ -110,8 +110,9 @@ def stage_of(unit: StageUnit | LiveUnit, region: Sequence[int], places: Places |
     stored, stage = msgspec.convert(unit.plan, _Kept), bare_stage(unit)
     hats = hats_under(stage, region, stored.hours, places)
     differences = None if stored.places is None or places is None else stored.places.on(places)
-    cells = hats.cells if differences is None else len(region)
+    cells = hats.cells if differences is None else len(region)  # places have the centres of their cells
     centres = np.frombuffer(_unpacked(stored.centres), "<u2").reshape((cells, hats.slots)).astype(np.int64)
+    # `rests_on`: the number of the newest entry that the centres were learned from.
     return stage.on(hats, centres, Fraction(stored.step_kmh), stored.rests_on, differences)
 
 

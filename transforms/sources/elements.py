@@ -63,7 +63,7 @@ class _IntoBatches(beam.DoFn):
         self._reading = reading
         self._start = None if reading.start_s is None else Timestamp(reading.start_s)
         self._rows: dict[Timestamp, list[Any]] = {}
-        self._own = 0  # number of consecutive rows whose Beam timestamp is their event time
+        self._own_in_a_row = 0  # latest rows, one after another, whose Beam timestamp is their event time: see MOST_OWN
 
     def start_bundle(self) -> None:
         self._rows = {}
@@ -72,7 +72,7 @@ class _IntoBatches(beam.DoFn):
         """Collects elements by timestamp, until a batch is full or the bundle ends."""
         rows = self._rows.setdefault(MIN_TIMESTAMP if self._start is None else timestamp, [])
         rows.append(element)
-        if self._start is None and len(rows) >= BATCH_ROWS:
+        if self._start is None and len(rows) >= BATCH_ROWS:  # a stream's bundles are short
             yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -97,8 +97,8 @@ class _IntoBatches(beam.DoFn):
     def _refuse_own_times(self, batch: RawBatch, timestamp: Timestamp) -> None:
         """Raises StepError after MOST_OWN consecutive rows that are stamped with their own times."""
         for is_own in self._own_times(batch, timestamp).tolist():
-            self._own = self._own + 1 if is_own else 0
-        if self._own >= MOST_OWN:
+            self._own_in_a_row = self._own_in_a_row + 1 if is_own else 0
+        if self._own_in_a_row >= MOST_OWN:
             raise StepError(
                 "the elements' Beam timestamps are the rows' own times: what the engine would drop as late then is not "
                 "known. Read with the transport's timestamps (of Kafka: LogAppendTime), which decide what is late"
@@ -111,20 +111,20 @@ class _IntoBatches(beam.DoFn):
 
 
 def _batches(
-    elements: Sequence[Any], names: Sequence[str], fields: Sequence[str] = FIELDS
+    elements: Sequence[Any], element_fields: Sequence[str], fields: Sequence[str] = FIELDS
 ) -> Iterator[RawBatch | Refusal]:
     """Batches elements whose fields have equal kinds; refuses those that are no rows."""
     rows = [row for element in elements if (row := mapping_of(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
-    columns = [[classify(value) for value in _values(rows, name)] for name in names]
+    columns = [[classify(value) for value in _values(rows, name)] for name in element_fields]  # as `fields`
     rows_of_kinds: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         rows_of_kinds.setdefault(kinds, []).append(index)
     for kinds, chosen in rows_of_kinds.items():
         values_of = [[column[number][1] for number in chosen] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, values_of, strict=True)]
-        yield raw_batch(dict(zip(fields, arrays, strict=True)), {})
+        yield raw_batch(dict(zip(fields, arrays, strict=True)), refusals={})
 
 
 def value_in(element: Any, name: str) -> Any:

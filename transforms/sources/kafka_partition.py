@@ -150,7 +150,7 @@ class Partition:
         return Poll([], times, by_broker, position, removed=0, at_ms=at_ms, idle=idle, outage_over=over)
 
     def _sorted_out(self, events: list[kafka.Message]) -> tuple[list[kafka.Message], bool]:
-        """Separates messages from events; reports a nonexistent offset."""
+        """Separates messages from error events; also says whether the offset is out of range."""
         messages, out_of_range = [], False
         for event in events:
             error = event.error()
@@ -163,7 +163,7 @@ class Partition:
             elif error.code() in _GONE_ERRORS:
                 raise KafkaSourceError(f"{self}: it does not exist any more")
             elif error.code() in _PASSING_ERRORS:
-                self._away(error.name())
+                self._away(error.name())  # logged once; the client goes on trying
             else:
                 raise KafkaSourceError(f"{self}: {error.name()}")
         return messages, out_of_range

@@ -80,10 +80,10 @@ class Draw(beam.DoFn):
     def _drawn(self) -> Iterator[KeyedUnit | Demanded]:
         """Draws the groups collected so far; yields demands, and units by transaction."""
         groups, transaction, store = self._groups, self._step.transaction, self._step.store
-        self.start_bundle()
+        self._groups, self._bytes = {}, 0
         if not groups:
             return
-        tally_bytes = {slot_shard: filter(None, encoded) for slot_shard, encoded in groups.items()}
+        tally_bytes = {slot_shard: filter(None, encoded) for slot_shard, encoded in groups.items()}  # no heartbeats
         for unit, exposure in tasks.draw_units(tally_bytes, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
             spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)
@@ -130,14 +130,15 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
 
     def record(self, group: tuple[str, Iterable[records.UnitBytes]]) -> Iterator[RecordedSlot]:
         """Records a key's units; yields slots. Raises StepError."""
-        encoded = list(group[1])
+        _, encoded_units = group
+        encoded = list(encoded_units)
         if self.needs_consent and records.CONSENT not in encoded:
             return
         units = decoded(self.store.get(unit) if self.store else unit for unit in encoded if unit != records.CONSENT)
         if self.needs_rows and not any(hat.plan is not None for unit in units for hat in unit.released):
             raise StepError(f"the input has no row of {units[0].period}: nothing was recorded or spent")
         for period, together in groupby(units, key=lambda unit: unit.period):
-            slots = tasks.recorded(list(together), self.account, count)
+            slots = tasks.recorded(list(together), self.account, count)  # `count`: new and lost units, as metrics
             if not slots and not self.may_lose:
                 raise beyond_the_limit(self.account, period)
             yield from slots

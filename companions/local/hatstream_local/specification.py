@@ -18,8 +18,7 @@ from hatstream_local.mechanisms.kinds import LOCAL_MECHANISMS
 from hatstream_local.mechanisms.means import Method
 from hatstream_local.mechanisms.mechanism import Service
 
-LAYOUTS = ("avro", "csv", "json", "jsonl", "parquet")
-"""Forms of reports: all whose columns are named."""
+LAYOUTS = ("avro", "csv", "json", "jsonl", "parquet")  # forms of reports: all whose columns are named
 NAME_LETTERS = 200
 GRID_STEPS = 1_000_000
 """Speeds of telemetry are read on a grid of so many steps up to upper_kmh, finer than the mechanisms' own."""
@@ -178,6 +177,7 @@ def _hours(slot: FusionSlot | None) -> Hours | None:
         return None
     _need(1 <= slot.minutes <= 60 and 60 % slot.minutes == 0, "slot.minutes", "must divide an hour", slot.minutes)
     zone, rule = slot.timezone, "must be a name like America/Chicago"
+    # "localtime" would be another zone on every machine.
     _need(zone in available_timezones() and zone != "localtime", "slot.timezone", rule, zone)
     return Hours(zone, slot.minutes * 60)
 

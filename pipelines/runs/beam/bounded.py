@@ -203,7 +203,8 @@ def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: Bounded
     name, rows = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
         with Spool() as spool, report_steps(job, rows, progress):
-            return engine.run(bounded_here(job, paths, needed, spool).build, name, lambda _: None)
+            build = bounded_here(job, paths, needed, spool).build
+            return engine.run(build, name, lambda _: None)  # `report_steps` reports more than counters would
     shards = 2 * engine.parallelism  # so that a worker that is done early takes another
     pane_s = pane_length(rows, shards * len(job.slots), job.slot_s)
     bounded = Bounded(replace(job, vehicle_shards=shards), paths, needed, pane_s)

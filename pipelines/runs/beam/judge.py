@@ -36,7 +36,7 @@ class DemandFact(NamedTuple):
 
     period: str
     wanted: list[tuple[str, int, int | None, str]]
-    spent: tuple[str, ...]
+    spent: tuple[str, ...]  # fields of `Spend`, as fractions
 
 
 class Verdict(NamedTuple):
@@ -50,13 +50,14 @@ class Verdict(NamedTuple):
 def verdict_on(facts: Iterable[bytes], files: int, needed: Needed, excess: Callable[[Wanted], list[str]]) -> Verdict:
     """Decides from all facts of an input whether units may be recorded.
 
-    files: number in the input. excess: lists the periods whose debits exceed the account's limit.
+    files: number in the input. needed: periods that must have observations; None if that does not matter. excess: lists
+    the periods whose debits exceed the account's limit.
     """
     outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
     decoded = [msgspec.json.decode(fact, type=dict[str, int] | DemandFact) for fact in facts]
     for numbers in decoded:
         counts.update(numbers if isinstance(numbers, dict) else {})
-    for request in sorted(fact for fact in decoded if isinstance(fact, DemandFact)):
+    for request in sorted(fact for fact in decoded if isinstance(fact, DemandFact)):  # by period: workers have no order
         debits = [Debit(UnitKey(spec, slot_s, shard), claim_of(claim)) for spec, slot_s, shard, claim in request.wanted]
         wanted[request.period] = debits
         outcome.debits[request.period] = sum(debits_by_slot(debits).values(), Accountant())
@@ -98,9 +99,10 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 
     def _consents(self, group: tuple[int, Iterable[bytes]]) -> Iterator[KeyedUnit]:
         """Judges the whole input; yields a consent per period, none after a refusal."""
-        account = self.account
+        account, (_, facts) = self.account, group
         excess = partial(account.open().excess, account.name, account.limit)
-        verdict = verdict_on(group[1], self.files, self.needed, excess)
+        verdict = verdict_on(facts, self.files, self.needed, excess)
+        # A metric is what every runner hands back to the process that started the job.
         Metrics.string_set(counters.NAMESPACE, VERDICT).add(encode_verdict(verdict))
         if verdict.consents:
             yield from ((period, CONSENT) for period in self.periods)

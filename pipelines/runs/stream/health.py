@@ -40,7 +40,7 @@ Say = Callable[[Summary], None]
 
 def attend(spec: Specification, life_s: tuple[int, int], ledger: Ledger, job: FlinkJob, stop: Event, say: Say) -> None:
     """Says a stream's state and health until `stop`. Raises EngineError on end or silence."""
-    watch = _Watch(spec, life_s, ledger, job)
+    watch = _Watch(spec, life_s, ledger, job)  # life_s: first second, and end
     heard_s, state = time.monotonic(), None
     while not stop.wait(LOOK_EVERY_S):
         answer = job.state()
@@ -141,7 +141,7 @@ class _Watch:
         if self._idle % LOSSES_EVERY:
             return []
         try:
-            has_lost = self._counters().get(LOST, 0) > self._counted.get(LOST, 0)
+            has_lost = self._counters().get(LOST, 0) > self._counted.get(LOST, 0)  # now, and at the last line
         except OSError:
             return []
         counted = self._since_the_last() if has_lost else {}

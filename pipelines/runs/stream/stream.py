@@ -139,7 +139,7 @@ def kafka_source(spec: Specification, topic: Topic, start_s: int) -> "ReadKafka"
     with raise_as(SpecificationError, ValueError, "input: "):
         layout = message_layout(spec.input.name, spec.input.layout)
     with raise_as(InputError, KafkaSourceError):
-        if not spec.counts_are_public:
+        if not spec.counts_are_public:  # then no report may decide by its time whether others are late
             check_clock(topic)
         partitions = starts(topic, (start_s - CLOCK_ERROR_S) * 1_000)  # a producer's clock may be that much behind
     return ReadKafka(topic, partitions, _watermark(spec, start_s), layout)

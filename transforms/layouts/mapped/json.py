@@ -113,12 +113,13 @@ def _whole(path: str, kind: str, advice: str = "") -> bytes:
     if len(data) > ARRAY_BYTES:
         raise UnreadableFile(path, f"{kind} of more than {ARRAY_BYTES >> 20} MiB{advice}")
     has_words = b"NaN" in data or b"Infinity" in data  # Python writes them, and they are no JSON
+    # Group 1 is a text in quotes, which may hold these words: it stays.
     return _NAN_PATTERN.sub(lambda match: match[1] or b"null", data) if has_words else data
 
 
 BATCH_RECORDS = 16_384
 ARRAY_BYTES, LOOK_BYTES = 256 << 20, 1 << 17
-_NAN_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')  # group 1: a text, which stays as it is
+_NAN_PATTERN = re.compile(rb'("(?:[^"\\]|\\.)*")|NaN|-?Infinity')
 
 
 def begins_array(start: bytes) -> bool:

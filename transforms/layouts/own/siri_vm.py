@@ -185,7 +185,7 @@ def seconds_of(duration: str) -> str:
     # After the sign, the groups are the numbers of Y, M, W, D, H, M, S, as in _SECONDS_BY_UNIT.
     pairs = zip(match.groups("0")[1:], (unit_s for units in _SECONDS_BY_UNIT for unit_s in units.values()), strict=True)
     seconds = sum(float(number.replace(",", ".")) * unit_s for number, unit_s in pairs)
-    return str(min(max(-seconds if match[1] == "-" else seconds, -_MOST_S), _MOST_S))
+    return str(min(max(-seconds if match[1] == "-" else seconds, -_MOST_S), _MOST_S))  # never "inf"
 
 
 def _batch(rows: Sequence[_Row], layout: SiriVm, refusals: Mapping[str, int]) -> RawBatch:

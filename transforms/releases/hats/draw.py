@@ -281,7 +281,7 @@ def exposure_of(rows: Tally, cell: Int64s, is_drawn: Int64s) -> Exposure:
 
 def most_spent(exposures: Sequence[Exposure], shares: Sequence[Fraction]) -> Fraction:
     """Computes a vehicle's largest spending over slots; `shares`: a HAT's cost by statistic."""
-    if len(exposures) == 1:  # a vehicle is there once
+    if len(exposures) == 1:  # a vehicle has one row of `drawn`, its numbers of HATs by statistic
         return _dearest(exposures[0].drawn, shares)
     vehicle = factorize(np.concatenate([exposure.vehicle for exposure in exposures])).code
     return _dearest(_added_up(vehicle, np.concatenate([of_slot.drawn for of_slot in exposures])), shares)

@@ -171,7 +171,8 @@ def sums_of(
     released = read_unit(unit, policy.region, policy.public_places)
     for level in released.levels:
         layout, groups = level.level, level.level.groups().ravel()
-        kinds, cell_names = policy.names_of(layout)  # kinds: of groups in one place, such as classes of speed
+        # Kinds are of groups in one place: classes of speed, each for the whole day, else one.
+        kinds, cell_names = policy.names_of(layout)
         slots_of = [np.flatnonzero(layout.of_slot == group) for group in range(layout.slot_groups)]
         hats = np.bincount(groups, minlength=layout.size)
         centres = np.bincount(groups, released.stage.centres.ravel(), layout.size) / hats * float(CENTRE_STEP_KMH)

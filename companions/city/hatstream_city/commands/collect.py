@@ -112,7 +112,7 @@ def collect(
 
 @contextmanager
 def _in_folder(folder: Path) -> Iterator[Store]:
-    """Stores each message as a file named by its UTC arrival time."""
+    """Stores messages as files, named by UTC arrival times; has nothing to close."""
     folder.mkdir(parents=True, exist_ok=True)
 
     def store(message: bytes) -> None:

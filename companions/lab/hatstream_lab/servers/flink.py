@@ -54,9 +54,9 @@ class JobServer(LocalServer):
         configuration = self._folder / "conf"
         configuration.mkdir(exist_ok=True)
         text = _CONFIGURATION.read_text()
-        (configuration / "config.yaml").write_text(
-            text.format(host=LOOPBACK, rest=self._ports[2], slots=self._slots, folder=self._folder.as_uri())
-        )
+        *_, rest_port = self._ports
+        text = text.format(host=LOOPBACK, rest=rest_port, slots=self._slots, folder=self._folder.as_uri())
+        (configuration / "config.yaml").write_text(text)
         return ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
 
     def stop(self) -> None:

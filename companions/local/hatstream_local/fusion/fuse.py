@@ -34,8 +34,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with a phase, the number done of it, and the total if that is known."""
 
 UNIT = "km/h"
-FUSED = "all"
-"""The service of a fused row; the rows of single services stand beside it for comparison."""
+FUSED = "all"  # the service of a fused row; the rows of single services stand beside it for comparison
 
 _DISTRIBUTION_CACHE: dict[tuple[object, ...], Distribution] = {}
 """Distributions of groups with at most _CACHED_ROWS distinct likelihoods: many groups of one or two users are equal."""
@@ -116,7 +115,7 @@ def fuse(parts: Sequence[GroupReports], rules: FusionSpecification) -> list[Row]
     # Sorted by user, sums have the same bits whatever the order of the input.
     order = np.argsort(np.concatenate([part.user for part in parts]), kind="stable")
     reports = Reports(rules.services, np.concatenate([part.reports for part in parts], axis=1)[:, order])
-    leakage = reports.leakage()
+    leakage = reports.leakage()  # the most epsilon of one user here, over services: they add up
     rows = [_mean_row(reports, rules, FUSED, leakage)]
     for index, service in enumerate(reports.services):
         single = Reports([service], reports.values[index : index + 1])
@@ -249,7 +248,7 @@ def _read_shards(
 
 def _place(group: Group, spec: FusionSpecification) -> Row:
     """Returns columns that a group's rows share: specification, slot, cell."""
-    slot_s, cell = group
+    slot_s, cell = group  # each 0 if the specification has none
     start = end = ""
     if spec.hours is not None:
         begin = datetime.fromtimestamp(slot_s, ZoneInfo(spec.hours.zone))  # the end is added in UTC: clocks may change

@@ -27,8 +27,8 @@ def perturb(
 ) -> list[Row]:
     """Perturbs each vehicle's mean of a slot and cell, once for each service.
 
-    vehicle, slot_us, cell, values: (positions,); values on [-1, 1]. Each row spends its service's epsilon, and a
-    vehicle's rows add up.
+    vehicle, slot_us, cell, values: (positions,); cell 0: without cells; values on [-1, 1]. Each row spends its
+    service's epsilon, and a vehicle's rows add up.
     """
     (slots, cells, vehicles), means = _means(np.stack([slot_us, cell, vehicle]), values)
     times = [f"{instant}Z" for instant in np.datetime_as_string(slots.view("datetime64[us]"), unit="s").tolist()]

@@ -215,7 +215,7 @@ class Window(LocalMechanism):
 
 
 def _keep(epsilon: float, width: Decimal) -> Decimal:
-    """Computes `Window.keep` by its formula."""
+    """Computes keep = (e^epsilon - 1) w / (e^epsilon w + 1)."""
     grown = exp(epsilon)
     lift = EXACT.multiply(EXACT.subtract(grown, 1), width)
     return EXACT.divide(lift, EXACT.add(EXACT.multiply(grown, width), 1))

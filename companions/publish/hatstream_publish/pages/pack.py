@@ -90,13 +90,13 @@ def packed(
         "wide": WIDE_KMH,
         "degree": DEGREE,
         "usualStep": USUAL_KMH,
-        "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],
+        "arrays": [[name, array.dtype.str[1:], array.size] for name, array in arrays.items()],  # type such as "u2"
     }
     body = b"".join(  # byte planes: all lowest bytes of an array, then all next ones
         array.astype(array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).reshape(-1, array.itemsize).T.tobytes()
         for array in arrays.values()
     )
-    return gzip.compress(msgspec.json.encode(head) + b"\n" + body, 6, mtime=0)
+    return gzip.compress(msgspec.json.encode(head) + b"\n" + body, compresslevel=6, mtime=0)  # 0: same data, same bytes
 
 
 def _usual(standing_rows: pa.Table, grid: _Grid) -> dict[str, Array]:
@@ -246,9 +246,9 @@ def _provenance(rows: pa.Table, is_parent: Array) -> pa.ChunkedArray:
 def _step(span: float) -> float:
     """Finds the smallest power of 10 in whose steps a span fits 16 bits."""
     step = 0.1  # at least
-    while span / step >= _NONE - 1:
+    while span / step >= _NONE - 1:  # all numbers but _NONE are values
         step *= 10
-    return round(step, 1)
+    return round(step, 1)  # 0.1 * 10 ** n without the error of floats
 
 
 # --- shapes -------------------------------------------------------------------------------------------------------
