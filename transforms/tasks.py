@@ -40,7 +40,7 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
 
 def read_small(layout: Layout, paths: Sequence[str]) -> Iterator[RawBatch | UnreadableFile | StepError]:
     """Reads small local files together; yields unreadable files' errors."""
-    together = joined_apart(layout, paths) if len(paths) > 1 else None
+    together = joined_apart(layout, paths) if len(paths) > 1 else None  # None: one fails; singly, it is told which
     if together is not None:
         yield from together
         return

@@ -279,7 +279,7 @@ def _narrow(column: Int64s) -> "np.typing.NDArray[np.integer]":
     """Casts a column to the smallest integer type that holds it."""
     if column.size:
         lowest, highest = int(column.min()), int(column.max())
-        for kind in (np.uint8, np.uint16, np.int32, np.uint32):
+        for kind in (np.uint8, np.uint16, np.int32, np.uint32):  # negative ones are positions, of 32 bits
             bounds = np.iinfo(kind)
             if bounds.min <= lowest and highest <= bounds.max:
                 return column.astype(kind)

@@ -30,13 +30,13 @@ _CLASSES = 1_000  # equally many places in each
 class ExpectedMap:
     """Mean absolute errors of a map after `day` days.
 
-    kmh: of places; cell_kmh: of their cells' values. half_width_kmh: half of all reports lie at places with a narrower
-    95 % interval. ok: part of all reports at places of status `ok`.
+    error_kmh: of places; cell_error_kmh: if each place is taken to be like its cell. half_width_kmh: half of all
+    reports lie at places with a narrower 95 % interval. ok: part of all reports at places of status `ok`.
     """
 
     day: int
-    kmh: float
-    cell_kmh: float
+    error_kmh: float
+    cell_error_kmh: float
     half_width_kmh: float
     ok: float
 
@@ -66,8 +66,8 @@ def expected_maps(
         maps.append(
             ExpectedMap(
                 day=day,
-                kmh=MEAN_ABSOLUTE_NORMAL * float(reports @ np.sqrt(variance)),
-                cell_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(prior_variance),
+                error_kmh=MEAN_ABSOLUTE_NORMAL * float(reports @ np.sqrt(variance)),
+                cell_error_kmh=MEAN_ABSOLUTE_NORMAL * math.sqrt(prior_variance),
                 half_width_kmh=_median(half, reports),
                 ok=float(reports @ ((half < INFORMATIVE_KMH) & is_sure)),
             )

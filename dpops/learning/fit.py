@@ -54,13 +54,14 @@ def rough_fields(state: State) -> tuple[WeightField, SpeedField, list[Float64s]]
 def fitted_fields(state: State) -> Fit:
     """Fits weights by sums of speeds too, then speeds; appends the next day."""
     weights, speeds, rough_hats = rough_fields(state)
-    days, (*_, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
+    days, (*_rough, weight_rounds, speed_rounds) = weights.days, COLD if state.start is None else WARM
     next_day, vehicles = DayValues(hours=days[-1].hours), _typical_vehicles(state, days)
     speed_sums = _sums(days, "speeds")
     weight_sums = _merged(_sums(days, "weights") + _weights_from_speeds(speeds, speed_sums))
     weights.fit(weight_sums, weight_rounds)
     weights.finish(weight_sums, next_day, _vehicle_number(next_day, vehicles))
-    # Days keep the totals of the rough fit, by sums of weights alone: sums of speeds move totals by "doubt".
+    # Days keep the totals of the rough fit, by sums of weights alone: the speeds' fit has the effect "doubt", the error
+    # of a day's log total, by which sums of speeds move it.
     *fitted_hats, next_hats = weights.weights(weights.effects)
     scaled = [hats * (rough.sum() / hats.sum()) for rough, hats in zip(rough_hats, fitted_hats, strict=True)]
     speeds.add(next_day)

@@ -26,7 +26,7 @@ COPIES_KMH = np.array([1e-3])
 """Standard deviations of places' means around their cells', an even mixture; those of a model without differences."""
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 """Grid of possible weights of a place, relative to the expected one: 0, and evenly in logs."""
-AT_LEAST = 4  # vehicles that a product names. One to three that come every day must not be taken for as many
+AT_LEAST = 4  # vehicles that a product names: one to three that come every day must not be taken for as many
 EVIDENCE = 5
 """Kass and Raftery's (1995) "very strong": log ratio of likelihoods from which on places may differ from cells."""
 CHANCE = 0.05  # that at any place, on any day, four vehicles are spoken of where fewer were

@@ -127,12 +127,16 @@ class Posterior:
         return np.asarray(np.mean(local * (prior.local @ self.samples.local), axis=1))
 
     def _draw_exactly(self) -> Float64s:
-        """Computes roots of covariances as `samples` and `conditional`; returns the prior's rows' variances."""
-        conditional = self._factor.solve(np.eye(len(self._coupling)))
+        """Computes roots of covariances as `samples` and `conditional`.
+
+        With A, C, E, S as in `_back_substituted` the covariance is A^-1 + A^-1 C E S E' C' A^-1 of local effects, S of
+        border effects, and -A^-1 C E S between them. Returns posterior variances of the prior's local rows.
+        """
+        conditional = self._factor.solve(np.eye(len(self._coupling)))  # A^-1
         self.conditional = _root(conditional)
         shared = self._expand @ self._schur
-        covariance = conditional + self._solved @ (shared @ self._expand.T) @ self._solved.T  # of local effects
-        cross = -self._solved @ shared[:, : self._border]  # covariance of local and border effects
+        covariance = conditional + self._solved @ (shared @ self._expand.T) @ self._solved.T
+        cross = -self._solved @ shared[:, : self._border]
         root = _root(np.block([[covariance, cross], [cross.T, self.border_covariance]]))
         self.samples = Effects(root[: len(cross)], root[len(cross) :])
         return np.asarray(np.mean((self._prior.local @ self.samples.local) ** 2, axis=1))

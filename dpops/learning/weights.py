@@ -140,8 +140,8 @@ class WeightField(LatentField):
         self.days, self.numbers = (*self.days, next_day), (*self.numbers, number)
         self.effects = self.layout.padded(self.effects, len(self.days))
         self._total_precisions = np.append(self._total_precisions, TOTAL_PRECISION)
-        self.variances = [*self.variances, np.zeros((self.layout.cells, next_day.hours.size))]
-        self._start_days([None])
+        self.variances = [*self.variances, np.zeros((self.layout.cells, next_day.hours.size))]  # until updated below
+        self._start_days([None])  # the last day, which has no released total
         data = self._linear(self._prepare_rows(sums))
         self.solve(data, is_rough=False)
         self._update_variances()

@@ -80,7 +80,7 @@ class Recipe:
 COARSE = {"gaussian": shares_of(cell=".5", hour=".2", parent=".3"), "laplace": shares_of(cell=".8", hour=".2")}
 _OF_SMALL_CELLS = shares_of(cell=".8", hour=".08", parent=".12")
 _FIRST = {"gaussian": shares_of(cell=".7", hour=".3"), "laplace": shares_of(cell=".8", hour=".2")}
-_FINE = shares_of(cell=".2", hour=".1", hat=".7")
+_FINE = shares_of(cell=".2", hour=".1", hat=".7")  # releases single HATs too
 _MIDDLE = shares_of(cell=".5", hour=".1", cell_part=".4")
 """Default shares of levels; source of these and of the numbers below: docs/released.md, "Which levels"."""
 
@@ -98,9 +98,10 @@ _LATER_NUMBERS = {"gaussian": (Fraction(5), Fraction(9, 10)), "laplace": (Fracti
 def coarser_shares(kind: Kind, shares: Shares, hats: PublicHats) -> Shares:
     """Replaces default shares by those of coarser levels, which suit small fleets.
 
-    Small cells get a larger share: they differ more from their neighbours than hours do.
+    Small cells get a larger share: they differ more from their neighbours than hours do. Shares of a specification
+    stay, and all under Laplace noise: there the total alone decides, in `recipe`.
     """
-    if kind == "laplace" or shares not in (COARSE[kind], _FINE):  # shares of a specification stay
+    if kind == "laplace" or shares not in (COARSE[kind], _FINE):
         return shares
     return _OF_SMALL_CELLS if hats.are_small else COARSE[kind]
 
@@ -123,7 +124,10 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
 
 
 def spread_of(kind: Kind, budget: Fraction) -> Fraction:
-    """Computes the noise of a UNIT vector: Laplace scale by epsilon, variance by rho."""
+    """Computes the noise of a vehicle's vector whose norm is at most UNIT.
+
+    Laplace: the scale, for the L1 norm and a budget of epsilon. Gaussian: the variance, for L2 and a budget of rho.
+    """
     if kind == "laplace":
         return UNIT / budget
     return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))  # rounded up: never less noise

@@ -71,8 +71,8 @@ PLACE_BOUND_KMH, PLACE_ALPHA, PLACE_EXPONENT = Fraction(7), Fraction(17, 20), Fr
 
 def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]:
     """Appends a stage of places, with this share of the total."""
-    parts = alike(((PLACE, Fraction(1)),))
-    last = replace(stages[-1], parts=parts, alpha=PLACE_ALPHA, classes=(), least_norm=0)
+    parts = alike(((PLACE, Fraction(1)),))  # one level has all of the stage's share, of weights as of speeds
+    last = replace(stages[-1], parts=parts, alpha=PLACE_ALPHA, classes=(), least_norm=0)  # no classes, no least norm
     return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
 
 

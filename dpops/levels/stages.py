@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dpops.claims import NOISE_CLAIMS, ZCDP, Accounting, PureDP
 from dpops.types import Int64s
 
-BLOCK_H = 4
-"""Hours of a part of the day."""
+BLOCK_H = 4  # hours of a part of the day
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +111,7 @@ LEVELS: Mapping[str, tuple[int, int]] = {
 """By name: the place and the time of a group; a part of the day has BLOCK_H hours."""
 
 
-PLACE = "place"
-"""Level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group."""
+PLACE = "place"  # level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group
 CLASS = "class"
 """Level of a stage of speed classes: its HATs lie in the classes of each cell, and each class's day is a group."""
 
@@ -139,20 +137,15 @@ def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction |
 
 Kind = Literal["gaussian", "laplace"]
 
-UNIT = 1 << 20
-"""M: bound of the norm of a vehicle-day's integer vector, in steps."""
+UNIT = 1 << 20  # M: bound of the norm of a vehicle-day's integer vector, in steps
 
 CENTRE_STEP_KMH = Fraction(1, 100)
-FIRST_CENTRE = 2_000
-"""Centre without earlier releases: 20 km/h, in steps of CENTRE_STEP_KMH."""
+FIRST_CENTRE = 2_000  # centre without earlier releases: 20 km/h, in steps of CENTRE_STEP_KMH
 
-EXPONENT = Fraction(3, 4)
-"""Between 0, a mean of vehicles' means, and 1, a mean of all reports."""
-WEIGHT_STEPS = 10_000
-"""Of a usual day, in which plans store forecast weights as integers."""
+EXPONENT = Fraction(3, 4)  # between 0, a mean of vehicles' means, and 1, a mean of all reports
+WEIGHT_STEPS = 10_000  # of a usual day, in which plans store forecast weights as integers
 
-Shares = tuple[tuple[str, Fraction], ...]
-"""Names of levels, each with its part; the parts add up to 1."""
+Shares = tuple[tuple[str, Fraction], ...]  # names of levels, each with its part; the parts add up to 1
 
 
 class Part(NamedTuple):

@@ -66,7 +66,11 @@ def _rounding(grid: Grid) -> float:
 def array_plans(
     mechanism: str, arrays: Sequence[Arrays], grid: Grid, epsilon: Fraction, noise_epsilon: Fraction
 ) -> list[ArrayPlan]:
-    """Plans noisy sums of array means; `noise_epsilon`: what the noise costs."""
+    """Plans noisy sums of array means, whose step makes a sum the mean.
+
+    epsilon: of the whole release, as recorded. noise_epsilon: the part of it for the noise; a private choice of bounds
+    takes the rest.
+    """
     # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow: each is divided once.
     steps = {n: grid.step / (FINE_PER_STEP * n) for n in {laid.facts["arrays"] for laid in arrays}}
     scales = {sensitivity: sensitivity / noise_epsilon for sensitivity in {laid.sensitivity for laid in arrays}}

@@ -144,7 +144,10 @@ def _clipped(
 
 
 def _excess(edge: Float64s, sd: Float64s) -> tuple[Float64s, Float64s]:
-    """Computes two moments of sd * max(0, edge - Z), Z standard normal."""
+    """Computes mean and mean square of sd max(0, edge - Z), Z standard normal.
+
+    By parts E[max(0, a - Z)] = a P(a) + p(a), and E[max(0, a - Z)^2] = (a^2 + 1) P(a) + a p(a), with a the edge.
+    """
     density = np.exp(-edge * edge / 2) / math.sqrt(2 * math.pi)
     below = np.array([math.erfc(-x / math.sqrt(2)) / 2 for x in edge.ravel().tolist()]).reshape(edge.shape)
     return sd * (edge * below + density), sd * sd * ((edge * edge + 1) * below + edge * density)

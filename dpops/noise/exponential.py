@@ -103,17 +103,20 @@ def _table(rate: Fraction, length: int) -> Int64s:
 
 
 def _acceptance(low: int, high: int, weight: int, bits: int, coin_bits: int) -> tuple[int, int]:
-    """Bounds an acceptance by integers over 2**coin_bits."""
+    """Bounds an acceptance by integers over 2**coin_bits; low, high: bounds of 2**bits exp(-rate cost)."""
     shift = _TOP_BITS + coin_bits
     return (low << shift) // (weight << bits), -((-high << shift) // (weight << bits))
 
 
 def _accepts(rate: Fraction, cost: int, weight: int, coin: int, coin_bits: int, noise: Noise) -> bool:
-    """Draws further bits of a coin until exp(-rate * cost) decides on acceptance."""
+    """Draws further bits of a coin until exp(-rate * cost) decides on acceptance.
+
+    coin: a uniform integer of `coin_bits`. weight: of the proposal; it is accepted with 2**32 exp(-rate cost) / weight.
+    """
     while True:
         coin = coin << 32 | int(noise.below(np.array([1 << 32], np.int64))[0])
         coin_bits += 32
-        bits = 2 * (coin_bits + 64)  # of exp, far more than the coin's
+        bits = 2 * (coin_bits + 64)  # of exp: so many more than the coin's that both bounds are nearly always one
         low, high = _acceptance(*exp_minus(rate * cost, bits), weight, bits, coin_bits)
         if coin < low:
             return True

@@ -60,7 +60,8 @@ def clip_user(
 
     hat, vehicle, counts: int64 (rows,), codes 0, 1, .. and retained samples >= 1, one row per vehicle and HAT. Vehicles
     take their turns by code, and the lowest HAT wins ties. samples: int64 (HATs,), reported samples of each HAT; None
-    means the retained ones. Raises ValueError for other rows. Source: S2; algorithms 9.3.
+    means the retained ones. errors: shares of epsilon of the statistics whose error must not grow. Raises ValueError
+    for other rows. Source: S2; algorithms 9.3.
     """
     factors = errors.factors(epsilon)
     tally = RowsByHat.of(hat, vehicle, counts, samples)

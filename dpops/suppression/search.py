@@ -55,8 +55,7 @@ def variance_bias(retained: int, samples: int, whole_users: bool) -> Ratio:
 
 Floats = NDArray[np.float64]
 
-TOLERANCE = 1e-12
-"""Relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15."""
+TOLERANCE = 1e-12  # relative; a score is a sum of products of non-negative floats, so its rounding is some 1e-15
 
 MOST_SAMPLES = 2**53  # per HAT; below it, sums of counts are exact as floats
 
@@ -91,8 +90,7 @@ class RowsByHat(NamedTuple):
     hat: Int64s
     vehicle: Int64s
     counts: Int64s
-    begin: Int64s
-    """Start of each HAT, and end of the last: int64 (HATs + 1,)."""
+    begin: Int64s  # Start of each HAT, and end of the last: int64 (HATs + 1,)
     samples: Int64s
     retained: Int64s
 
@@ -264,7 +262,7 @@ class Search:
         self.retained[hat] -= entry_count[entry]
         self._forget(vehicle, entry)
         self.dropped[hat] = (self.samples_of[hat] - self.retained[hat]) / self.samples_of[hat]
-        # Of the HAT's two largest rows, one that left is followed by the next, and the second by one still there.
+        # A HAT's rows descend by count: of its two largest, one that left is followed by the next that is still there.
         if row == self.first_row[hat]:
             self.first_row[hat], self.first_count[hat] = self.second_row[hat], self.second_count[hat]
         elif row != self.second_row[hat]:
@@ -274,7 +272,7 @@ class Search:
             second += 1
         self.second_row[hat] = second
         self.second_count[hat] = self.counts[second] if second < end else 0
-        if second == end:
+        if second == end:  # a HAT's last vehicle never leaves
             self._stays(self.first_row[hat])
         return row
 

@@ -21,7 +21,7 @@ from dpops.trees.readings import consistent, cumulative, law
 from dpops.trees.shape import Tree, best_shares, best_tree
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
-UNITS_PER_SAMPLE = 1 << 10  # units of mass per sample. A capped user's distribution is rounded to units
+UNITS_PER_SAMPLE = 1 << 10  # units of mass per sample; a capped user's distribution is rounded to units
 
 
 def array_masses(grouping: Grouping, users: int, m_ub: int) -> Int64s:
@@ -52,8 +52,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
         raise ValueError("these counts are beyond the checked integer bounds (2**62)")
     scaled = np.cumsum(histograms, axis=1)
     # Whole factors multiply faster than each bin is divided.
-    plain = masses % np.maximum(counts, 1) == 0
-    factor = masses // np.maximum(counts, 1)
+    plain, factor = masses % counts == 0, masses // counts
     scaled[plain] *= factor[plain, None]
     scaled[~plain] = scaled[~plain] * masses[~plain, None] // counts[~plain, None]
     summed = np.add.reduceat(scaled, start, axis=0) if start.size else scaled[:0]

@@ -83,8 +83,7 @@ def digit_sum(bins: int, width: int, factor: int) -> int:
 
 
 MOST_BINS = 10_000
-_SHARE_STEPS = 1_000_000
-"""Shares are whole multiples of one millionth, so that budgets stay small rational numbers."""
+_SHARE_STEPS = 1_000_000  # shares are whole multiples of one millionth, so that budgets stay small rational numbers
 
 
 @cache
@@ -92,7 +91,7 @@ def best_tree(bins: int) -> Tree:
     """Chooses the tree of least prefix error.
 
     Trees of all factors in every order, padded or not, are compared: D_i depends on the width below the level and the
-    factor alone, so the best tree is the shortest path from width 1 to one of at least K, with edges D_i^(1/3).
+    factor alone, so the best tree is the shortest path from width 1 to one of at least K (`bins`), edges D_i^(1/3).
     Raises ValueError for fewer than 1 or more than 10,000 bins.
     """
     if not 1 <= bins <= MOST_BINS:
@@ -109,7 +108,7 @@ def best_tree(bins: int) -> Tree:
                 complete.append(step)
             else:
                 best[width * factor] = min(step, best.get(width * factor, step))
-    return Tree(bins, min(complete)[1] if complete else (1,))
+    return Tree(bins, min(complete)[1] if complete else (1,))  # one bin is its own tree
 
 
 @cache

@@ -104,7 +104,7 @@ def _days_of(spec: Specification, counts: pa.Table) -> dict[str, _Day]:
     columns["cell"], period_of = _keys_of(spec, counts), np.array(counts["period"].to_pylist())
     for period in periods:
         facts = slot_facts(spec, range_of(spec.timetable, period, period))
-        inside = np.flatnonzero((period_of == period) & (columns["cell"] >= 0))
+        inside = np.flatnonzero((period_of == period) & (columns["cell"] >= 0))  # below 0: outside the region
         inside = inside[np.lexsort([columns[name][inside] for name in ("cell", "vehicle", "slot")])]
         rows = {name: column[inside] for name, column in columns.items()}
         days[period] = _Day(

@@ -14,8 +14,7 @@ from transforms.sinks.published import DAMAGE, READERS, without_empty
 
 HATS, LIVE_MECHANISM = "hats", "-live"
 """What rows of slots are called, beside the names of products; and how mechanisms of live values end."""
-MOST = 1e9
-"""No statistic of speeds is as far from 0."""
+MOST = 1e9  # no statistic of speeds is as far from 0
 _KEY_COLUMNS = ("slot_start", "cell", "statistic")
 
 
@@ -87,6 +86,7 @@ def _read(path: Path) -> pa.Table:
                 columns[name] = columns.pop(f"own_{name}", table[name])
             missing = {name: pa.nulls(table.num_rows, TYPES[name]) for name in SCHEMA.names if name not in columns}
             table = pa.table(columns | missing)
+        # A file without a column of SCHEMA is damaged: `table[name]` raises. Others are optional.
         names = [name for name in TYPES if name in SCHEMA.names or name in table.column_names]
         rows = pa.table({name: table[name].cast(TYPES[name]) for name in names})
     except DAMAGE:

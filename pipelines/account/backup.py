@@ -87,7 +87,7 @@ def write_backup(location: AccountLocation, path: Path) -> Backup:
     remembered = dict(location.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, timestamp = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
-    backup = Backup(_BackupHeader(timestamp, key.key.hex(), remembered), entries[:1]).with_entries(entries)
+    backup = Backup(_BackupHeader(timestamp, key.key.hex(), remembered), entries).with_entries(entries)
     content = io.BytesIO()
     with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed:
         for line in (backup.header, *backup.entries):

@@ -105,6 +105,7 @@ def span_bounds(limit: Limit, by_period: Mapping[str, Accountant]) -> tuple[Span
         for first, spent in sums.items():
             if not fits[spent]:
                 accountable = span.limit if span.limit.can_add(spent) else limit  # a newer limit may know no such claim
+                # Of several days the later ones may have been steered by the earlier ones' results.
                 over[first] = loss_of(spent, accountable, steered=span.days > 1).rounded_up()
         # The largest epsilon, delta and chance, each by itself: together they bound every window's loss.
         largest = Loss(*map(max, zip(*over.values(), _most_loss(span.limit), strict=True)))

@@ -137,7 +137,7 @@ def open_account(location: AccountLocation, terms: "AccountTerms") -> str:
         with locked(location.key.parent):
             has_key = os.path.lexists(location.key)
             if has_key:
-                location.witness.read_all()
+                location.witness.read_all()  # raises if the head is damaged or signed by another key
             elif os.path.lexists(location.head) and Head(location.head).read_all():  # key and head belong together
                 raise LedgerError(
                     f"the key file {location.key} is missing but its head file is there: restore it from the backup"

@@ -115,7 +115,8 @@ def _of_span(spec: Specification, span: SpanTotal) -> str:
     """Describes a span's released days and a day's epsilon, by weekday if unequal."""
     served = f"any {span.days} days, of which {spec.timetable.most_served(span.days)} are released"
     if (by_day := span.by_day) is None:
-        return f"{served} with {float(span.of_a_day()[0]):.3g} each"
+        epsilon, _rho = span.of_a_day()
+        return f"{served} with {float(epsilon):.3g} each"
     ordinary, first = f"{served}: {_by_epsilon(by_day.by_weekday, spec.timetable.weekdays)}", by_day.first_days
     if first is None:
         return ordinary

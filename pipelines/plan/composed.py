@@ -147,7 +147,7 @@ def _composed(
     if in_slot is not None:
         per_slot, per_period = _exactly(vehicle_hats, rates)
         debit = ComposedTotal(float(debited), "exact")
-        if counts.days is not None:  # slots are named by starts, of so many days of the period
+        if counts.days is not None:  # slots are named by starts: of so many days of the one period that `counts` has
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
         elif has_several_periods(spec, counts):
             per_period, debit = (ComposedTotal(total.epsilon, "at most") for total in (per_period, debit))

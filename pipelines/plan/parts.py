@@ -109,8 +109,8 @@ def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) 
         as_specified=kind.as_specified,
         half_width=[value.width(expected.half_width_kmh) for expected in shown],
         ok=[expected.ok for expected in shown],
-        error=[value.width(expected.kmh) for expected in shown],
-        cell_error=[value.width(expected.cell_kmh) for expected in shown],
+        error=[value.width(expected.error_kmh) for expected in shown],
+        cell_error=[value.width(expected.cell_error_kmh) for expected in shown],
         useful_from=next((expected.day for expected in maps if expected.ok >= USEFUL), None),
     )
 

@@ -145,6 +145,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         beats_at = spec.timetable, start_s, to_s, spec.privacy.release_shards
         # A TestStream brings its own clock, by which slots end.
         heartbeat = Heartbeat(*beats_at) if script is None else ScriptedHeartbeat(script, *beats_at, int(time.time()))
+        # The step's name keeps a savepoint of another release from being resumed.
         beats = elements.pipeline | f"heartbeat of {identity_of(spec, secret, job.vehicle_shards)}" >> heartbeat
         raises, source = spec.counts_are_public, spec.input  # an error for a bad time would show secret counts
         reading = ReadElements(source.layout.units, source.names, start_s, raises=raises, fields=source.fields)
@@ -154,7 +155,7 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
         observed = observed_in(read, job, periods_later, pane_s)
         # Slots, then periods where they are released whole later.
         branches = released(observed.events, beats, start_s, job, periods_later, pane_s)
-        slots, *periods = [estimates for _, estimates in branches]
+        slots, *periods = [estimates for _sink_prefix, estimates in branches]
         if periods:
             whole = periods[0] | "in windows of slots" >> beam.WindowInto(windows(job.slot_s, start_s))
             slots = (slots, whole) | "live and whole" >> beam.Flatten()

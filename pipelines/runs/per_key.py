@@ -153,7 +153,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         reports = elements | step >> read.with_output_types(dict[str, Any])
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, location.url, location.key).released(reports)
-        shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)
+        shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)  # `about`: estimated counts
         to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMN_BY_FIELD)
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))

@@ -88,7 +88,7 @@ def messages_apart(layout: MessageLayout, payloads: Sequence[bytes]) -> Iterator
 
     If that fails, each message is decoded by itself: one that fails again is a refused row.
     """
-    if isinstance(layout, _LINE_BY_LINE):
+    if isinstance(layout, _LINE_BY_LINE):  # these are safe to decode in this process
         yield from layout.from_messages(payloads)
         return
     try:

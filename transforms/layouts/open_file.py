@@ -43,7 +43,7 @@ def files_in(path: str) -> list[str]:
         return [path]
     with _without_damage(path):
         archive = _archive_of(path)
-    return [path] if archive is None else [f"{path}{INSIDE}{name}" for name in archive[0]]
+    return [path] if archive is None else [f"{path}{INSIDE}{name}" for name in archive[0]]  # [0]: its files' names
 
 
 @contextmanager

@@ -35,7 +35,7 @@ _FIELDS: Mapping[str, tuple[str, str]] = {
 
 Months by name are English ones, of which three letters count; weekdays are ignored. %s is of seconds after midnight,
 in place of a clock."""
-_NEEDED_FIELDS = ("year", "month", "day", "hour", "minute")
+_NEEDED_FIELDS = ("year", "month", "day", "hour", "minute")  # the first 3 where %s is the clock
 _MONTH_NAMES = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _CLOCK_HOURS = [f"{hour:02}" for hour in (12, *range(1, 12))]  # of a clock of twelve hours, from midnight on
 _MOST_LETTERS = 60

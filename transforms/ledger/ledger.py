@@ -184,7 +184,7 @@ class Ledger:
         return self._write(account, lambda db: stopped_by(db, self.signature, account, spec_id, period, run))
 
     def noted(self, account: str, spec_id: str, period: str) -> dict[str, str] | None:
-        """Reads a period's newest note."""
+        """Reads a period's newest note: facts by name, such as a vehicle's spending."""
         of_period = (ENTRY.c.account == account, ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
         rows = self._run(lambda db: chain.checked(db, self.signature, ENTRY.c.kind == "note", *of_period))
         return msgspec.json.decode(rows[-1]["body"], type=dict[str, str]) if rows else None
@@ -247,7 +247,7 @@ class Ledger:
         query = sa.select(ENTRY.c.slot_s, ENTRY.c.shard).where(*of_release, *in_range, kind)
 
         def find(db: sa.Connection) -> set[tuple[int, int]]:
-            spending.known_account(db, account)
+            spending.known_account(db, account)  # raises for an unknown one
             return {(row.slot_s, row.shard) for row in db.execute(query)}
 
         return self._run(find)

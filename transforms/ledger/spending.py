@@ -228,6 +228,7 @@ def _debits_of(
     debits: dict[str, list[Debit]] = {period: [] for period in periods}
     columns = (ENTRY.c.period, ENTRY.c.spec_id, ENTRY.c.slot_s, ENTRY.c.shard, ENTRY.c.epsilon)
     query = sa.select(*columns).where(ENTRY.c.kind == "release", ENTRY.c.account == account, *criteria)
+    # The column `epsilon` has the debit's whole claim as text, and `shard` the unit's column.
     for row in db.execute(query.where(ENTRY.c.period.in_(periods))):
         debits[row.period].append(Debit(key_of(row.spec_id, row.slot_s, row.shard), claim_of(text_of(row.epsilon))))
     return debits

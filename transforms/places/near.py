@@ -79,13 +79,13 @@ def cells_by_place(places: CellPlaces, region_cell: Int64s) -> tuple[Int64s, Int
     with places by heading counts for each.
     """
     inside = region_cell != NOWHERE
-    turn_row, table = places.turns
+    turn_row, table = places.turns  # each fine cell's row of the table, or NOWHERE; places, (rows, SECTORS)
     row, place, _ = pairs_of(np.repeat(np.arange(len(table)), SECTORS), table.ravel())
     row, place = row[place != NOWHERE], place[place != NOWHERE]
     turning, plain = inside & (turn_row != NOWHERE), inside & (turn_row == NOWHERE)
     turning_cell, turn, cells = pairs_of(region_cell[turning], turn_row[turning])
     # Each (region cell, row) is repeated for each place of the row: `pair` holds indices of (row, place) pairs, from
-    # each `start` on as many as its `size`, one after another.
+    # each `start` on as many as its `size`, one after another; rows ascend, as `pairs_of` sorts.
     start = np.searchsorted(row, turn)
     size = np.searchsorted(row, turn, side="right") - start
     pair = np.repeat(start, size) + np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
@@ -180,7 +180,7 @@ def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
     for first in range(0, order.size, AT_ONCE):
         rows = order[first : first + AT_ONCE]
         cell, row, apart_m, bearing = _cells_of(shapes.some(rows), twin[rows])
-        chunks.append((cell, rows[row].astype(np.int32), apart_m, bearing))
+        chunks.append((cell, rows[row].astype(np.int32), apart_m, bearing))  # narrow until sorted: there are millions
         if order.size > AT_ONCE:
             report(first + rows.size, order.size)
     cell, place, apart_m, bearing = (np.concatenate(columns) for columns in zip(*chunks, strict=True))

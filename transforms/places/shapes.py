@@ -89,12 +89,12 @@ def _parts(
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
     # Bounds in metres, as the shapes, (parts, 4), divided by metres per degree of west, south, east, north.
-    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE_RES)
+    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE_RES)  # cells that H3 allocates
     for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
         raise ValueError(f"feature {feature_of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
-    fine_m2 = h3.average_hexagon_area(FINE_RES, "m^2")
+    fine_m2 = h3.average_hexagon_area(FINE_RES, "m^2")  # H3 compares each cell of an area with each position
     check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
     names, fine_cells = _names(features), places_of_cells(near_pairs(shapes, report))
     region_cell = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))  # of each fine cell

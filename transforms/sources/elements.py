@@ -57,7 +57,7 @@ class ReadElements(Parting[PCollection[Any]]):
 
 
 class _IntoBatches(beam.DoFn):
-    """DoFn into batches of equal Beam timestamps; bounded input has none."""
+    """DoFn into batches of equal Beam timestamps; bounded input has none, and no `_start`."""
 
     def __init__(self, reading: ReadElements) -> None:
         self._reading = reading
@@ -81,8 +81,8 @@ class _IntoBatches(beam.DoFn):
             if timestamp >= _END and self._reading.raises:  # no transport gives it
                 raise StepError(END_OF_TIME)
             for batch in _batches(rows, self._reading.names, self._reading.fields):
-                time = timestamp if self._start is None else max(timestamp, self._start)
-                if self._start is None or not isinstance(batch, RawBatch):
+                time = timestamp if self._start is None else max(timestamp, self._start)  # no window begins before it
+                if self._start is None or not isinstance(batch, RawBatch):  # nothing is late; or it is a refusal
                     yield _stamp(time, batch)
                     continue
                 if self._reading.raises:

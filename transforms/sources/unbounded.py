@@ -206,6 +206,7 @@ class _WatchFolder(beam.DoFn):
         try:
             with os.scandir(element) as entries:
                 there = {entry.name: entry for entry in entries}
+            # Where times of arrival decide lateness, they are the kernel's, which producers cannot set.
             arrived_ms = {name: _at_ms(there[name], by_kernel=rule.by_own_times) for name in there.keys() - read}
         except OSError as error:  # an outage is not silence: nothing is promised
             if not self.is_away:
@@ -220,6 +221,7 @@ class _WatchFolder(beam.DoFn):
         if new and not tracker.try_claim(names.union(name for _, name in new)):
             return
         times_ms = np.array([at_ms for at_ms, _ in new], np.int64)
+        # Stamped with the watermark that decides which of the file's events are late.
         for (_, name), late_us in zip(new, late_from(rule, estimator, times_ms).tolist(), strict=True):
             yield TimestampedValue(os.fsencode(Path(element) / name), Timestamp(micros=late_us))
         move(estimator, rule, newest_plausible_ms(times_ms, now_ms), now_ms, idle=not unread)

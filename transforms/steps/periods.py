@@ -133,6 +133,7 @@ class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstima
             periods.setdefault(first_s, {}).setdefault(shard, []).append(data)
         if not periods.pop(_CONSENT_S, None):
             return
+        # Release shard 0: a period has no others.
         groups = (((first_s, 0), partial(self._tallies, periods[first_s])) for first_s in sorted(periods))
         yield from tasks.released(groups, self.release, self.account, count)
 

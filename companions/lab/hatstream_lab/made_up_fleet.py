@@ -248,7 +248,8 @@ def _drive(rng: Rng, route: Route, duty: Duty) -> _Runs:
     road = np.interp(route.along(middle_m) / 1000, np.arange(route.ease.size), route.ease)
     ease = np.clip(road + rng.normal(0.0, EASE_SD, middle_m.size), 0.0, 1.0)
     outer, inner = (low + (high - low) * ease for low, high in (OUTER_KMH, INNER_KMH))
-    free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)  # outside the rush hours
+    # Outside the rush hours: between the speeds of suburbs and centre, by `ease`, times the street's own pace.
+    free_kmh = (outer + centrality * (inner - outer)) * route.pace(middle_m)
     depart_s = duty.start_s + (odometer_m - odometer_m[0]) / 5.0  # a first guess: 18 km/h, halts included
     for _ in range(4):
         # How strong the rush is at an hour, between which it changes in straight lines.

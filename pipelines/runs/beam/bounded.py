@@ -71,7 +71,7 @@ class Bounded:
         job = self.job
         tallied = self.grouped(p) | "tally" >> beam.ParDo(_Tally(self)).with_outputs(COUNTED, BEATS, main="tallies")
         tallies = tallied.tallies
-        if self.in_panes:  # parts of slots: merged here, and heartbeats add the slots without a report
+        if self.in_panes:  # parts of slots are merged here; heartbeats, whole tallies of empty slots, join them
             slots = tallies | "by slot" >> ByVehicle(job.release, in_panes=True, in_order=job.release.draws_in_order)
             tallies = (slots, tallied[BEATS]) | "with heartbeat" >> beam.Flatten()
         publish(road(tallies, job, _Judged(self, tallied[COUNTED]), store=self.spool), job.outputs)
@@ -93,7 +93,7 @@ class Bounded:
         data = events.data if self.spool is None else records.EventBytes(self.spool.put(events.data))
         slot_s, shard = events.key
         if self.job.rules.need_whole_periods:
-            return ((self.job.release.group(slot_s), shard), 0), (slot_s, data)
+            return ((self.job.release.group(slot_s), shard), 0), (slot_s, data)  # 0: no panes
         return (events.key, events.pane_s if self.in_panes else 0), (slot_s, data)
 
     def by_slot(self, events: Iterable[tuple[int, records.EventBytes]]) -> dict[int, Iterator[bytes]]:
@@ -151,11 +151,12 @@ class _Judged:
 
     def recorded(self, drawn: DoOutputsTuple, job: Job) -> PCollection[records.RecordedSlot]:
         """Asks the judge for drawn units' debits, and records once it consents."""
+        # The shares of a HAT's epsilon, by statistic, tell what vehicles spend.
         demand = beam.Map(judge.demand_fact, job.release.shares).with_output_types(KeyedFact)
         requests = drawn[records.DEMAND] | "by period, all" >> beam.GroupByKey() | "ask" >> demand  # debits by period
         facts = (self.counted, requests) | "facts" >> beam.Flatten()
-        both = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()
-        return both | "record" >> Record(job.account, needs_consent=True, store=self.bounded.spool)
+        units = (drawn.units, self._consents(facts)) | "with consent" >> beam.Flatten()  # a consent is an empty unit
+        return units | "record" >> Record(job.account, needs_consent=True, store=self.bounded.spool)
 
     def in_order(self, tallies: PCollection[records.KeyedTally], job: Job) -> PCollection[records.SlotEstimates]:
         both = tallies, self._consents(self.counted)

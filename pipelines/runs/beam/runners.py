@@ -142,7 +142,7 @@ def reason_of(text: str) -> Exception | None:
     raised = _RAISED.findall(text)
     if not raised:
         return None
-    kind, sentence = raised[-1]
+    kind, sentence = raised[-1]  # of a chain of exceptions Python prints the outermost last
     return _ERRORS[kind](sentence)
 
 

@@ -158,10 +158,11 @@ class _Watch:
         stages = self._ledger.stages(spec.account.name, spec.spec_id)
         for slot_s in sorted(new):
             period = spec.timetable.period_of(spec.timetable.day_of(slot_s))
-            is_whole, counted = is_complete(stages, period), read_unit(of_period(stages, period)[0].unit, region)
-            if is_whole or is_too_few(counted, levels.fleet.vehicles):  # else further stages are still to come
+            is_whole, first = is_complete(stages, period), read_unit(of_period(stages, period)[0].unit, region)
+            # A first stage that counts too few vehicles stops the period; else further stages are still to come.
+            if is_whole or is_too_few(first, levels.fleet.vehicles):
                 self._ended.add(slot_s)
-                facts: dict[str, Fact] = {"fleet": TOO_MANY} if levels.shows_too_many(counted) else {}
+                facts: dict[str, Fact] = {"fleet": TOO_MANY} if levels.shows_too_many(first) else {}
                 lines.append(Summary({"period": period} | ({} if is_whole else {"stopped": TOO_FEW}), Operator(facts)))
         return lines
 

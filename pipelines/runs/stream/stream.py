@@ -199,7 +199,7 @@ def check_endless(spec: Specification, start_s: int) -> None:
     if why := KINDS[spec.kind].why_no_stream(spec.privacy.allocation, spec.levels):
         raise SpecificationError(why)
     with raise_as(SpecificationError, CalendarError):
-        spec.slots_of_period(start_s)  # some of them may lie before the stream
+        spec.slots_of_period(start_s)  # raises where they cannot be listed; some may lie before the stream
     timetable, to_s = spec.timetable, life_of(spec)[1]
     first = timetable.day_of(start_s)
     for day in (first + timedelta(days=number) for number in range(CHECKED_DAYS)):

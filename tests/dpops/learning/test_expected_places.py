@@ -44,14 +44,14 @@ def test_more_days_vehicles_and_budget_know_more(crowding: float) -> None:
     (more,) = expected(stage(), 400, crowding, (28,))
     (larger,) = expected(stage("10"), 200, crowding, (28,))
     for worse, better in ((first, last), (last, more), (last, larger)):
-        assert better.kmh < worse.kmh
+        assert better.error_kmh < worse.error_kmh
         assert better.half_width_kmh <= worse.half_width_kmh
         assert better.ok > worse.ok
 
 
 def test_a_map_is_never_expected_to_be_worse_than_its_cells_nor_much_better_where_nobody_drives() -> None:
     for figures in expected(stage(), 1, days=(1, 7, 365)):
-        assert 0.9 * figures.cell_kmh < figures.kmh <= figures.cell_kmh
+        assert 0.9 * figures.cell_error_kmh < figures.error_kmh <= figures.cell_error_kmh
         assert (figures.ok, figures.half_width_kmh > INFORMATIVE_KMH) == (0, True)
 
 
@@ -69,7 +69,7 @@ def test_the_learner_attains_what_is_expected(crowding: float) -> None:
         sure = belief.weights - Z90 * np.sqrt(belief.weight_variances) > LEAST_VEHICLES
         parts.append(reports @ (sure & (Z95 * np.sqrt(belief.variances) < INFORMATIVE_KMH)))
     (expectation,) = expected(stage(), vehicles, crowding, (days,))
-    assert np.mean(errors) == pytest.approx(expectation.kmh, rel=0.3)
+    assert np.mean(errors) == pytest.approx(expectation.error_kmh, rel=0.3)
     assert expectation.ok / 1.6 < np.mean(parts) < expectation.ok * 1.6
 
 

@@ -220,9 +220,13 @@ def _is_encodable(value: Any) -> bool:
 
 
 def _array(values: Any, kind: Any) -> Any:
-    """Builds an Arrow array. Raises UnicodeEncodeError for lone surrogates."""
+    """Builds an Arrow array, or returns values of `None` (numbers) and `_MIXED_UNION` for `typed_batch`.
+
+    Raises UnicodeEncodeError for lone surrogates.
+    """
     if kind is _MIXED_UNION:
-        "".join(value for value in values if isinstance(value, str)).encode()
+        "".join(value for value in values if isinstance(value, str)).encode()  # raises, as pa.array does for texts
     if kind in (None, _MIXED_UNION):
         return values
+    # Logical types were stripped: times are plain integers, which Arrow views as timestamps without conversion.
     return pa.array(values, pa.int64()).view(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)

@@ -156,7 +156,7 @@ def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> 
     documents: paths of arrays or objects, all read; missing ones are empty, as protocol buffers' JSON has it. A damaged
     record costs itself alone where the document is JSON.
     """
-    data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places
+    data, keyed = data.removeprefix(BOM), (base.ANY,) in paths.places  # a column "*" is a record's key in its object
     record_paths = tuple(map(base.steps_of_records, documents))
     try:
         decode = _decoder(record_paths, in_array=data.lstrip()[:1] == b"[").decode

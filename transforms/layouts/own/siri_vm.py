@@ -111,7 +111,8 @@ class _Feed:
         self._at_vehicle = 0  # length of the path of the open VehicleActivity; 0: none is open
         self._row: _Row = {}
         self._field: str | None = None
-        self._is_long = self._is_delivery = False  # a field's text; whether any delivery was seen
+        self._is_long = False  # whether a text of the open activity has more than LINE_BYTES: it is no row then
+        self._is_delivery = False  # whether any delivery was seen
         self._rows: list[_Row] = []
         self._too_long = 0  # activities with such a text
 
@@ -141,7 +142,7 @@ class _Feed:
         name = tag.rpartition("}")[2]  # without the namespace
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
-        if self._at_vehicle:
+        if self._at_vehicle:  # the depth of the open activity, from which paths of fields begin
             self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _MOST_DEPTH]))
             if self._field is not None:
                 self._row[self._field] = ""

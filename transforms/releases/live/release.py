@@ -104,10 +104,14 @@ def is_closed(stages: Sequence[StageEntry], period: str) -> bool:
 def live_slot(
     entries: Sequence[StageEntry], slots: int, hour: int, policy: LevelsPolicy, centres_of: CentresOf
 ) -> Stage:
-    """Plans a live slot around centres of earlier entries; slots: how many share `policy.live`."""
+    """Plans a live slot around centres of one or more earlier entries.
+
+    slots: how many share `policy.live` equally. hour: local, of the slot.
+    """
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
+    # The plan records the newest entry that its centres rest on.
     return of_slot(policy.live, slots).on(
         hats_of(policy.region, [hour]), centres, policy.value.standard.step, rests_on=entries[-1].sequence
     )

@@ -60,7 +60,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         read = read_unit(unit, policy.region, pieces.places)
         day = place_day(read)
         sums = sums.after(day)
-        proved = proved.after(day, sums, read.stage.kind)
+        proved = proved.after(day, sums, read.stage.kind)  # by sums of all days up to this one
         slots.update(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
         return None
@@ -79,6 +79,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     around = Around(
         values=cell_means,
         expected=fleet_weight * traffic / traffic.sum(),
+        # Hexagons, which have no geometry of their own, are equally large.
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
     return LearnedPlaces(learn_places(sums, around), cell_means, proved)

@@ -21,11 +21,9 @@ PRODUCTS: tuple[ProductName, ...] = get_args(ProductName)
 
 PERCENTILES = tuple(f"{name}{end}" for name in ("p15", "p50", "p85") for end in ("", "_lower95", "_upper95"))
 DISTRIBUTION_STATUS = "distribution_status"
-DISTRIBUTION = (*PERCENTILES, DISTRIBUTION_STATUS)
-"""Further columns of a mean's row that say how values are spread."""
+DISTRIBUTION = (*PERCENTILES, DISTRIBUTION_STATUS)  # further columns of a mean's row that say how values are spread
 
-Part = tuple[int, int]
-"""A part of the day: local minutes of its start and of its end."""
+Part = tuple[int, int]  # a part of the day: local minutes of its start and of its end
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,7 @@ def slot_groups(product: Product, starts: Sequence[str]) -> tuple[Int64s, list[t
     number = {time: index for index, time in enumerate(dict.fromkeys(times))}
     of_slot = np.array([number[time] for time in times], np.int64)
     slots = ((time, np.flatnonzero(of_slot == group)) for time, group in number.items())
+    # A group's slots are one after another; slots outside all parts of the day have the time None, and no row.
     return of_slot, [None if time is None else (int(inside[0]), int(inside[-1])) for time, inside in slots]
 
 

@@ -45,7 +45,8 @@ _NO_POSITIONS_ERROR = "it is GTFS-realtime, but not of vehicle positions: trip u
 _LEAST_USABLE = 0.5  # share of reports that must be usable, or have a field
 _MOST_MISSING = 2  # of the four fields: a table that lacks more of them is no feed of positions
 _TIME_UNITS = ("iso", "s", "ms", "us", "ns")
-_MOST_NAMES = 15  # positions of a feed of which land and sea are looked up, which is slow
+_MOST_NAMED = 20  # columns of an error message
+_MOST_CHECKED = 15  # positions of a feed of which land and sea are looked up, which is slow
 UPPER_KMH = 65  # speed.upper_kmh of a draft
 MOST_TOO_FAST = 1.5
 """Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
@@ -135,6 +136,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     placed_ids = arrays["vehicle"].filter(pa.array(is_placed))
     ids = merged(vehicle_ids(placed_ids).ids)
     is_cut = is_placed.size >= ROWS
+    # With a column FILE each file is of one vehicle.
     vehicles_a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
     has_more_rows = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
     if has_more_rows and (counts := counted(files, sample, columns, RESOLUTION, zones[0] if zones else "UTC")):
@@ -163,7 +165,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
 
 def _check_on_land(path: Path, placed: DraftPositions) -> None:
     """Raises InputError if most positions lie at sea or in Antarctica."""
-    rows = np.linspace(0, placed.us.size - 1, min(_MOST_NAMES, placed.us.size)).astype(np.int64).tolist()
+    rows = np.linspace(0, placed.us.size - 1, min(_MOST_CHECKED, placed.us.size)).astype(np.int64).tolist()
     if sum(is_nowhere(placed.lat[row], placed.lon[row]) for row in rows) > len(rows) / 2:
         wrong_if_swapped = sum(is_nowhere(placed.lon[row], placed.lat[row]) for row in rows)
         is_swapped = wrong_if_swapped < len(rows) / 2
@@ -363,7 +365,7 @@ def _names(sample: Sample) -> str:
     names, rows = list(sample.columns), max(map(len, sample.columns.values()))
     if sample.layout in ("json", "jsonl") and len(names) > rows:  # an object of vehicles looks like one wide row
         return f"{len(names)} keys in {rows} rows"
-    return ", ".join(map(as_text, names[:20]))
+    return ", ".join(map(as_text, names[:_MOST_NAMED]))
 
 
 def about_repeated(sample: Sample) -> str:

@@ -212,14 +212,14 @@ def _day(
     hours = np.array(city.hours)
     truth = pattern[:, hours] + rng.normal(0, 1.0, hours.size) + rng.normal(0, city.rough_kmh, (cells.size, hours.size))
     driven = rng.random((city.vehicles, hours.size)) < _HOURLY[hours] * rng.uniform(0.5, 1.1, (city.vehicles, 1))
-    if city.night is not None:  # the first vehicles drive all night, the others do not
+    if city.night is not None:  # the first `night` vehicles drive all night, the others do not
         driven[np.ix_(np.arange(city.vehicles) >= city.night, hours < _NIGHT_ENDS)] = False
         driven[np.ix_(np.arange(city.vehicles) < city.night, hours < _NIGHT_ENDS)] = True
-    visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)
+    visiting = np.arange(city.vehicles) >= round((1 - city.visitors) * city.vehicles)  # the last ones, by share
     if city.visitors:
         driven[visiting] = np.arange(hours.size) == rng.integers(0, hours.size, (int(visiting.sum()), 1))
     vehicle, slot = np.nonzero(driven)
-    cell = _visited(city, rng, vehicle, slot, at_km, popular, routes)
+    cell = _visited(city, rng, vehicle, slot, at_km, popular, routes)  # (vehicle-hours, visits)
     vehicle, slot = (np.repeat(column, city.visits) for column in (vehicle, slot))
     key = np.unique((vehicle * cells.size + cell.ravel()) * hours.size + slot)  # distinct triples, as one number each
     vehicle, cell, slot = np.unravel_index(key, (city.vehicles, cells.size, hours.size))
@@ -233,7 +233,7 @@ def _day(
     reports = 1 + rng.poisson(city.reporting * _PER_KMH * stay / (mean + 30))
     total = np.rint(reports * mean / STEP_KMH).astype(np.int64)
     rows = VehicleVisits(vehicle + 1, cell, slot, reports, total)
-    standing = round(city.depot * city.vehicles)
+    standing = round(city.depot * city.vehicles)  # vehicles in the depot, beside those that drive
     if not standing:
         return rows
     parked, parked_slot = (column.ravel() for column in np.mgrid[:standing, : hours.size])
@@ -306,9 +306,10 @@ def drawn(seed: int) -> MadeUp:
 
 def odd(seed: int) -> MadeUp:
     """Draws a city as `drawn` does, with real feeds' faults, such as gaps."""
-    rng = np.random.default_rng([seed, 21])
+    rng = np.random.default_rng([seed, 21])  # any number: `drawn` keeps its own draws
     city = drawn(seed)
-    starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)  # see `MadeUp.first_day`: half have none
+    # Share of the fleet on the first day, and its first hour: half of the cities begin like on any other day.
+    starts = (1.0, 0), (1.0, 0), (0.3, 0), (1.0, city.hours[-1] - 1)
     return replace(
         city,
         name=f"odd {seed}",

@@ -36,7 +36,7 @@ class JobServer(LocalServer):
     def __init__(self, folder: Path, slots: int = 2, rest: str | None = None) -> None:
         super().__init__(folder)
         self._slots, self._is_embedded = slots, rest is None
-        self.rest = rest or f"{LOOPBACK}:{self._ports[2]}"
+        self.rest = rest or f"{LOOPBACK}:{self._ports[2]}"  # of the embedded cluster, see `ports`
 
     def start(self) -> None:
         """Starts the job server and waits until it answers."""

@@ -18,8 +18,7 @@ from hatstream_lab.servers.maven import MissingTool
 from hatstream_lab.servers.process import LOOPBACK, ServerError, free_ports
 
 START_S = 120  # longest wait for the server's start or end
-GUARDED = "guarded"
-"""The one role, made by who wants it, that the server asks for a password."""
+GUARDED = "guarded"  # the one role, made by who wants it, that the server asks for a password
 
 
 class Postgres:
@@ -31,7 +30,7 @@ class Postgres:
         self._numbers = itertools.count()  # of databases
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_ports(1)[0]
-        if self._user:
+        if self._user:  # PostgreSQL does not run as root
             shutil.chown(folder, self._user, self._user)
         options = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C", "--no-sync")
         if code := self._call("initdb", *options).wait():

@@ -33,7 +33,10 @@ def loaded(path: Path, *, quiet: bool) -> Specification:
 def read_surroundings(
     places_path: Path | None, ground_path: Path | None, spec: Specification | None, spec_path: Path | None
 ) -> Surroundings:
-    """Reads the files of --places and --ground, and adds shapes of a specification's places."""
+    """Reads the files of --places and --ground, and adds shapes of a specification's places.
+
+    spec_path: names the specification in errors about such shapes; given wherever `spec` is.
+    """
     from hatstream_publish.pages.page import Surroundings
     from hatstream_publish.pages.places import read_ground, read_places
 

@@ -60,7 +60,7 @@ def site_of(
 ) -> Site:
     """Makes the site that options of `publish` describe. Raises UsageError and InputError.
 
-    location: where the ledger is. pattern: of result files. texts: further options, by name.
+    location: where the ledger is. pattern: of result files. texts: values of the other options of `publish`, by name.
     """
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import TRIPS, Site
@@ -80,7 +80,7 @@ def site_of(
         location=location,
         info=_dataset_info(texts, spec),
         around=around,
-        tiles=(texts["tiles"], texts["credit"], texts.get("language")),
+        tiles=(texts["tiles"], texts["credit"], texts.get("language")),  # options of an older folder lack it
         files=ResultFiles(pattern, spec, around.places),
         dates=dates,
         follows=follows,

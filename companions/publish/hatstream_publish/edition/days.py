@@ -36,7 +36,7 @@ class NewestSlot(NamedTuple):
 
 def day_files(date: str, rows: pa.Table, day: pa.Table, edition: Edition, places: NamedPlaces) -> PublishedDay:
     """Writes a day's files of `rows` by slot and place, `day` by place."""
-    everything = edition.info.everything
+    everything = edition.info.everything  # unusable values too
     table, day_table = (published(released, places, everything=everything) for released in (rows, day))
     about = {"date": date, "licence": edition.info.licence.name, "spec_id": edition.spec.spec_id}
     values = {"values": table.to_pylist(), "of_the_day": day_table.to_pylist()}

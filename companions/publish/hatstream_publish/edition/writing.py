@@ -12,11 +12,9 @@ from pathlib import Path
 from hatstream.api import InputError, UsageError, write_whole
 
 PACKAGE, SUMS, LATEST = "datapackage.json", "SHA256SUMS", "latest.json"
-MAPS = "map"
-"""Folder of the map's data; files are named by a digest of their content."""
+MAPS = "map"  # folder of the map's data; files are named by a digest of their content
 _STAGING_FOLDER = ".staging"
-_MOST_MAPS = 3
-"""Newest files of the map's data that stay: open pages may still ask for the former ones."""
+_MOST_MAPS = 3  # newest files of the map's data that stay: open pages may still ask for the former ones
 SECRETS = ("*.key", "*.head", "*.sqlite", "*.sqlite-*", "*.db", "*.learned", "*.backup")
 """What must not lie where the public reads."""
 
@@ -97,7 +95,10 @@ def refuse_secrets(folder: Path) -> None:
 
 
 def _holds(path: Path, content: bytes, *, is_known: bool) -> bool:
-    """Checks whether a file has this content; if known, by its size."""
+    """Checks whether a file has this content; by its size alone if `is_known`.
+
+    is_known: an earlier update of this process wrote the same digest.
+    """
     try:
         if not path.is_file() or path.stat().st_size != len(content):
             return False

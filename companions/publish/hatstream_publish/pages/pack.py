@@ -143,7 +143,7 @@ def _grid(rows: pa.Table) -> _Grid:
         raise InputError(
             f"{len(starts):,} slots of {len(ids):,} places: a map holds {MOST_FIELDS:,} fields; name fewer files"
         )
-    spans = rows.group_by("slot_start").aggregate([("slot_end", "min")])
+    spans = rows.group_by("slot_start").aggregate([("slot_end", "min")])  # a slot's rows end alike
     end = dict(zip(spans["slot_start"].to_pylist(), spans["slot_end_min"].to_pylist(), strict=True))
     slot = pc.index_in(rows["slot_start"], pa.array(starts)).to_numpy()
     place = pc.index_in(rows["cell"], pa.array(ids)).to_numpy()
