@@ -30,16 +30,14 @@ a release shard."""
 
 KeyedEvents = tuple[SlotShard, EventBytes]  # packed `Events` of a slot, by vehicle shard
 
-PaneShard = tuple[SlotShard, int]
-"""A group-by key: slot and vehicle shard, and the start of a pane of the slot in seconds since 1970 UTC."""
+PaneShard = tuple[SlotShard, int]  # slot and vehicle shard, and the start of a pane of the slot in seconds since 1970
 
 KeyedPane = tuple[PaneShard, EventBytes]  # packed `Events` of a pane
 
 KeyedPartial = tuple[SlotShard, PartialBytes]
 """A packed `Partial`, by slot and vehicle shard: of one of the slot's panes, or of what came late for them."""
 
-KeyedTally = tuple[SlotShard, TallyBytes]
-"""A packed `Tally` by release shard and the first slot of its plan; a heartbeat has no bytes."""
+KeyedTally = tuple[SlotShard, TallyBytes]  # a packed `Tally` by first slot and release shard; a heartbeat has no bytes
 
 KeyedUnit = tuple[str, UnitBytes]  # an encoded `Unit` by what the ledger records in one transaction: a period or a slot
 
@@ -96,8 +94,7 @@ class PackedEvents(NamedTuple):
     pane_s: int  # start of the pane, seconds since 1970 UTC
 
 
-CONSENT: Final = UnitBytes(b"")
-"""Stands among the units of a key: all of the input was read and judged, and they may be recorded."""
+CONSENT: Final = UnitBytes(b"")  # among a key's units: the whole input was judged, and they may be recorded
 
 REFUSED: Final = "refused"
 DEMAND: Final = "demand"

@@ -17,8 +17,7 @@ from dpops import fitted
 from dpops.spread import FLEET_SD, Z95, growth
 from dpops.types import Float64s, Int64s
 
-_CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40
-"""Updates of the city; Gauss-Newton steps of cells in each; Newton steps of tilts."""
+_CITY_ROUNDS, _CELL_ROUNDS, _TILT_ROUNDS = 6, 8, 40  # updates of the city; Newton steps of cells in each, and of tilts
 _MOST_STEP, _LEAST_LOG, _MOST_LOG = 1, -12, 12
 """Largest step, and bounds, of log weights, so that exp stays finite where noise is all that is released."""
 _UNIFORM_SD = math.sqrt(1 / 12)  # of a uniform distribution over a class, in widths of the class

@@ -15,8 +15,7 @@ from dpops.spread import VehicleSpread
 from dpops.types import Float64s, Int64s
 
 Days = TypeVar("Days", int, Int64s)
-Strengths = Mapping[str, Float64s]
-"""Precision of each block's effects, by the block's name: (1,), or (days,) for daily blocks."""
+Strengths = Mapping[str, Float64s]  # precision of effects by block's name: (1,), or (days,) for daily blocks
 Regressors = Mapping[str, Float64s]
 """Numbers that multiply effects, by name: (cells, slots) or one number; effects of regressors without are left out."""
 

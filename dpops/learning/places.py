@@ -27,8 +27,7 @@ COPIES_KMH = np.array([1e-3])
 RATIOS = np.concatenate([[0.0], np.geomspace(0.01, 110, 32)])
 """Grid of possible weights of a place, relative to the expected one: 0, and evenly in logs."""
 AT_LEAST = 4  # vehicles that a product names: one to three that come every day must not be taken for as many
-EVIDENCE = 5
-"""Kass and Raftery's (1995) "very strong": log ratio of likelihoods from which on places may differ from cells."""
+EVIDENCE = 5  # Kass and Raftery's (1995) "very strong": log likelihood ratio from which places differ from cells
 CHANCE = 0.05  # that at any place, on any day, four vehicles are spoken of where fewer were
 _TINY = 1e-12
 _CHUNK = 512  # places at once, which bounds memory

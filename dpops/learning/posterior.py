@@ -17,11 +17,9 @@ from dpops.learning.releases import DayValues, Groups
 from dpops.types import Float64s, Int64s
 
 EXACT = 1_500  # most effects with exact variances; of more, local ones are sampled
-SAMPLES, ROUGH_SAMPLES = 64, 24
-"""Of many effects' posterior: for variances, and for strengths alone, which pool the effects of a block."""
+SAMPLES, ROUGH_SAMPLES = 64, 24  # of many effects' posterior: for variances; for strengths alone, which pool a block
 _SAME = 1e-9  # tolerance of ratios by which columns are multiples of one another
-LARGEST_STEP = 10.0
-"""A strength moves by at most this factor in a round, so that one that cannot be learned stays finite."""
+LARGEST_STEP = 10.0  # most that a strength's factor is in a round, so that one that cannot be learned stays finite
 
 
 class LinearData(NamedTuple):

@@ -18,8 +18,7 @@ TOTAL_PRECISION = fitted.RETAINED_SD**-2  # prior precision of a day's log weigh
 MAX_LOG_STEP = 1.5  # largest change of a log weight in a Gauss-Newton step
 MAX_LOG_VARIANCE = 4.0  # cap of log variances behind lognormal means, where nothing is known yet
 _HALVINGS = 4  # at most, of a step that raises the cost
-_CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1
-"""Largest changes of log weights and of log strengths in a round at which fits end."""
+_CONVERGED, _STRENGTHS_CONVERGED = 0.03, 0.1  # changes of log weights and log strengths at which fits end
 _CLIP = 30.0  # bound of log weights: exp of more has no meaning as a weight, and may overflow in squares
 _MOST_TRAFFIC = 3  # bound of "traffic", a log weight less the mean, so that no outlier decides its effect
 

@@ -76,8 +76,7 @@ def with_places(stages: tuple[Stage, ...], share: Fraction) -> tuple[Stage, ...]
     return with_last(stages, replace(last, bound_kmh=PLACE_BOUND_KMH, exponent=PLACE_EXPONENT), share)
 
 
-LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)
-"""Clip of a vehicle's weighted residuals in a slot, and the part of speeds."""
+LIVE_BOUND_KMH, LIVE_ALPHA = Fraction(9), Fraction(9, 10)  # clip of a vehicle's residuals in a slot; part of speeds
 
 
 def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction | None = None) -> Stage:
@@ -135,13 +134,10 @@ def slot_weight(stage: Stage, profile: Profile) -> float:
 
 
 LEAST_PART = Fraction(1, 4)  # part of the declared fleet below which a day is stopped
-MOST_TIMES, NOISE_SDS = 10, 3
-"""Multiple of the declared fleet that warns the operator if exceeded by so many standard errors."""
+MOST_TIMES, NOISE_SDS = 10, 3  # the operator is warned beyond so many declared fleets, by so many standard errors
 EMPTY_PASSES = 0.01  # largest probability that an empty day is not stopped
-USUAL_PART, USUAL_STOPS = 0.6, 1e-4
-"""A day with this part of the declared fleet is stopped with this probability at most."""
-MOST_SHARE = Fraction(1, 10)
-"""Largest part of a vehicle-day's total: a fleet that needs more is too small for such a stage."""
+USUAL_PART, USUAL_STOPS = 0.6, 1e-4  # a day of this part of the fleet is stopped with at most this probability
+MOST_SHARE = Fraction(1, 10)  # of a vehicle-day's total: a fleet that needs more is too small for such a stage
 COUNT_ALPHA, COUNT_BOUND_KMH = Fraction(1, 100), Fraction(1_000)
 """Speeds get hardly a share, and a bound that none reaches: a clip would lower the weights too."""
 _SHARE_STEPS = 1_000  # a count's share is rounded up to so many parts of the total

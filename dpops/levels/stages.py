@@ -112,8 +112,7 @@ LEVELS: Mapping[str, tuple[int, int]] = {
 
 
 PLACE = "place"  # level of a stage of places: its HATs lie in places, not in cells, and each place's day is a group
-CLASS = "class"
-"""Level of a stage of speed classes: its HATs lie in the classes of each cell, and each class's day is a group."""
+CLASS = "class"  # level of a stage of speed classes: HATs lie in the classes of each cell; each class's day is a group
 
 
 def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction | None = None) -> Level:

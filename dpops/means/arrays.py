@@ -12,8 +12,7 @@ from dpops.means.grouping import Grouping, argmax, best_fit_arrays, convex, medi
 from dpops.mechanism import Plan, Totals, check_plan_input, facts_of, full_plan, stack
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
 
-FINE_PER_STEP = 1000
-"""Array means are integers in fine steps, so many per grid step: rounding then costs below 0.1 % of sensitivity."""
+FINE_PER_STEP = 1000  # fine steps of array means in a grid step: rounding costs below 0.1 % of sensitivity
 
 Rule = Literal["median", "argmax", "opt", "convex"] | int
 """Choice of the array length m_UB from public counts, or the length itself."""

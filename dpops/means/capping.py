@@ -80,8 +80,7 @@ def weights(plan: Plan, counts: Int64s) -> Float64s:
     return np.minimum(counts, plan.facts.get("m_ub", plan.facts["heaviest"])) / samples
 
 
-Retained = tuple[int, list[int]]
-"""A HAT's sums over retained samples: a denominator, and totals that are exact divided by it."""
+Retained = tuple[int, list[int]]  # a HAT's sums over retained samples: a denominator, and totals to divide by it
 
 
 def retained(users: Stacked, columns: Sequence[Int64s], plans: Sequence[Plan]) -> list[Retained]:

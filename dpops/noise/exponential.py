@@ -15,8 +15,7 @@ from dpops.noise import Noise
 from dpops.noise.words import exp_floor
 from dpops.types import Int64s
 
-MOST_CANDIDATES = 1 << 30
-"""Most candidates of one choice: all proposal weights of a choice then add up to at most 2**62."""
+MOST_CANDIDATES = 1 << 30  # of one choice: all its proposal weights then add up to at most 2**62
 
 _TOP_BITS = 32  # the proposal weight of the best candidate is 2**32
 _COIN_BITS = 62  # of the random number that a proposal's acceptance is compared with

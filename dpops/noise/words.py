@@ -17,8 +17,7 @@ from dpops.types import Int64s
 
 Entropy = Callable[[int], bytes]  # returns that many random bytes: `os.urandom` everywhere but in tests and simulation
 
-Rate = Callable[[int], tuple[Fraction, Fraction]]
-"""Bounds a rate from below and above, both >= 0, by that many binary digits of its parts."""
+Rate = Callable[[int], tuple[Fraction, Fraction]]  # bounds a rate from below and above, by that many binary digits
 
 CHUNK = 1 << 15  # entries drawn at a time, which fit into a core's cache
 

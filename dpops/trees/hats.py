@@ -178,8 +178,7 @@ def upper_of(plan: Plan) -> float:
     return plan.facts["upper_steps"] * plan.facts["grid_numerator"] / plan.facts["grid_denominator"]
 
 
-NOISE_SCALES = np.geomspace(1e-6, 100.0, 65)
-"""Scales of noise over the law's, whose errors are simulated once; others are interpolated."""
+NOISE_SCALES = np.geomspace(1e-6, 100.0, 65)  # over the law's, whose errors are simulated once; others are interpolated
 
 _PRIOR_DRAWS = 48  # of the noise, for each size and each likely distribution
 

@@ -27,8 +27,7 @@ STEP_CPU_S = 20
 BYTE_CPU_S, ROW_CPU_S = 1e-6, 2e-4
 """Processor time for one batch; and for all batches that much again, for each byte of input and each row found: the
 last resort, ten times above what the slowest layout needs for honest rows. Those of a batch take half a second."""
-BATCH_BYTES = 256 << 20
-"""Most bytes of one batch, which whoever asked for it holds: of ids that are read they are a sixth."""
+BATCH_BYTES = 256 << 20  # most of one batch, which whoever asked for it holds: ids that are read are a sixth
 
 
 class DecoderTask(NamedTuple):

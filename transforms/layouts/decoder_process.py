@@ -29,8 +29,7 @@ PIPE_BYTES = 1 << 20
 
 _LINE_BY_LINE = (CsvTable, JsonLines)  # their lines are bounded, so they need no process: they are decoded here
 _PROGRAM = "import hatstream; from transforms.layouts.decoder import serve; serve()"
-_PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")
-"""What a decoder has of this process's environment, where passwords are."""
+_PASSED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TMPDIR")  # others may hold passwords
 _IDLE_DECODERS: "list[_Decoder]" = []
 _IDLE_LOCK = threading.Lock()
 

@@ -16,8 +16,7 @@ NEWLINE, RETURN, QUOTE = ord("\n"), ord("\r"), ord('"')
 BOM = b"\xef\xbb\xbf"
 
 
-Chunk = tuple[bytes, int]
-"""Whole lines, the last one possibly without its line end; and how many lines were left out as too long."""
+Chunk = tuple[bytes, int]  # whole lines (the last one may lack its end), and how many were left out as too long
 
 
 class TextLines(NamedTuple):

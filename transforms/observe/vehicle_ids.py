@@ -18,8 +18,7 @@ from transforms.layouts.columns import Bools, nulls
 from transforms.layouts.lines import is_utf8
 from transforms.order import factorize
 
-REMEMBERED = 1 << 16
-"""Pairs whose hash is kept in memory: a vehicle comes in every batch, and its hash takes as long as ten events."""
+REMEMBERED = 1 << 16  # pairs whose hash is kept: a vehicle comes in every batch, and a hash takes as long as ten events
 
 _LOW_63_BITS = (1 << 63) - 1  # keeps a hash positive in int64
 

@@ -182,8 +182,7 @@ class Pieces:
         return pieces
 
 
-Ground = Hexagons | Pieces | Keys
-"""What maps a position to the public unit it is counted in, its key: one H3 lookup, and one in a public table."""
+Ground = Hexagons | Pieces | Keys  # what maps a position to its counted public unit: one H3 lookup, and one in a table
 
 
 def _turns_of_cells(cell: Int64s, order: Int64s, turns: Turns | None) -> tuple[Int64s, Int64s, Int64s]:

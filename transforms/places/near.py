@@ -150,8 +150,7 @@ a line, as chords of 45 degrees at most reach cos(22.5 degrees) = 0.92 of the ra
 
 
 Geometries = NDArray[np.object_]
-Report = Callable[[int, int], None]
-"""Called with how many shapes are done, and how many there are: now and then, where there are many."""
+Report = Callable[[int, int], None]  # called now and then with how many shapes are done, of how many
 
 
 class Shapes(NamedTuple):

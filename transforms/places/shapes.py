@@ -8,19 +8,9 @@ import h3
 import numpy as np
 
 from dpops.types import Int64s
+from transforms.places import near
 from transforms.places.ground import NOWHERE, Pieces, Places, ancestors, number_in
 from transforms.places.hexagons import KM_PER_DEGREE, MOST_ROOM, MOST_ROOM_IN_ALL, cell_text, check_comparisons, room_of
-from transforms.places.near import (
-    FINE_RES,
-    CellPlaces,
-    Report,
-    Shapes,
-    cells_by_place,
-    ignore,
-    near_pairs,
-    pairs_of,
-    places_of_cells,
-)
 
 if TYPE_CHECKING:
     import shapely
@@ -28,14 +18,15 @@ if TYPE_CHECKING:
 BUFFER_M = 25.0  # what belongs to a line: so far from it, in metres, where a file says nothing else
 MOST_PLACES, MOST_KM2 = 200_000, 5_000
 LEAST_BUFFER_M, MOST_BUFFER_M = 1.0, 1_000.0
-MOST_MEETINGS = 200_000
-"""Of pairs of a line's segments that lie within reach of each other: what lies near the line takes 30 us for each."""
+MOST_MEETINGS = 200_000  # of a line's pairs of segments within reach of each other: each takes 30 us
 _MOST_CORNERS = 16  # of a quarter of a circle, around the ends of lines: a place's fine cells and digest follow from it
 _SAMPLED, _FEW = 50, 600  # so few positions meet less often: of n segments there are n^2 / 2 pairs
 _LINES, _AREAS = ("LineString", "MultiLineString"), ("Polygon", "MultiPolygon")
 
 
-def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: Report = ignore) -> Pieces:
+def shape_pieces(
+    document: Any, region: Sequence[int], buffer_m: float = BUFFER_M, report: near.Report = near.ignore
+) -> Pieces:
     """Cuts a region by GeoJSON features. Raises ValueError.
 
     A feature is an area, or a line with what lies within `buffer_m`, or its own property buffer_m. What several contain
@@ -46,7 +37,7 @@ def shape_pieces(document: Any, region: Sequence[int], buffer_m: float = BUFFER_
     for name in _lacking(names, main):
         raise ValueError(f"place {name!r} has no part in the region that is not another's: leave it out")
     geometries = tuple(feature["geometry"] for feature in features)
-    return Pieces.cut(region, FINE_RES, cells.cell, cells.place, Places(names, main, geometries), cells.turns)
+    return Pieces.cut(region, near.FINE_RES, cells.cell, cells.place, Places(names, main, geometries), cells.turns)
 
 
 def places_outside(document: Any, cells: Sequence[int]) -> list[str]:
@@ -68,8 +59,8 @@ def _lacking(names: Sequence[str], main: Int64s) -> list[str]:
 
 
 def _parts(
-    document: Any, region: Sequence[int], buffer_m: float, report: Report = ignore
-) -> tuple[list[dict[str, Any]], tuple[str, ...], CellPlaces, Int64s]:
+    document: Any, region: Sequence[int], buffer_m: float, report: near.Report = near.ignore
+) -> tuple[list[dict[str, Any]], tuple[str, ...], near.CellPlaces, Int64s]:
     """Reads GeoJSON places. Raises ValueError for unfit ones.
 
     Returns features, their names, the places of fine cells, and for each place the index of its main cell: the region's
@@ -88,18 +79,18 @@ def _parts(
     if area_m2.sum() > MOST_KM2 * 1e6:
         raise ValueError(f"places cover at most {MOST_KM2:,} square kilometres")
     parts, feature_of = shapely.get_parts(shapes.area, return_index=True)
-    # Bounds in metres, as the shapes, (parts, 4), divided by metres per degree of west, south, east, north.
-    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), FINE_RES)  # cells that H3 allocates
+    # Cells that H3 allocates. Bounds in metres, (parts, 4), over metres per degree of west, south, east, north.
+    room = room_of(shapely.bounds(parts) / np.tile(shapes.scale[feature_of], 2), near.FINE_RES)
     for row in np.flatnonzero(room > MOST_ROOM)[:1]:  # H3 would take much memory or minutes to fill it
         raise ValueError(f"feature {feature_of[row] + 1} reaches too far: is a position wrong? Else cut it into parts")
     if room.sum() > MOST_ROOM_IN_ALL:
         raise ValueError("places reach too far in all: cut long ones into parts")
-    fine_m2 = h3.average_hexagon_area(FINE_RES, "m^2")  # H3 compares each cell of an area with each position
+    fine_m2 = h3.average_hexagon_area(near.FINE_RES, "m^2")  # H3 compares each cell of an area with each position
     check_comparisons((area_m2 / fine_m2).tolist(), shapely.get_num_coordinates(shapes.area).tolist())
-    names, fine_cells = _names(features), places_of_cells(near_pairs(shapes, report))
+    names, fine_cells = _names(features), near.places_of_cells(near.near_pairs(shapes, report))
     region_cell = ancestors(fine_cells.cell, h3.get_resolution(cell_text(region[0])))  # of each fine cell
-    cell, place, count = cells_by_place(fine_cells, number_in(np.array(region, np.int64), region_cell))
-    place, cell, size = pairs_of(place, cell, count)  # a pair may come twice: by heading, and without
+    cell, place, count = near.cells_by_place(fine_cells, number_in(np.array(region, np.int64), region_cell))
+    place, cell, size = near.pairs_of(place, cell, count)  # a pair may come twice: by heading, and without
     order = np.lexsort((-cell, size))  # the largest last, and of equals the first cell
     main = np.full(len(names), NOWHERE, np.int64)
     main[place[order]] = cell[order]
@@ -120,7 +111,7 @@ def _names(features: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
+def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> near.Shapes:
     """Reads and checks the geometry of each feature."""
     import shapely
 
@@ -147,7 +138,7 @@ def _shapes(features: Sequence[dict[str, Any]], buffer_m: float) -> Shapes:
             raise ValueError(f"feature {row + 1} has a line that is too tangled or too detailed: simplify or split it")
     area = line.copy()
     area[is_line] = shapely.buffer(line[is_line], reach_m[is_line], quad_segs=_MOST_CORNERS)
-    return Shapes(line, area, scale, reach_m, is_directed)
+    return near.Shapes(line, area, scale, reach_m, is_directed)
 
 
 def _first(is_wrong: "np.typing.NDArray[np.bool_]") -> list[int]:

@@ -16,8 +16,7 @@ from transforms.releases import SlotFacts
 from transforms.value import Value
 from transforms.wire import Exposure, Tally
 
-Tallies = Callable[[], Iterable[Tally]]
-"""Reads the tallies of a group, one after another: all rows of a vehicle are in one of them."""
+Tallies = Callable[[], Iterable[Tally]]  # reads a group's tallies one by one: a vehicle is in one of them
 RecordUnits = Callable[[Sequence[Unit]], Sequence[RecordedSlot]]
 """Records units in one transaction and says what the ledger returned; nothing where it refused them."""
 

@@ -22,8 +22,7 @@ from transforms.time.trips import Trips
 if TYPE_CHECKING:
     from transforms.records import SlotEstimates
 
-UNKNOWN = {"unreliable", "held-back"}
-"""Statuses of HATs that have no row by default: neither they nor their area are known."""
+UNKNOWN = {"unreliable", "held-back"}  # statuses of HATs without a row by default, as not even their area is known
 
 _TIMES = {"slot_start_at": "slot_start", "slot_end_at": "slot_end"}  # instants, and the texts that they are made of
 _COUNT_COLUMNS = ("vehicles", "reports")

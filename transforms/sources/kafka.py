@@ -29,8 +29,7 @@ from transforms.steps.metrics import Parting, Refusal, count
 from transforms.steps.observe import counted
 from transforms.time.watermark import Watermark, element_time, is_ahead, newest_plausible_ms
 
-PAUSE_S = 1.0
-"""Between polls that were not full. Flink takes whole seconds only, and each poll costs it a timer and a state."""
+PAUSE_S = 1.0  # between polls that were not full: whole seconds for Flink, where each poll costs a timer and a state
 
 
 @dataclass

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from dpops.types import Int64s
 
-RECEIVED_S = 10
-"""Where lateness follows a report's own times, the time at which it was received counts in steps of so many seconds."""
+RECEIVED_S = 10  # steps of the time of receipt, where lateness follows a report's own times
 GUARD_S = 30
 """So much longer a watermark then lags, so that what the rule lets in has open windows: for steps and for clocks that
 differ, or producers' times that are out of order."""

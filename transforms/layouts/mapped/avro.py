@@ -16,8 +16,7 @@ from transforms.layouts.base import MappedLayout, Path, RawBatch, UnreadableFile
 from transforms.layouts.open_file import unpacked
 from transforms.layouts.records import typed_batch, walk
 
-BLOCK_BYTES, FILE_ROWS = 64 << 20, 1 << 26
-"""Most bytes of a block before it is compressed, and most rows of a file, which may take no bytes."""
+BLOCK_BYTES, FILE_ROWS = 64 << 20, 1 << 26  # most of a block, expanded; most rows of a file, which may take no bytes
 FREE_NULLS, NULLS_PER_BYTE = 1 << 24, 8
 """Values of fields that are null by their type, which take no bytes: so many, or so many for each byte of the file."""
 DECODE_ROWS = 65_536

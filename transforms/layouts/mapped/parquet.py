@@ -16,8 +16,7 @@ from transforms.layouts.open_file import unpacked
 
 FILE_ROWS = 1 << 28
 SPEED_BYTES = 128 << 20  # most bytes of a row group's speeds as they are in memory, which their number says alone
-GROUP_BYTES = 256 << 20
-"""Most bytes of a row group's vehicles, times and places before they are compressed, as the footer says them."""
+GROUP_BYTES = 256 << 20  # most of a row group's vehicles, times and places, expanded, as the footer says
 VALUE_BYTES = 256
 
 _DELTA_ENCODINGS = {"DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"}  # encodings that Arrow cannot read as a dictionary

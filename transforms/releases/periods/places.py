@@ -8,18 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dpops.learning import Field, Groups, Learned, PublishedNumbers, Status, coarser, published
+from dpops.learning import places as place_model
 from dpops.learning.expected_places import LEAST_VEHICLES, Z90
 from dpops.learning.field import STATUS_NAMES, rounded
-from dpops.learning.places import (
-    AT_LEAST,
-    Around,
-    PlaceDay,
-    PlaceFit,
-    PlaceSums,
-    VehiclesProved,
-    learn_places,
-    whole_weight,
-)
 from dpops.levels.bounded import ReleasedStage
 from dpops.levels.defaults import RETAINED, weight_at_places
 from dpops.levels.stages import CENTRE_STEP_KMH
@@ -41,9 +32,9 @@ from transforms.time.calendar import recorded_hours
 class LearnedPlaces(NamedTuple):
     """Posterior of places, their cells' means, proved vehicles."""
 
-    places: PlaceFit
+    places: place_model.PlaceFit
     cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
-    vehicles: VehiclesProved  # at least four proved
+    vehicles: place_model.VehiclesProved  # at least four proved
 
     @property
     def differences(self) -> Float64s:
@@ -54,7 +45,8 @@ class LearnedPlaces(NamedTuple):
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
     """Learns places' differences from their cells, from releases of places; None before the first."""
     pieces, profile = _pieces(policy), policy.fleet.profile
-    sums, proved = PlaceSums.none(pieces.places.cell.size), VehiclesProved.none(pieces.places.cell.size)
+    number = pieces.places.cell.size
+    sums, proved = place_model.PlaceSums.none(number), place_model.VehiclesProved.none(number)
     slots = Counter[int]()  # released slots by hour, see `Design`
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == "places"):
         read = read_unit(unit, policy.region, pieces.places)
@@ -75,23 +67,23 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
     places_a_cell = cell.size / np.unique(cell).size  # of cells that have any
     # The part RETAINED of a fleet's weight is left by vehicles' bounds, before releases tell it.
     prior_weight = RETAINED * policy.fleet.vehicles * weight_at_places(profile, policy.kind, places_a_cell)
-    fleet_weight = whole_weight(sums, prior_weight)
-    around = Around(
+    fleet_weight = place_model.whole_weight(sums, prior_weight)
+    around = place_model.Around(
         values=cell_means,
         expected=fleet_weight * traffic / traffic.sum(),
         # Hexagons, which have no geometry of their own, are equally large.
         sizes=fine_cells_of(pieces).astype(np.float64) if pieces.places.geometries else None,
     )
-    return LearnedPlaces(learn_places(sums, around), cell_means, proved)
+    return LearnedPlaces(place_model.learn_places(sums, around), cell_means, proved)
 
 
-def place_day(read: ReleasedStage) -> PlaceDay:
+def place_day(read: ReleasedStage) -> place_model.PlaceDay:
     """Reads a place stage, averaging centres over slots."""
     (level,), hats = read.levels, read.stage.laid  # the only level; the HATs of places that the stage is about
     if hats.differences is None:
         raise ValueError("the stage is not about places")
     slots = np.array(hats.differences.slot_weights, np.float64)  # (slots,), in any unit
-    return PlaceDay(
+    return place_model.PlaceDay(
         weights=level.weights,
         speeds=level.speeds,
         centres=read.stage.centres @ (slots / slots.sum()) * float(CENTRE_STEP_KMH),  # (places,), mean over slots
@@ -150,7 +142,7 @@ def place_product(
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
     parents = tuple(np.where(parent == "", np.nan, column) for column in (shown.values, shown.lower95, shown.upper95))
     result = result._replace(parent=parent, parent_values=parents)
-    proved = [AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
+    proved = [place_model.AT_LEAST if is_proved else None for is_proved in places.vehicles.are_there.tolist()]
     days = len({facts.start.partition("T")[0] for facts in slots})  # of a period, such as a week
     place_facts = PlaceFacts(models.state.days * days, proved, named.geometries)
     grouped = ProductGroups(groups, list(named.names), spans)
