@@ -91,7 +91,7 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
             "columns traffic goes with 'levels', which alone estimates how far vehicles lie from the traffic"
         )
     return Shape(
-        spec.timetable.zone if "times" in columns else None,
+        zone=spec.timetable.zone if "times" in columns else None,
         counts="counts" in columns and not spec.is_learned,
         by_date=by_date,
         traffic="traffic" in columns,

@@ -86,7 +86,8 @@ def derived(
     count(counters.DUPLICATES, ordered.duplicates)  # `tally`, below without a cap, finds none again
     for reason, rows in refusals.items():
         count(counters.refused("derive", reason), rows)
-    tallies = [tally(events, slot_s, None, release.columns)[0] for slot_s, events in ordered.by_slot().items()]
+    by_slot = ordered.by_slot().items()
+    tallies = [tally(events, slot_s, cap=None, columns=release.columns)[0] for slot_s, events in by_slot]
     failpoint("tally")
     return ((release.group(int(table.slot_s[0])), table) for table in tallies)
 

@@ -165,10 +165,11 @@ class EffectLayout:
         return next(int(self.span(block, day).start) for block in self.blocks if block.name == name)
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
-        """Builds the prior; days: number of days that each is the mean of."""
+        """Builds the prior. days: how many days each (mean) day stands for."""
         means, roots, names = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
         for block, day, precision in self.precisions(strengths, days):
             span, root = self.span(block, day), math.sqrt(precision) * block.root
+            # Blocks' roots R of precisions R'R, with the index of the block of each row.
             roots.append((block.is_border, span.start, root, np.full(root.shape[0], names.index(block.name))))
             if block.is_border:
                 means[span] = block.mean

@@ -30,7 +30,7 @@ class SpeedField(LatentField):
     """
 
     def __init__(self, layout: EffectLayout, days: Sequence[DayValues], facts: Facts, start: Start | None) -> None:
-        super().__init__(layout, days, None if start is None else start.speeds)
+        super().__init__(layout, days, strengths=None if start is None else start.speeds)
         self._facts = facts
         self.spread = VehicleSpread() if start is None else start.spread
         self.values = [np.full((layout.cells, day.hours.size), TYPICAL_KMH) for day in days]

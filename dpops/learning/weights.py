@@ -68,7 +68,7 @@ class WeightField(LatentField):
 
         numbers: vehicles by day. totals: released total weights of the last days; None where none was released.
         """
-        super().__init__(layout, days, None if start is None else start.weights)
+        super().__init__(layout, days, strengths=None if start is None else start.weights)
         self.numbers = tuple(numbers)
         self._total_precisions = np.full(len(days), TOTAL_PRECISION)
         self._at_retention = layout.index_of("retention")

@@ -117,8 +117,9 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
         shares = first_shares = _coarser_levels(kind, spread, bounds)
     bound, share, first_alpha, second_alpha = _FIRST_NUMBERS[kind]
     later_bound, later_alpha = _LATER_NUMBERS[kind]
-    first = Stage(kind=kind, spread=spread, parts=alike(first_shares), share=share, bound_kmh=bound, alpha=first_alpha)
-    second = replace(first, parts=alike(shares), share=1 - share, alpha=second_alpha)
+    first_parts, parts = alike(first_shares), alike(shares)  # for speeds and weights
+    first = Stage(kind=kind, spread=spread, parts=first_parts, share=share, bound_kmh=bound, alpha=first_alpha)
+    second = replace(first, parts=parts, share=1 - share, alpha=second_alpha)
     later = replace(second, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha)
     return Recipe(first=(first, second), later=(later,))
 

@@ -117,7 +117,8 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     them, and layouts. Equal HATs are forecast once. m_ub: rule of the arrays' length, in samples.
     """
     laid = laid_out(hats, m_ub)
-    first, back = alike(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)  # of distinct HATs; each HAT's among them
+    # First rows of distinct HATs, and each HAT's index among them.
+    first, back = distinct_rows(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
     distinct, forecasts = laid.take(first), np.zeros(first.size)
     for arrays, hats_of_size in groups_of(distinct.arrays):
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
@@ -132,7 +133,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     return np.array([*map(math.hypot, forecasts[back].tolist(), grouping_error.tolist())])
 
 
-def alike(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
+def distinct_rows(*columns: Float64s | Int64s) -> tuple[Int64s, Int64s]:
     """Finds distinct rows of columns, as `np.unique` with index and inverse, but faster."""
     order = np.lexsort(columns[::-1])
     is_new = np.any([np.diff(column[order], prepend=np.nan) != 0 for column in columns], axis=0)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpops.forecast import HatCounts, clamped_errors, normal_scores
 from dpops.means.arrays import groups_of
-from dpops.means.forecasts import BIAS_POINTS, alike, chunks, quotients
+from dpops.means.forecasts import BIAS_POINTS, chunks, distinct_rows, quotients
 from dpops.mechanism import Integers, Mechanism, Plan, Totals, check_plan_input, facts_of, noisy_integers, stack
 from dpops.noise import Noise
 from dpops.types import CountsKnown, Float64s, Grid, Int64s
@@ -126,7 +126,7 @@ def _clipped(
     reach = (bound * hats.upper / hats.grid.upper_steps)[hat] / (2 * counts)  # of a mean from U / 2, after clipping
     heavy = np.flatnonzero(reach < hats.upper / 2)
     hat, counts, reach = hat[heavy], counts[heavy], reach[heavy]
-    column_user, column = alike(counts, bound[hat])
+    column_user, column = distinct_rows(counts, bound[hat])
     first, second = np.zeros((2, means.size, column_user.size))
     for is_noisy in (True, False):  # T is 0 where the release is a constant, without noise
         chosen = (bound[hat[column_user]] > 0) == is_noisy  # columns

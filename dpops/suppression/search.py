@@ -90,7 +90,7 @@ class RowsByHat(NamedTuple):
     hat: Int64s
     vehicle: Int64s
     counts: Int64s
-    begin: Int64s  # Start of each HAT, and end of the last: int64 (HATs + 1,)
+    begin: Int64s  # start of each HAT, and end of the last: int64 (HATs + 1,)
     samples: Int64s
     retained: Int64s
 
@@ -139,9 +139,9 @@ class Search:
         self.weights = np.array([float(weight / self.scale) for weight in weights])
         self.alive = np.ones(tally.hat.size, np.bool_)
         self.is_alive, self.counts = self.alive.data, tally.counts.data
-        begin, self.end = tally.begin[:-1], tally.begin[1:].data
+        begin, self.end = tally.begin[:-1], tally.begin[1:].data  # rows of each HAT, heaviest vehicles first
         is_single = np.diff(tally.begin) == 1
-        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])  # of sorted counts
+        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])
         self.samples = tally.samples.astype(np.float64)
         dropped = (tally.samples - tally.retained) / tally.samples
         self.state = np.stack([dropped, tally.heaviest, tally.retained])

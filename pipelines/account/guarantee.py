@@ -302,7 +302,8 @@ def verify_record(book: Ledger, spec: Specification) -> LedgerRecord:
     periods = {spent.period for spent in book.spent(spec.account.name)}
     newest = max((book.last_of(spec.spec_id, period) for period in periods), default=0)
     entry = book.hash_of(newest).partition(".")[0] if newest else ""  # without the signature after the dot
-    return LedgerRecord(entry, verified.checked == verified.entries, verified.describe(), book.describe_head())
+    is_signed = verified.checked == verified.entries
+    return LedgerRecord(entry, is_signed, verified.describe(), book.describe_head())
 
 
 class Gap(NamedTuple):

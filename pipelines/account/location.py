@@ -98,7 +98,8 @@ def find(ledger: str | None, key: str | Path | None) -> AccountLocation:
     file = database_of(url).path if "://" in url else Path(url)
     if file is not None:  # absolute: workers may stand in another folder
         url = sa.URL.create("sqlite", database=str(file.absolute())).render_as_string()
-    return AccountLocation(url, Path(key or (file or folder / "ledger").with_suffix(".key")), key is not None)
+    path = Path(key or (file or folder / "ledger").with_suffix(".key"))
+    return AccountLocation(url, path, key_is_named=key is not None)
 
 
 def read_key(path: Path) -> Secret:

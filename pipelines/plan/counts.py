@@ -206,7 +206,8 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     # Counts are far below 2**31 and rows fit into memory: the float sum is near enough to find what is too large.
     if int(np.bincount(hat, count).max()) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")
-    counts = SampleCounts(slot, cell, vehicle, count, "slot" in names, "vehicle" in names, str(path))
+    slots_named, vehicles_named = "slot" in names, "vehicle" in names
+    counts = SampleCounts(slot, cell, vehicle, count, slots_named, vehicles_named, origin=str(path))
     days = _days(table.column("slot"), slot, timetable) if "slot" in names else None
     if days is None:
         return counts

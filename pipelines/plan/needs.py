@@ -50,7 +50,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
-    rows = [_need(spec, stat, epsilon * factor, factor == 1, within) for factor in FACTORS]
+    rows = [_need(spec, stat, epsilon * factor, within, is_now=factor == 1) for factor in FACTORS]
     name = stat.mechanism.name
     return MechanismNeeds(
         mechanism=name,
@@ -62,7 +62,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
     )
 
 
-def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, is_now: bool, within: float) -> Need:
+def _need(spec: Specification, stat: RequestedStatistic, epsilon: Fraction, within: float, *, is_now: bool) -> Need:
     """Computes half widths and vehicles needed. epsilon: of a HAT. is_now: as specified."""
     half: Callable[..., float] = partial(_half_width, spec.value.grid, epsilon * stat.share)
 

@@ -79,10 +79,10 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     specified = None if pieces is None or pieces.places.geometries else pieces.resolution  # None for a file's shapes
-    finer = {coarse + step for step in FINER if coarse + step <= 15} | (set() if specified is None else {specified})
+    fine = {coarse + step for step in FINER if coarse + step <= 15} | (set() if specified is None else {specified})
     kinds = [  # an H3 cell has 7 cells of the next resolution, of which 15 is the finest
-        _Kind(f"resolution {resolution}", cells * 7 ** (resolution - coarse), cells, resolution == specified)
-        for resolution in sorted(finer)
+        _Kind(f"resolution {finer}", cells * 7 ** (finer - coarse), cells, as_specified=finer == specified)
+        for finer in sorted(fine)
     ]
     if pieces is not None and specified is None:
         number, occupied_cells = pieces.places.cell.size, int(np.unique(pieces.places.cell).size)  # of places

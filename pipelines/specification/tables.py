@@ -140,7 +140,7 @@ def read_keys(table: PlacesTable, read: Callable[[str], str]) -> Keys:
     keys, are_pairs = listed(table.keys), table.within is not None and table.keys_within is None
     if are_pairs and (single := next((key for key in keys if key.count(BETWEEN) != 1), None)):
         raise ValueError(f"keys of column and within are pairs, a{BETWEEN}b, or name keys_within: {single[:60]!r}")
-    return Keys.of(keys, None if table.keys_within is None else listed(table.keys_within))
+    return Keys.of(keys, inner=None if table.keys_within is None else listed(table.keys_within))
 
 
 STATISTIC = "distribution"

@@ -98,7 +98,8 @@ def layout(
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
-        return cast(Layout, replace(fixed, units=_units(time_unit, speed_unit, time_zone, None, unit, fixed.units)))
+        units = _units(time_unit, speed_unit, time_zone, time_format=None, unit=unit, default_units=fixed.units)
+        return cast(Layout, replace(fixed, units=units))
     names = [*(FIXED if are_reports else ()), *MAPPED]
     if name not in names:
         raise ValueError(f"layout: must be one of {', '.join(names)}, got {name!r}{did_you_mean(name, names)}")

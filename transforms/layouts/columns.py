@@ -93,7 +93,7 @@ def numbers(column: pa.Array, decimal: DecimalMark = ".") -> Numbers:
 def _signed(degrees: Numbers, letters: pa.Array) -> Numbers:
     """Negates degrees with letters S and W; others than N and E are bad."""
     letters = letters.dictionary_decode() if pa.types.is_dictionary(letters.type) else letters
-    column = as_binary(letters).view(pa.string()) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
+    column = as_string(letters) if is_text(letters.type) else pa.nulls(len(letters), pa.string())
     text = pc.ascii_trim_whitespace(column)
     is_negative, is_positive = (
         pc.is_in(text, value_set=pa.array(marks)).to_numpy(zero_copy_only=False) for marks in (_SOUTH_WEST, _NORTH_EAST)
@@ -125,7 +125,7 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, par
             return (parse or _iso)(column, zone)
         return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
     if time_unit == "ms" and is_text(kind):  # `/Date(1773133200000-0700)/`: the offset says on which clock it is shown
-        text = as_binary(column).view(pa.string())
+        text = as_string(column)
         if pc.any(pc.starts_with(text, "/Date(")).as_py():
             ms = pc.struct_field(pc.extract_regex(text, _DOT_NET_PATTERN), "number")
             column = pc.if_else(pc.is_valid(ms), ms, text)
@@ -145,7 +145,7 @@ def _one_text(column: pa.StructArray) -> pa.Array:
     for values in column.flatten():
         values = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         if is_text(values.type):
-            values = as_binary(values).view(pa.string())
+            values = as_string(values)
         elif is_number(values.type):
             values = whole_number_texts(values)
         else:
@@ -190,6 +190,11 @@ def as_binary(column: pa.Array) -> pa.Array:
     return column.view(pa.binary()) if pa.types.is_string(kind) else column.cast(pa.binary())
 
 
+def as_string(column: pa.Array) -> pa.Array:
+    """Views a column of any text type as `string`, perhaps not UTF-8."""
+    return as_binary(column).view(pa.string())
+
+
 def is_number(kind: pa.DataType) -> bool:
     """Recognises floats, and decimals without negative scale."""
     return bool(pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.scale >= 0))
@@ -232,7 +237,7 @@ def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
 
 def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     """Parses all texts at once; if one fails, only those in plain notation."""
-    text = as_binary(column).view(pa.string())
+    text = as_string(column)
     if decimal == ",":  # a point becomes ?, which is bad
         text = pc.replace_substring(pc.replace_substring(text, ".", "?"), ",", ".")
     bare = text
@@ -272,7 +277,7 @@ def timestamps(column: pa.Array) -> Instants:
 
 def _iso(column: pa.Array, zone: str | None) -> Instants:
     """Reads ISO texts by Arrow's fast cast, or by pattern where that is lax."""
-    text, nothing = as_binary(column).view(pa.string()), pa.scalar(None, pa.string())
+    text, nothing = as_string(column), pa.scalar(None, pa.string())
     if any(pc.any(pc.ends_with(text, word)).as_py() for word in ("UTC", "GMT")):  # as databases write Z
         text = pc.replace_substring_regex(text, " *(UTC|GMT)$", "Z")
     missing: Bools = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False) == 0

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from transforms import arrow_compute as pc
-from transforms.layouts.columns import ABSOLUTE, LOCAL, Instants, absolute, as_binary, cast_iso, place_local
+from transforms.layouts.columns import ABSOLUTE, LOCAL, Instants, absolute, as_string, cast_iso, place_local
 
 _TWO, _ONE_OR_TWO = "[0-9]{2}", "[0-9]{1,2}"
 _FIELDS: Mapping[str, tuple[str, str]] = {
@@ -82,7 +82,7 @@ class TimeFormat:
 
     def instants(self, column: pa.Array, zone: str | None) -> Instants:
         """Reads texts of this format by way of ISO 8601; zone: if without offset."""
-        text = pc.ascii_trim_whitespace(as_binary(column).view(pa.string()))
+        text = pc.ascii_trim_whitespace(as_string(column))
         missing = pc.equal(pc.binary_length(text), 0).fill_null(True).to_numpy(zero_copy_only=False)
         fields = pc.extract_regex(text, _pattern(self.text))
         names = {field.name for field in fields.type}

@@ -47,7 +47,8 @@ def record_missing(
     """
     slots = [unit.slot_s for unit in units]
     is_of_whole_period = DebitGroup.of(units[0]).slot_s is None  # its units share one debit: all are read
-    recorded = recorded_units(db, signature, spec_id, period, None if is_of_whole_period else (min(slots), max(slots)))
+    of_slots = None if is_of_whole_period else (min(slots), max(slots))
+    recorded = recorded_units(db, signature, spec_id, period, slots=of_slots)
     if is_of_whole_period and recorded and recorded.keys() != {unit.key for unit in units}:
         raise AccountRefusal(
             f"period {period} was planned and sealed as a whole with {len(recorded)} slots; "

@@ -68,7 +68,7 @@ def decode(data: bytes | str) -> Unit:
 
 def key_of(spec_id: str, slot_s: int, column: int) -> UnitKey:
     """Makes a unit's key from the ledger's columns."""
-    return UnitKey(spec_id, slot_s, None if column == LIVE_COLUMN else column)
+    return UnitKey(spec_id, slot_s, shard=None if column == LIVE_COLUMN else column)
 
 
 def column_of(key: UnitKey) -> int:

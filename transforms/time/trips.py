@@ -100,7 +100,7 @@ def read_trips(content: str, resolution: int) -> Trips:
                 week[week_hours(WEEKDAYS.index(day), 60 * int(hour), 60)] = number
     if not any(week.any() for week in cells.values()):
         raise ValueError("must hold an hour with a trip")
-    return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), NUMBERS in names)
+    return Trips(tuple(cells), np.stack([*cells.values()]).tobytes(), are_counted=NUMBERS in names)
 
 
 def _numbers(text: str, sentence_start: str) -> list[float]:

@@ -70,7 +70,7 @@ class PlaceFacts(NamedTuple):
 def estimates_of_slot(estimates: HatEstimates, index: int, facts: SlotFacts, policy: LevelsPolicy) -> SlotEstimates:
     """Estimates one slot of a period for every cell."""
     cell_names, estimates = texts_of(policy.region), estimates.shown(policy.value)
-    hats = _columns(estimates, [index], cell_names, _optional(estimates, [index]), policy.on(facts.period))
+    hats = _columns(estimates, [index], cell_names, _optional_columns(estimates, [index]), policy.on(facts.period))
     return SlotEstimates(policy.spec_id, facts.start, facts.end, policy.value.unit, ("mean",), hats)
 
 
@@ -89,7 +89,7 @@ def estimates_of_product(
     estimates = estimates.shown(policy.value)
     names, spans = grouped.places, {number: span for number, span in enumerate(grouped.spans) if span is not None}
     product_column: dict[str, list[Any]] = {"product": [product] * len(names) * len(spans)}  # a row a place and span
-    of_estimates = _optional(estimates, list(spans))
+    of_estimates = _optional_columns(estimates, list(spans))
     optional, geometries = product_column | of_estimates, dict[str, Any]()  # here and below: in the files' order
     if place_facts is not None:
         days, vehicles = [place_facts.days] * len(names) * len(spans), [*place_facts.vehicles] * len(spans)
@@ -134,7 +134,7 @@ def _columns(
     )
 
 
-def _optional(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
+def _optional_columns(estimates: HatEstimates, slots: Sequence[int]) -> dict[str, list[Any]]:
     """Builds optional columns by name, with None for nan and empty text."""
     columns = {
         "leans_on_day": estimates.leans,

@@ -219,7 +219,8 @@ def _track(arrays: Mapping[str, Any], names: Mapping[str, Any], unit: str | None
 def _instants(times: Any, unit: str | None = None) -> Any:
     """Reads a column of times; without a unit by the notation that fits."""
     unit = unit or time_unit_of(times)
-    return units(unit or "iso", None if unit else next(iter(time_formats(times)), None), "UTC").instants(times)
+    time_format = None if unit else next(iter(time_formats(times)), None)  # a unit has no format
+    return units(unit or "iso", time_format, zone="UTC").instants(times)
 
 
 def _excel_unit(arrays: Mapping[str, Any], column: Column) -> str | None:

@@ -27,8 +27,7 @@ from hatstream_city.draft.sample import HEADED, HEADING
 from hatstream_city.draft.values import follows_hours, same_clock
 from hatstream_city.timetable.town import Town, read_town
 
-SPAN_VEHICLES = 150
-"""A limit for 28 days is drafted for fleets of at least so many vehicles."""
+SPAN_VEHICLES = 150  # a limit for 28 days is drafted for fleets of at least so many vehicles
 USUAL_PROFILE = {"hats": 70, "cells": 12, "parents": 6, "grandparents": 3, "hours": 14, "parts": 4, "reports": 20}
 """What a vehicle touches on a day where no timetable says it; but for the reports, what `levels` takes by itself."""
 
@@ -132,7 +131,7 @@ def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any])
     choices = [fill(has_month=has_month, price="") for has_month in (False, True)]
     # Only a draft whose columns, cells and files are all known can be planned, and so priced.
     is_unplanned = streets or keyed or (feed is not None and is_open(feed)) or not (town or (feed and feed.cells))
-    return fill(has_month=False, price="" if is_unplanned else _price(choices, town.cells if town else None))
+    return fill(has_month=False, price="" if is_unplanned else _price(choices, region=town.cells if town else None))
 
 
 def _price(choices: Sequence[str], region: Collection[str] | None) -> str:

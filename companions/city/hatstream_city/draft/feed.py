@@ -343,7 +343,7 @@ def _columns_of(path: Path, sample: Sample, *, header_time: bool) -> DraftedColu
     """Finds the feed's columns, by its layout's rules or by names. Raises InputError."""
     if own := own_layouts().get(sample.layout):
         return _columns_of_own(path, sample, own, header_time=header_time)
-    columns = find_columns(sample.columns, FILE if is_by_file(sample) else None)
+    columns = find_columns(sample.columns, vehicle=FILE if is_by_file(sample) else None)
     if len(columns.missing) > _MOST_MISSING:
         raise InputError(f"{path}: read as {sample.layout}, {about_missing(sample, columns.missing)}")
     return columns

@@ -127,7 +127,7 @@ def _decoded(form: str, path: str) -> Sample:
             continue
         vehicle_columns = own.choices.get("vehicle", ())
         with suppress(InputError):
-            reader = layout(layout_name, None, vehicle=vehicle_columns, headed=own.heading is not None)
+            reader = layout(layout_name, columns=None, vehicle=vehicle_columns, headed=own.heading is not None)
             tables = [batch.table for batch in read_batches(reader, path)]
             names = tables[0].schema.names if tables else FIELDS
             columns = {name: [value for rows in tables for value in rows[name].to_pylist()][:ROWS] for name in names}
@@ -137,7 +137,7 @@ def _decoded(form: str, path: str) -> Sample:
                 columns.pop(HEADING, None)
             if tables and not any(columns["time"]):
                 header_time = own.choices["time"][1]  # the first choice is a report's own
-                batches = read_batches(layout(layout_name, None, time=header_time), path)
+                batches = read_batches(layout(layout_name, columns=None, time=header_time), path)
                 columns[header_time] = [time for batch in batches for time in batch.table["time"].to_pylist()][:ROWS]
             return Sample(layout_name, {**ids, **columns})
     raise InputError(f"{path}: no layout reads it as {form}")

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from hatstream.api import InputError
 from hatstream_city.timetable.positions import Floats, Int64s, Middle, middle_of
 
-MOST_BYTES = 4 << 30
-"""Of one table, expanded."""
+MOST_BYTES = 4 << 30  # of one table, expanded
 SMALL_BYTES, EXPANSION = 64 << 20, 100
 """A table of a zip that is larger may expand to so many times what it takes there: real ones do to 20."""
 
@@ -49,8 +48,7 @@ _NEEDED_BY_TABLE = {
     "stop_times": ("trip_id", "stop_id"),
 }
 """Columns that every feed has, by table."""
-MOST_SERVICE_S = 4 * 86_400
-"""A frequency ends within so long after midnight."""
+MOST_SERVICE_S = 4 * 86_400  # a frequency ends within so long after midnight
 _DAMAGE_ERRORS = (
     *(OSError, EOFError, csv.Error, lzma.LZMAError, pa.ArrowException, StopIteration, UnicodeDecodeError),
     *(zipfile.BadZipFile, zlib.error),
@@ -136,7 +134,7 @@ class Gtfs:
         s = np.where(np.isnan(arrival), departure, arrival)
         order = np.lexsort((self.numbers("stop_times", "stop_sequence"), trip))
         order = order[(trip[order] >= 0) & (stop[order] >= 0)]  # without ids that have no row
-        trip, stop, s = trip[order], stop[order], _between(trip[order], s[order])
+        trip, stop, s = trip[order], stop[order], _interpolate(trip[order], s[order])
         is_known = ~np.isnan(s)
         return StopTimes(trip[is_known], stop[is_known], s[is_known].astype(np.int64))
 
@@ -166,6 +164,7 @@ class Gtfs:
         number = np.concatenate([number, len(ids) + times.trip[rows]])
         lat, lon = np.concatenate([lat, stop_lat[times.stop[rows]]]), np.concatenate([lon, stop_lon[times.stop[rows]]])
         numbers, starts = np.unique(number, return_index=True)
+        # Where a line crosses the antimeridian, it goes on beyond 180 degrees.
         lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
         index = np.full(len(ids) + len(shape_of_trip) + 1, -1)  # by number, in `starts`; -1 has the last place
         index[numbers] = np.arange(numbers.size)
@@ -278,7 +277,7 @@ def _table(file: IO[bytes] | io.RawIOBase, header: Sequence[str], columns: Seque
     return table.rename_columns(list(columns)), len(skipped)
 
 
-def _between(trip: Int64s, s: Floats) -> Floats:
+def _interpolate(trip: Int64s, s: Floats) -> Floats:
     """Interpolates a trip's missing times evenly between known ones; NaN before and after.
 
     trip: (stops,), ascending rows of trips. s: (stops,), seconds since midnight, NaN where missing.

@@ -60,21 +60,21 @@ class ServiceCalendar(NamedTuple):
     def date_of(self, day: int) -> date:
         return self.first + timedelta(days=day)
 
-    def runs(self, service: int) -> NDArray[np.bool_]:
+    def active_days(self, service: int) -> NDArray[np.bool_]:
         """Returns a mask of the calendar's days, (days,), on which a service runs."""
-        runs = np.zeros(self.days, np.bool_)
+        is_active = np.zeros(self.days, np.bool_)
         weekday = (np.arange(self.days) + self.first.weekday()) % 7
         for row in self.weeks.get(service, ()):
             start, end = _date(row["start_date"]), _date(row["end_date"])
             is_served = np.array([str(row[name]).strip() == "1" for name in WEEKDAYS])
             if start is not None and end is not None and start <= end:
                 days = slice((start - self.first).days, (end - self.first).days + 1)
-                runs[days] |= is_served[weekday[days]]
+                is_active[days] |= is_served[weekday[days]]
         for row in self.exceptions.get(service, ()):
             day = _date(row["date"])
             if day is not None and (day - self.first).days < self.days:  # none is before the first
-                runs[(day - self.first).days] = str(row["exception_type"]).strip() == "1"  # 1 adds it, 2 removes it
-        return runs
+                is_active[(day - self.first).days] = str(row["exception_type"]).strip() == "1"  # 1: added, 2: removed
+        return is_active
 
 
 def calendar_of(feed: Gtfs) -> ServiceCalendar:
@@ -108,12 +108,12 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     """Finds the service of the day with most trips. Raises InputError without any."""
     trips_of_date, trips_of_service = np.zeros(calendar.days, np.int64), np.bincount(calendar.of_trip)
     for number, trips in enumerate(trips_of_service.tolist()):
-        trips_of_date[calendar.runs(number)] += trips
+        trips_of_date[calendar.active_days(number)] += trips
     if not trips_of_date.any():
         raise InputError("the timetable has no trip on any day: calendar.txt and calendar_dates.txt name none")
     busiest = int(trips_of_date.argmax())
     days = [calendar.date_of(day) for day in np.flatnonzero(trips_of_date).tolist()]
-    is_served = np.array([calendar.runs(number)[busiest] for number in range(trips_of_service.size)])  # by service
+    is_served = np.array([calendar.active_days(number)[busiest] for number in range(trips_of_service.size)])
     run, trip, stop, s, block = _visits(feed, np.flatnonzero(is_served[calendar.of_trip]), calendar.date_of(busiest))
     if not s.size:
         raise InputError("the timetable has no stop time of the day with the most trips")
@@ -333,7 +333,7 @@ def hours_table(
 def _runs_per_date(calendar: ServiceCalendar) -> Floats:
     """Averages each trip's service over the dates of a weekday, (trips, 7)."""
     weekday = (np.arange(calendar.days) + calendar.first.weekday()) % len(WEEKDAYS)
-    runs = np.array([calendar.runs(number) for number in range(calendar.of_trip.max(initial=-1) + 1)])
+    runs = np.array([calendar.active_days(number) for number in range(calendar.of_trip.max(initial=-1) + 1)])
     counts = np.array([np.bincount(weekday[days], minlength=len(WEEKDAYS)) for days in runs])
     dates = np.bincount(weekday[runs.any(axis=0)], minlength=len(WEEKDAYS))  # with any service
     averages: Floats = counts / np.maximum(dates, 1)  # weekdays without service stay 0

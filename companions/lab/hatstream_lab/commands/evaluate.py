@@ -44,7 +44,7 @@ def _feed(
         raise UsageError("--data needs --spec and --not-private: the output shows functions of true values")
     if (start is None) != (end is None):
         raise UsageError("--from and --to go together")
-    return Feed(pattern, spec_path, None if start is None or end is None else (start, end))
+    return Feed(pattern, spec_path, dates=None if start is None or end is None else (start, end))
 
 
 def telemetry_options(*, required: bool = True, dated: bool = True) -> Callable[[Any], Any]:
@@ -173,7 +173,8 @@ def papers(
 
     if not_private != (folder is not None):
         raise UsageError("--sets needs --not-private: the output shows functions of true values; nothing else needs it")
-    sources = papers.Sources(seed, None if counts is None else tuple(counts_from(counts).tolist()), folder)
+    samples = None if counts is None else tuple(counts_from(counts).tolist())
+    sources = papers.Sources(seed, samples, folder)
     with progress_bars(quiet=results.as_json) as bars:
         table = papers.compare(sources, runs, partial(bars, "cells simulated"), processes)
     results.draw(papers.pictures, table)

@@ -58,7 +58,8 @@ class Variation(NamedTuple):
 
 def settings(totals: Sequence[str], noise: Sequence[str] = ("pure", "delta"), span_days: int = 1) -> list[Variation]:
     """Lists every total, pure and with delta."""
-    return [Variation(total, DELTA if kind == "delta" else None, span_days) for total in totals for kind in noise]
+    deltas = [DELTA if kind == "delta" else None for kind in noise]
+    return [Variation(total, delta, span_days) for total in totals for delta in deltas]
 
 
 def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:

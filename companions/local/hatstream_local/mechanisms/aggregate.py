@@ -173,7 +173,8 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     pairs_of_rows = zip(spans_of_class, window_rows, strict=True)
     row_spans = np.array([spans[:, row] for spans, row in pairs_of_rows], np.int32).reshape(-1, 2, counts.size)
     edges = np.sort(row_spans.reshape(-1, counts.size), axis=0)
-    levels = _levels([window.epsilon for window, _ in windows], row_spans, window_rows != missing_window, edges)
+    has_answer = window_rows != missing_window
+    levels = _levels([window.epsilon for window, _ in windows], row_spans, has_answer, edges)
     return ReportRows(curves, ends, edges, levels, counts.astype(np.float64))
 
 
