@@ -29,7 +29,7 @@ COMMANDS = {
 """What each command of the core does. Its module in `pipelines.commands`, and Beam with it, is imported when it is
 called; commands of companions are found by entry points."""
 
-_CODE_BY_ERROR = {
+_CODE_BY_ERROR = {  # exit codes of errors, by the names of their classes, whose modules need not be imported to say so
     "pipelines.errors.UsageError": WRONG_USE,
     "pipelines.errors.SpecificationError": BAD_SPECIFICATION,
     "transforms.ledger.spending.AccountRefusal": REFUSED,
@@ -42,7 +42,6 @@ _CODE_BY_ERROR = {
     "pipelines.engine.EngineError": FAILED,
     "pipelines.runs.stream.metrics.MetricsError": FAILED,
 }
-"""Exit codes of errors, by the names of their classes, whose modules need not be imported to say so."""
 
 
 class _Commands(click.Group):

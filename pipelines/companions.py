@@ -17,8 +17,7 @@ COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
     "perturb": ("local", "Make vehicles' reports to several services."),
     "fuse": ("local", "Fuse several services' reports of the same vehicles."),
     "spec new": ("city", "Draft a specification from a sample of a feed, a timetable, or both."),
-}
-"""The project's own companions: the extra that brings a command, and what it does in one line."""
+}  # the project's own companions: the extra that brings a command, and what it does in one line
 
 COMMANDS_GROUP = "hatstream.commands"
 EXTENSIONS_GROUP = "hatstream.extensions"

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipelines.specification import Specification
 
-ROLES = {
+ROLES = {  # by role: module:name of its two functions, of hats and of levels, which take the same arguments
     "promise": "pipelines.account.guarantee:{}_sentence",
     "value": "pipelines.outputs:meaning_of_{}",
     "summary": "pipelines.commands.release_summary:summarise_{}",
     "shown": "pipelines.commands.release_summary:show_{}",
     "plan": "pipelines.commands.plan:plan_{}",
 }
-"""By role: module:name of its two functions, of hats and of levels, which take the same arguments."""
 
 
 def of_kind(spec: "Specification", role: str) -> Callable[..., Any]:

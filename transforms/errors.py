@@ -31,12 +31,11 @@ def did_you_mean(wrong: object, choices: Iterable[str]) -> str:
     return f"; did you mean {names[matches[0]]!r}?" if matches else ""
 
 
-EXTRA_OF: Mapping[str, str] = (
+EXTRA_OF: Mapping[str, str] = (  # extras of pyproject.toml, by the names under which their packages are imported
     dict.fromkeys(("boto3", "botocore"), "s3")
     | dict.fromkeys(("matplotlib", "PIL"), "lab")
     | {"confluent_kafka": "kafka", "google.cloud": "gcs", "prometheus_client": "flink", "psycopg": "postgres"}
 )
-"""Extras of pyproject.toml, by the names under which their packages are imported."""
 
 
 class MissingExtra(ModuleNotFoundError):

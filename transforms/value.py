@@ -12,13 +12,12 @@ Number = TypeVar("Number", float, Float64s)
 STEPS = 6_500  # of the grid between the bounds of a value: steps of 0.01 km/h for speeds up to 65
 SPEED = "speed"  # the default value, and the field in which layouts read whatever value
 UNIT = "km/h"
-PER_UNIT: Mapping[str, Fraction] = {
+PER_UNIT: Mapping[str, Fraction] = {  # how much of UNIT one of each unit is that an input may have
     UNIT: Fraction(1),
     "m/s": Fraction(18, 5),
     "mph": Fraction(1_609_344, 1_000_000),
     "knots": Fraction(1_852, 1_000),
 }
-"""How much of UNIT one of each unit is that an input may have."""
 SECONDS: Mapping[str, int] = {"s": 1, "min": 60, "h": 3_600}
 
 

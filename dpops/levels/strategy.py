@@ -35,8 +35,7 @@ PRIOR_SD_KMH: dict[Component, float] = {
     CITY: fitted.CITY_SD_KMH,
     **{_OF_LEVEL[name]: fitted.PLACES_KMH / math.sqrt(3) for name in ("grandparent-day", "parent-day", "cell")},
     **{_OF_LEVEL[name]: fitted.HOURS_KMH for name in ("hour", "parent")},
-}
-"""Prior standard deviations: rough numbers for any city, fitted on none. Three levels of places share a variance."""
+}  # prior standard deviations: rough numbers for any city, fitted on none. Three levels of places share a variance
 DAYS = 4  # guessed: released days whose data a typical later day's estimate combines, itself included
 BOUNDS: dict[Kind, tuple[Fraction, ...]] = {
     "gaussian": (Fraction(1), Fraction(3, 2), Fraction(2)),

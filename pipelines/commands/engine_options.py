@@ -23,8 +23,7 @@ RUNNERS = {
     **dict.fromkeys(("DirectRunner", "FnApiRunner"), "InProcess"),
     "PrismRunner": "Prism",
     **dict.fromkeys(("FlinkRunner", "SparkRunner", "DataflowRunner", "PortableRunner"), "ByName"),
-}
-"""By Beam's name of a runner: our class in `pipelines.runs.beam.runners`, made of the name and Beam's options."""
+}  # by Beam's name of a runner: our class in `pipelines.runs.beam.runners`, made of the name and Beam's options
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ _ADDRESS_OPTIONS = tuple(
     )
 )
 
-engine_options = packed(
+engine_options = packed(  # give `engine`, the FlinkStarter of a stream
     "engine",
     FlinkStarter,
     click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
@@ -113,9 +112,8 @@ engine_options = packed(
     ),
     click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
 )
-"""Give `engine`, the FlinkStarter of a stream."""
 
-runner_options = packed(
+runner_options = packed(  # give `engine`, the BoundedEngine that --runner names; None for this process
     "engine",
     _bounded,
     click.option(
@@ -132,4 +130,3 @@ runner_options = packed(
         "--parallelism", type=click.IntRange(min=1), help="Parallel workers of a job on a cluster. [default: 1]"
     ),
 )
-"""Give `engine`, the BoundedEngine that --runner names; None for this process."""

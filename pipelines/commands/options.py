@@ -89,7 +89,7 @@ def _location(ledger: str | None, key: Path | None) -> AccountLocation:
     return location.find(ledger, key)
 
 
-account_options = packed(
+account_options = packed(  # give `location`: where the ledger, key and head are
     "location",
     _location,
     click.option(
@@ -104,7 +104,6 @@ account_options = packed(
         help="The account's secret key file. [default: beside the ledger's file, else the state folder]",
     ),
 )
-"""Give `location`: where the ledger, key and head are."""
 
 _FOLDER, _FILE = LocalPath(path_type=Path, file_okay=False), LocalPath(path_type=Path, dir_okay=False)
 

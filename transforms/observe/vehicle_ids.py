@@ -54,8 +54,7 @@ VEHICLE_BYTES = 256
 
 _WHITE_SPACE = "".join(
     map(chr, [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000])
-)
-"""Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of."""
+)  # Unicode's property White_Space, spelled out: no version of a library decides which vehicle a row is of
 # Spellings of whole numbers: of 0, and of others, whose sign and digits are groups 1 and 2.
 _ZERO, _WHOLE = r"^[+-]?0+(\.0*)?$", r"^\+?(-?)0*([1-9][0-9]*)(\.0*)?$"
 

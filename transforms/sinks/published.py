@@ -133,11 +133,10 @@ def _jsonl(path: Path) -> pa.Table:
     return without_empty(table)
 
 
-READERS: Mapping[str, Callable[[Path], pa.Table]] = {
+READERS: Mapping[str, Callable[[Path], pa.Table]] = {  # of each format; each raises one of DAMAGE
     "parquet": lambda path: pq.read_table(path, partitioning=None),
     "csv": _csv,
     "jsonl": _jsonl,
     "avro": _avro,
     "geojson": _geojson,
 }
-"""Of each format; each raises one of DAMAGE."""

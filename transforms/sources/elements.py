@@ -273,5 +273,4 @@ _CLASSIFIERS: Mapping[type, Callable[[Any], KindValue]] = {
     Timestamp: lambda value: _instant("instant", value.micros),
     Decimal: _decimal,
     np.generic: _numpy,
-}
-"""By type. In this order where a value is of a type derived from one of them."""
+}  # by type. In this order where a value is of a type derived from one of them

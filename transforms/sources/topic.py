@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-READ_SETTINGS: Final[Mapping[str, Any]] = {
+READ_SETTINGS: Final[Mapping[str, Any]] = {  # settings of a reader that reading each message once depends on
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
 }
-"""Settings of a reader that reading each message once depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

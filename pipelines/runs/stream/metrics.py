@@ -14,14 +14,13 @@ from pipelines.specification import Specification
 from transforms.public import Summary
 
 PREFIX = "hatstream_"
-_METRIC_BY_COUNTER = {
+_METRIC_BY_COUNTER = {  # numbers of a health line since the line before, with their metric and what it means
     "rows": ("rows", "Rows that came in."),
     "duplicates": ("rows_duplicate", "Rows that were there already."),
     "units_lost_to_the_limit": ("units_lost_to_the_limit", "Units not recorded: the account's limit was reached."),
     "units_changed": ("units_changed", "Units drawn again from other input or by other code; operator only."),
     "units_redrawn": ("units_redrawn", "Units drawn again after a restart; the first values stand."),
 }
-"""Numbers of a health line since the line before, with their metric and what it means."""
 
 
 class MetricsError(Exception):

@@ -75,8 +75,7 @@ _EXPAND_BY_CODEC: dict[str, Callable[[bytes], bytes]] = {
     "deflate": lambda data: zlib.decompressobj(-15).decompress(data, BLOCK_BYTES + 1),  # -15: without zlib's header
     "snappy": _from_snappy,
     "zstandard": _from_zstandard,
-}
-"""Decompressors by codec; a block that expands too far is cut after BLOCK_BYTES + 1, enough to refuse it."""
+}  # decompressors by codec; a block that expands too far is cut after BLOCK_BYTES + 1, enough to refuse it
 
 
 def _block_reader(expand: Callable[[bytes], bytes]) -> Callable[[BinaryIO], BytesIO]:

@@ -43,8 +43,7 @@ _COLUMN_BY_PATH: Mapping[tuple[str, ...], str] = {
     **{(_JOURNEY, "MonitoredCall", name): name for name in (KEYS[3], *_TIMES)},
     (_JOURNEY, "PreviousCalls", "PreviousCall", KEYS[3]): KEYS[4],  # of several the last
     (_JOURNEY, "Delay"): DELAY,
-}
-"""Where each column is below a vehicle's activity, in whatever namespace."""
+}  # where each column is below a vehicle's activity, in whatever namespace
 _MOST_DEPTH = 1 + max(map(len, _COLUMN_BY_PATH))  # one more, so that an element below a column's is none
 _RESPONSE_TIME = "ResponseTimestamp"
 COLUMNS = ("VehicleRef", "RecordedAtTime", "Latitude", "Longitude", "Velocity")
