@@ -59,8 +59,7 @@ class Estimates:
         return cls(numbers, lists, noise_std, bias_bound, epsilon, status)
 
 
-_noise_fields = itemgetter("step", "scale", "upper", "epsilon")
-"""Stored fields that decide a plan's law."""
+_noise_fields = itemgetter("step", "scale", "upper", "epsilon")  # stored fields that decide a plan's law
 
 
 def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:

@@ -16,8 +16,7 @@ from dpops.types import CountsKnown, Float64s, Grid, Int64s
 BETWEEN_HATS = 0.25
 """Variance between HATs' means over the prior's. Without it a forecast would take the prior's mean for the truth, and
 favour a constant near it."""
-_LIKELY_MEANS = 8
-"""Equally likely means of a HAT that a forecast averages over."""
+_LIKELY_MEANS = 8  # equally likely means of a HAT that a forecast averages over
 
 
 class Prior(NamedTuple):

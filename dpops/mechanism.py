@@ -284,7 +284,8 @@ class Mechanism(Protocol):
 
 def forecast_of_one(mechanism: Mechanism, hat: CountsKnown, grid: Grid, epsilon: Fraction, prior: Prior) -> float:
     """Forecasts the absolute error of one HAT, in units."""
-    return float(mechanism.forecasts(HatCounts.of([hat], grid, epsilon, prior)[0])[0])
+    hats, _ = HatCounts.of([hat], grid, epsilon, prior)
+    return mechanism.forecasts(hats).item()
 
 
 def values_of(released: Sequence[Integers], plans: Sequence[Plan]) -> Float64s:

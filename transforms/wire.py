@@ -226,7 +226,8 @@ def unpack_events(packed: Iterable[bytes]) -> Events:
 def unpack_tally(packed: Iterable[bytes], columns: Sequence[Column]) -> Tally:
     """Unpacks tallies with the columns they were packed with."""
     nothing = np.zeros(0, np.int64)  # in an empty first tally, as there may be no other
-    tallies = [Tally(*[nothing] * len(_TALLY_COLUMNS), sums={c.name: c.add_up(nothing, nothing, 0) for c in columns})]
+    no_sums = {column.name: column.add_up(nothing, nothing, groups=0) for column in columns}
+    tallies = [Tally(*[nothing] * len(_TALLY_COLUMNS), sums=no_sums)]
     for data in packed:
         batch = pa.ipc.open_stream(data, options=_READ_OPTIONS).read_next_batch()
         sums = {column.name: _numbers(batch.column(f"sum of {column.name}")) for column in columns}

@@ -148,7 +148,8 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
     means, report_means, variances, weights, weight_variances = moments  # report_means: of reports
-    evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
+    _, of_copies = _posterior(ratios, 0.0, sums, around, COPIES_KMH) if sums.days else (None, log_likelihood)
+    evidence = log_likelihood - of_copies  # 0 without days
     values = report_means if evidence >= EVIDENCE else around.values
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))
     return PlaceFit(

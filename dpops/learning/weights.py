@@ -74,7 +74,7 @@ class WeightField(LatentField):
         self._at_retention = layout.index_of("retention")
         self.variances = [np.zeros((layout.cells, day.hours.size)) for day in days]
         self.total_variances = np.full(len(days), 1.0)  # until the first round
-        self.effects = layout.padded(layout.zeros(0) if start is None else start.effects, len(days))
+        self.effects = layout.padded(layout.zeros(days=0) if start is None else start.effects, len(days))
         if start is None:
             self.effects.border[self._at_retention] = math.log(RETAINED)
         self._start_days(totals)

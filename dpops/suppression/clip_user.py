@@ -66,7 +66,7 @@ def clip_user(
     factors = errors.factors(epsilon)
     tally = RowsByHat.of(hat, vehicle, counts, samples)
     if hat.size == 0:
-        return Clipped(np.ones(0, np.bool_), 0)
+        return Clipped(is_kept=np.ones(0, np.bool_), most_hats=0)
     search = Search(tally, factors)
     most_hats = search.run()
     is_kept = np.empty(hat.size, np.bool_)

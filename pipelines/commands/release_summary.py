@@ -114,7 +114,7 @@ def show_hats(summary: dict[str, Any], console: Console) -> None:
         extras["observations left out by the cap"] = summary["left_out_by_the_cap"]
     show_rows(f"{summary['name']} ({summary['spec_id']})", summary, extras, console)
     numbers = (">slots", ">HATs", ">no data", ">sum of slot maxima", ">most spent by a vehicle")
-    spent = table_of(None, "|period", *numbers)
+    spent = table_of(None, "|period", *numbers)  # under the table above
     periods = summary["periods"]
     for period in periods:
         largest = period["most_spent_by_a_vehicle"]

@@ -139,7 +139,8 @@ class PostgresServer:
     def shown(self) -> str:
         """URL for messages, without password."""
         url = self.url
-        return sa.URL.create("postgresql", url.username, None, url.host, url.port, url.database).render_as_string()
+        shown = sa.URL.create("postgresql", url.username, host=url.host, port=url.port, database=url.database)
+        return shown.render_as_string()
 
     def engine(self, *, read_only: bool) -> sa.Engine:
         """Creates an engine whose writers queue by advisory lock."""

@@ -72,7 +72,7 @@ def as_stored(stage: Stage) -> dict[str, Any]:
         "levels": [[part.level, str(part.speeds), str(part.weights)] for part in stage.parts],
         "hours": list(laid.hats.hours),
         "rests_on": laid.rests_on,
-        "centres": _packed(laid.of_cells.astype("<u2").tobytes()),  # below 2**16: 655.35 km/h
+        "centres": _packed(laid.of_cells.astype("<u2").tobytes()),  # centres of cells' HATs, in 0.01 km/h
     }
 
 

@@ -175,7 +175,7 @@ class Partition:
             return False
         self._asked_s = now_s
         try:
-            end = self._ask_ends()[1]
+            _, end = self._ask_ends()
             self._check_partitions(now_s)
         except KafkaException as error:
             self._away(_name(error))

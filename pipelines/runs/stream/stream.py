@@ -175,7 +175,8 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 def end_of(spec: Specification, start_s: int, text: str) -> int:
     """Finds a stream's end; dates are inclusive. Raises UsageError if no slot remains."""
     timetable = spec.timetable
-    end_s = min(_edge(timetable, text, last=True), life_of(spec)[1])
+    _, life_end_s = life_of(spec)
+    end_s = min(_edge(timetable, text, last=True), life_end_s)
     if next(slots_from(timetable, start_s, end_s), None) is None:
         raise UsageError(f"no slot of service lies between {timetable.text(start_s)} and the end, {text}")
     return end_s
@@ -200,7 +201,7 @@ def check_endless(spec: Specification, start_s: int) -> None:
         raise SpecificationError(why)
     with raise_as(SpecificationError, CalendarError):
         spec.slots_of_period(start_s)  # raises where they cannot be listed; some may lie before the stream
-    timetable, to_s = spec.timetable, life_of(spec)[1]
+    timetable, (_, to_s) = spec.timetable, life_of(spec)
     first = timetable.day_of(start_s)
     for day in (first + timedelta(days=number) for number in range(CHECKED_DAYS)):
         midnight_s = timetable.midnight(day).timestamp()

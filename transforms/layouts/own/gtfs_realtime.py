@@ -58,7 +58,7 @@ def _time_of_update(entity: Any, header_s: int | None) -> int | None:
     return header_s if update_s is None else update_s
 
 
-def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | None, int | None]:
+def _next_stop(entity: Any, header_s: int | None) -> dict[str, str | int | None]:
     """Reads the ids of the next two stops, and the delay in s.
 
     The next stop is the first with a delay and a time from now on, else the last with a delay.
@@ -71,7 +71,12 @@ def _next_stop(entity: Any, header_s: int | None) -> tuple[str | None, str | Non
             following_id = following and _value_of(following, "stop_id")
             if not event.HasField("time") or event.time >= now_s:
                 break
-    return stop_id, following_id, delay_s
+    return {"stop_id": stop_id, "next_stop_id": following_id, "delay": delay_s}
+
+
+def _field_of_stop(name: str) -> _Read:
+    """Returns a reader of one field of `_next_stop`."""
+    return lambda entity, header_s: _next_stop(entity, header_s)[name]
 
 
 _IDS, _KEYS = ("id", "label", "license_plate"), ("route_id", "trip_id", "direction_id", "stop_id")
@@ -83,9 +88,7 @@ _READERS_BY_KIND: Mapping[Kind, dict[str, _Read]] = {
     },
     "trip_update": {
         "timestamp": _time_of_update,
-        "stop_id": lambda entity, header_s: _next_stop(entity, header_s)[0],
-        "next_stop_id": lambda entity, header_s: _next_stop(entity, header_s)[1],
-        "delay": lambda entity, header_s: _next_stop(entity, header_s)[2],
+        **{name: _field_of_stop(name) for name in ("stop_id", "next_stop_id", "delay")},
     },
 }
 for _kind, _read in _READERS_BY_KIND.items():
@@ -209,7 +212,8 @@ def _fields(data: bytes, offset: int, stop: int) -> Iterator[tuple[int, int, int
         if wire_type == _LENGTH_DELIMITED:
             size, offset = _varint(data, offset)
         elif wire_type == _VARINT:
-            size = _varint(data, offset)[1] - offset
+            _, end = _varint(data, offset)
+            size = end - offset
         elif wire_type in _FIXED_BYTES:
             size = _FIXED_BYTES[wire_type]
         else:

@@ -31,7 +31,10 @@ def usable_share(path: str, sample: Sample, columns: DraftedColumns) -> float:
     batch = next((batch for batch in batches if batch.rows), None)
     with suppress(InputError):  # a short file's decoder process ends in order, and serves the next file
         next(batches, None)
-    return 0.0 if batch is None else float(_usable(source, batch.table)[0].sum() / batch.rows)
+    if batch is None:
+        return 0.0
+    is_usable, *_ = _usable(source, batch.table)
+    return float(is_usable.sum() / batch.rows)
 
 
 def counted(

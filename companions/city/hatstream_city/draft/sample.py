@@ -352,7 +352,8 @@ def _csv(text: str) -> Sample:
     if lines and re.fullmatch("sep=.", lines[0].strip(), re.IGNORECASE):
         del lines[0]  # a spreadsheet's word on the delimiter
     delimiter = max(DELIMITERS, key=lambda mark: _agreement(lines[:_LINES_LOOKED_AT], mark))
-    if _agreement(lines[:_LINES_LOOKED_AT], delimiter)[0] < _MOST_AGREE:  # tried last: any text has blanks
+    share, *_ = _agreement(lines[:_LINES_LOOKED_AT], delimiter)
+    if share < _MOST_AGREE:  # tried last: any text has blanks
         delimiter, lines = BLANK, [" ".join(filter(None, line.split(BLANK))) for line in lines]
     rows = _fields(lines, delimiter)
     width = Counter(map(len, rows)).most_common(1)[0][0]

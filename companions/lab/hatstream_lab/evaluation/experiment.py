@@ -95,7 +95,7 @@ def _measure_task(measure: Callable[..., Iterable[Row]], data: Any, task: tuple[
 def _join(figure: Figure | None, run: Figure) -> Figure:
     """Adds a run to a figure: weighted means add up; the worst stays."""
     if isinstance(run, Mean):
-        mean = figure if isinstance(figure, Mean) else Mean(0.0, 0.0)
+        mean = figure if isinstance(figure, Mean) else Mean(total=0.0, weight=0.0)
         return Mean(mean.total + run.total, mean.weight + run.weight)
     values = (None if figure is None else figure.value, run.value)
     return Worst(max((value for value in values if value is not None), default=None))

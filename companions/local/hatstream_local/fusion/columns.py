@@ -142,4 +142,5 @@ def _cell(value: bytes) -> int:
         cell = int(value, 16)
     except ValueError:
         return -1
+    # The highest of an H3 index's 64 bits is 0.
     return cell if 0 < cell < 1 << 63 and h3.is_valid_cell(cell) else -1

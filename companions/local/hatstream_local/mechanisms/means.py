@@ -124,7 +124,7 @@ def _weighted(reports: Reports, weights_of: Callable[[Reports], Float64s]) -> Fl
             return np.asarray((weights * np.where(answered, unbiased, 0)).sum(axis=0) / weights.sum(axis=0))
 
     if len(starts) == 1:  # threads take longer to start than a few users
-        return estimate(0)
+        return estimate(start=0)
     with ThreadPoolExecutor(_THREADS) as pool:
         parts = list(pool.map(estimate, starts))
     return np.concatenate(parts) if parts else np.zeros(0)
