@@ -267,8 +267,7 @@ def expected_error(
     if typical is not None:
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
-        # What a cell tells of the city, its own effects integrated out: a Schur complement.
-        of_cell = (information - information @ covariance @ information)[0]
+        of_cell = (information - information @ covariance @ information)[0]  # on the city: a Schur complement
         city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)

@@ -1,6 +1,6 @@
 """Levels, which group HATs, and stages, public release plans."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -87,12 +87,6 @@ class Level:
         return self.cell_start[:, None] + self.of_slot[None, :]
 
 
-def _numbered(values: Sequence[int]) -> tuple[int, ...]:
-    """Ranks values from 0, equal ones alike."""
-    ranks = {value: rank for rank, value in enumerate(sorted(set(values)))}
-    return tuple(ranks[value] for value in values)
-
-
 CITY, GRANDPARENT, PARENT, CELL = range(4)
 DAY, PART, HOUR, SLOT = range(4)
 LEVELS: Mapping[str, tuple[int, int]] = {
@@ -130,7 +124,8 @@ def level(name: str, hats: PublicHats, share: Fraction, weight_share: Fraction |
     if time == SLOT:
         slot_group = tuple(range(hats.slots))
     else:
-        slot_group = _numbered([{DAY: 0, PART: hour // BLOCK_H, HOUR: hour}[time] for hour in hats.hours])
+        times = [{DAY: 0, PART: hour // BLOCK_H, HOUR: hour}[time] for hour in hats.hours]
+        slot_group = tuple(np.unique(times, return_inverse=True)[1].tolist())  # ranks from 0, of equal times alike
     return Level(name, share, share if weight_share is None else weight_share, cell_group, slot_group)
 
 

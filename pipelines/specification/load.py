@@ -65,8 +65,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
-        # HATs of a vehicle are given up as long as the expected error, by these weights, does not grow.
-        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))
+        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))  # errors that must not grow
     has_headings = levels is not None and any(part.needs_headings for part in levels.parts)
     return Specification(
         name=document.name,

@@ -174,8 +174,7 @@ def first_slot(spec: Specification, text: str | None, now: datetime) -> int:
 
 def end_of(spec: Specification, start_s: int, text: str) -> int:
     """Finds a stream's end; dates are inclusive. Raises UsageError if no slot remains."""
-    timetable = spec.timetable
-    _, life_end_s = life_of(spec)
+    timetable, (_, life_end_s) = spec.timetable, life_of(spec)
     end_s = min(_edge(timetable, text, last=True), life_end_s)
     if next(slots_from(timetable, start_s, end_s), None) is None:
         raise UsageError(f"no slot of service lies between {timetable.text(start_s)} and the end, {text}")

@@ -115,8 +115,7 @@ def measure(hats: TrueHats, setting: Contender, run: int) -> Iterator[Row]:
 
 def tables(table: Table, hats: TrueHats) -> Iterator[RichTable | str]:
     """Shows errors, biases, and where a constant is better."""
-    # By how much means of vehicles' means lie above those of reports, km/h.
-    above = float((hats.means - hats.truth) @ hats.reports / hats.reports.sum())
+    above = float((hats.means - hats.truth) @ hats.reports / hats.reports.sum())  # vehicles' means over reports'
     for epsilon in dict.fromkeys(row["epsilon"] for row in table.rows):
         rows = table.where(epsilon=epsilon)
         yield rows.show(
