@@ -94,7 +94,7 @@ def hatstream() -> None:
     """
 
 
-with_verbosity(hatstream)
+with_verbosity(hatstream)  # adds the options of verbosity, in place
 
 
 def main(arguments: list[str] | None = None) -> int:

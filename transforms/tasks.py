@@ -33,7 +33,7 @@ def read(layout: Layout, path: str, share: Share = WHOLE) -> Iterator[RawBatch]:
         with fetched(path) if is_remote(path) else nullcontext(path) as local:
             yield from read_apart(layout, local, share)
     except UnreadableFile as error:
-        raise UnreadableFile(path, error.rule) from None
+        raise UnreadableFile(path, error.rule) from None  # the error may name a temporary copy
     except OSError as error:
         raise StepError(f"{path}: {reason_of(error)}") from None
 

@@ -110,7 +110,7 @@ class Posterior:
         covariance; times the covariance it is a sample. Hutchinson's (1990) estimator multiplies the prior's rows of
         samples by the rows' signs: without data they agree, and the variance is exact.
         """
-        rng, prior = np.random.default_rng(1), self._prior
+        rng, prior = np.random.default_rng(1), self._prior  # a fixed seed: estimates repeat exactly
         local, border, of_narrow, of_wide = (  # signs, (rows, samples)
             1.0 - 2 * rng.integers(0, 2, (rows.shape[0], columns), np.int8)
             for rows in (prior.local, prior.border, narrow.local, wide.local)

@@ -157,8 +157,7 @@ class WeightField(LatentField):
         with_retention: Regressors = {"retention": np.array(-1.0)}
         regressors: list[Regressors] = [{}] * len(of_sums) + [with_retention] * len(weights)
         rows = self.stack([*of_sums, *(hats / hats.sum() for hats in weights)], regressors)
-        # A sum's variance: of noise, and of HATs around the field; never 0.
-        precisions = [
+        precisions = [  # a sum's variance is of noise, and of HATs around the field; never 0
             1 / (item.variances + fitted.HAT_LOG_VARIANCE * item.groups.totals(hats**2).ravel() + 1e-9)
             for item, hats in zip(sums, of_sums, strict=True)
         ]

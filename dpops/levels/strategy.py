@@ -97,7 +97,7 @@ def _candidates(recipe: Recipe, free: Free, hats: PublicHats) -> Iterator[Recipe
         *early, last = (replace(stage, bound_kmh=factor * stage.bound_kmh) for stage in stages)
         return (*early, replace(last, parts=alike(shares)))
 
-    # Only with coarse levels: fine ones have more noise, which wider bounds raise.
+    # Others than the first, 1, only with coarse levels: fine ones have more noise, which wider bounds raise.
     for factor in factors if free.bounds and is_coarse else factors[:1]:
         yield Recipe(first=varied(recipe.first, factor), later=varied(recipe.later, factor))
     if shares != recipe_shares and not is_coarse:  # fine levels may still be better than coarser ones

@@ -62,7 +62,7 @@ def best_fit_arrays(samples: Int64s, users: Int64s, length: Int64s) -> Int64s:
     for number, m_ub in zip(users.tolist(), length.tolist(), strict=True):
         room: list[tuple[int, int]] = []  # (free room, array), ascending: the first with room is the fullest
         for size in islice(sizes, number):
-            index = bisect_left(room, (size, 0))
+            index = bisect_left(room, (size, 0))  # of the first with room for all of the user's samples
             if index < len(room):
                 free, array = room.pop(index)
             else:

@@ -60,5 +60,5 @@ class Constant(Mechanism):
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:  # noqa: ARG002
         """Returns the planned constants, without noise."""
-        stack(totals, plans)
+        stack(totals, plans)  # raises if they contradict each other
         return [[plan.facts["constant"]] for plan in plans]

@@ -51,8 +51,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     if counts.size and int(counts.max()) * int(masses.max()) >= 1 << 62:
         raise ValueError("these counts are beyond the checked integer bounds (2**62)")
     scaled = np.cumsum(histograms, axis=1)
-    # Whole factors multiply faster than each bin is divided.
-    plain, factor = masses % counts == 0, masses // counts
+    plain, factor = masses % counts == 0, masses // counts  # whole factors multiply faster than each bin is divided
     scaled[plain] *= factor[plain, None]
     scaled[~plain] = scaled[~plain] * masses[~plain, None] // counts[~plain, None]
     summed = np.add.reduceat(scaled, start, axis=0) if start.size else scaled[:0]
@@ -195,8 +194,7 @@ def expected_cdfs(bins: int, prior_mean: float, prior_sd: float, upper: float) -
 def _share_errors(tree: Tree, shares: tuple[Fraction, ...], mean: float, sd: float, upper: float) -> Float64s:
     """Simulates shares' mean errors by scale of noise, (NOISE_SCALES,); mean, sd: prior."""
     cases = expected_cdfs(tree.bins, mean, sd, upper)
-    # A fixed seed, so that equal plans have equal forecasts.
-    uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5
+    uniform = np.random.default_rng(1).random((_PRIOR_DRAWS, tree.nodes)) - 0.5  # a fixed seed: forecasts repeat
     # By the inverse of Laplace's distribution function: of scale 1, variance 2. The root's count is exact: 0 of noise.
     laplace = -np.sign(uniform) * np.log1p(-2 * np.abs(uniform))
     noise = cumulative(laplace * np.sqrt(law(tree, shares).variances / 2), total=0.0, tree=tree, shares=shares)

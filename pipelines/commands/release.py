@@ -112,7 +112,7 @@ def release(
     slots = f"{len(calendar.slots):,} slots of {len(calendar.periods):,} periods"
     files_used = f"ledger {location.shown}\nkey {location.key}\nhead {location.head}"
     note(f"{spec.name} ({spec.spec_id}): {slots}\n{files_used}", verbosity=1)
-    if outputs is None:
+    if outputs is None:  # a check of the input alone, which records nothing and so signs nothing
         import transforms.lean_beam  # noqa: F401 - first: it makes Beam's import fast  # isort: skip
         from pipelines.job import ledger_account_of
         from pipelines.runs.check_input import check_input as check

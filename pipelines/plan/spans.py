@@ -108,7 +108,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
         days=total.days,
         served=spec.timetable.most_served(total.days),
         as_specified=as_specified,
-        epsilon_a_day=float(total.of_a_day()[0]),
+        epsilon_a_day=float(total.of_a_day()[0]),  # [1] is its rho
         error=[width(day.kmh) for day in shown],
         low=[width(day.low_kmh) for day in shown],
         high=[width(day.high_kmh) for day in shown],

@@ -224,7 +224,7 @@ class Ledger:
         of_spec = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
 
         def find(db: sa.Connection) -> list[dict[str, Any]]:
-            spending.known_account(db, account)
+            spending.known_account(db, account)  # raises for an unknown one
             return chain.checked(db, self.signature, *of_spec, *criteria)
 
         rows = self._run(find)

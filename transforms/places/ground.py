@@ -222,7 +222,7 @@ def ancestors(cells: Int64s, resolution: int) -> Int64s:
 
 def hexagon_pieces(region: Sequence[int], resolution: int) -> Pieces:
     """Cuts a region by finer H3 cells. Raises ValueError."""
-    _checked_coarser(region, resolution)
+    _checked_coarser(region, resolution)  # raises unless the region's cells are coarser
     children_of = ((row, h3_int.cell_to_children(cell, resolution)) for row, cell in enumerate(region))
     children = [(row, child) for row, inner in children_of for child in inner]
     cell, fine = np.array(sorted(children, key=lambda pair: pair[1]), np.int64).T

@@ -111,8 +111,7 @@ class Partition:
         self._consumer = _consumer(topic, self._note)
         self._at: int | None = None  # the consumer's next offset
         self._end = -1  # where Kafka last said that the partition ends
-        # Times are of the monotonic clock.
-        self._message_s = self._asked_s = time.monotonic()
+        self._message_s = self._asked_s = time.monotonic()  # the clock of all these times
         self._counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
         self._trouble = ""  # the last error of the connection
         self._away_since_s: float | None = None  # brokers do not answer

@@ -72,7 +72,7 @@ class ReleasePeriod(beam.PTransform[PCollection[KeyedTally], PCollection[SlotEst
 
     def _released(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[SlotEstimates]:
         """Releases a period once all of its tallies are there."""
-        (first_s, _), encoded = group
+        (first_s, _), encoded = group  # a period has one release shard, 0
         tallies = list(encoded)
         if self.in_stream and not is_over(tallies, len(self.release.slots[first_s].joint_slots_s)):
             return

@@ -138,7 +138,7 @@ LAYOUTS = {
         units_of={"occupancy_percentage": "%"},
     ),
     "gtfs-trip-updates": OwnLayout(  # delays at the next stops, in seconds
-        GtfsRealtime(Units("s", Fraction(1)), ("id", "timestamp", "delay"), with_keys(0), "trip_update"),
+        GtfsRealtime(Units("s", Fraction(1)), ("id", "timestamp", "delay"), with_keys(columns=0), "trip_update"),
         choices={**_CHOICES, **dict.fromkeys(with_keys(2)[2:4], (*_KEYS, "next_stop_id")), SPEED: ("delay",)},
         units_of={"delay": "s"},
         has_positions=False,

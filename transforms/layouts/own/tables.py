@@ -41,8 +41,7 @@ LAYOUTS: Mapping[str, OwnLayout] = {
         records=(WHOLE_ARRAY, *_MDS_ARRAYS),
         choices={"vehicle": ("device_id", "vehicle_id", "provider_id")},
     ),
-    # Files without speeds, or with times without offset, are read as `csv` with columns.
-    "tides": OwnLayout(
+    "tides": OwnLayout(  # files without speeds, or with times without offset, are read as `csv` with columns
         CsvTable(Units("iso", PER_UNIT["m/s"]), _TIDES_COLUMNS),
         heading="heading",
         form="csv",
@@ -51,7 +50,7 @@ LAYOUTS: Mapping[str, OwnLayout] = {
     ),
     # Seconds of dwell, or loads. A delay is the difference of two columns, actual and scheduled.
     "tides-stop-visits": OwnLayout(
-        CsvTable(Units("iso", Fraction(1)), _STOP_VISITS, with_keys(0)),
+        CsvTable(Units("iso", Fraction(1)), _STOP_VISITS, with_keys(columns=0)),
         form="csv",
         known_by={"trip_id_performed", "schedule_arrival_time", *_STOP_VISITS},
         choices={"time": ("actual_arrival_time", "actual_departure_time")},

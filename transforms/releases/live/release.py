@@ -111,8 +111,7 @@ def live_slot(
     if policy.live is None:
         raise ValueError("the specification has no live slots")
     centres = centres_of(entries, policy, [hour])
-    # The plan records the newest entry that its centres rest on.
-    return of_slot(policy.live, slots).on(
+    return of_slot(policy.live, slots).on(  # the plan records the newest entry that its centres rest on
         hats_of(policy.region, [hour]), centres, policy.value.standard.step, rests_on=entries[-1].sequence
     )
 

@@ -54,8 +54,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
     return Differences(
         cell=places.cell,
         steps=np.rint(difference_kmh / float(CENTRE_STEP_KMH)).astype(np.int64),
-        # Centres keep this far from the ends of the speeds.
-        lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),
+        lowest=int(MARGIN_KMH / CENTRE_STEP_KMH),  # centres keep this far from the ends of the speeds
         highest=int((policy.value.standard.upper - MARGIN_KMH) / CENTRE_STEP_KMH),
         slot_weights=tuple(np.clip(np.rint(by_slot * WEIGHT_STEPS), 1, 100 * WEIGHT_STEPS).astype(np.int64).tolist()),
     )

@@ -153,7 +153,7 @@ def plan_for(
         earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
     )
     if not evidence or not stages[number].has_speeds:
-        centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)
+        centres, rests_on = first_centres(len(policy.region), len(hours)), EntryNumber(0)  # 0: on none
     else:
         centres, rests_on = centres_of(evidence, policy, hours), evidence[-1].sequence
     differences = learned_differences(evidence, policy, stages[number])

@@ -154,7 +154,8 @@ def _on_earth(xy: Floats, scale: Floats) -> Iterator[Floats]:
 def _nearest_steps(steps: Floats, stops: Floats) -> Int64s:
     """Matches stops to points of a line, ascending, by least squares and dynamic programming.
 
-    steps, stops: (points, 2), in metres; a distance counts as FAR_M at most. Returns each stop's index in `steps`.
+    steps: points along the line, STEP_M apart. Both are (points, 2), in metres; a distance counts as FAR_M at most.
+    Returns each stop's index in `steps`.
     """
     costs = np.empty((len(stops), len(steps)))  # least sum of squares of all stops up to one, if it is at a step
     for number, stop in enumerate(stops):

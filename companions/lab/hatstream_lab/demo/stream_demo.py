@@ -56,7 +56,7 @@ def replay(fleet: MadeUpFleet, seconds: float, first_hour: int = FIRST_HOUR) -> 
     stamp_s = day["ts"].cast("int64").to_numpy() / 1e6
     at_s = np.where(stamp_s > 0, (stamp_s - first) / SPEED_UP, np.nan)  # an unset clock stands at 1970
     rng = np.random.default_rng(fleet.seed)
-    is_unset = np.isnan(at_s)
+    is_unset = np.isnan(at_s)  # such a report is sent at any time
     sent_s = np.where(is_unset, rng.uniform(0, seconds, at_s.size), at_s) + rng.uniform(0, DELAY_S, at_s.size)
     chosen = np.flatnonzero((is_unset | (at_s >= 0)) & (sent_s < seconds))
     chosen = chosen[np.argsort(sent_s[chosen], kind="stable")]
@@ -94,7 +94,7 @@ class Feeder:
             stamp = 0 if math.isnan(at_s) else round(1_000 * (start_s + at_s))
             producer.produce(self._topic, encode({**report, "ts": stamp}))
             self.sent += 1
-        producer.flush(10)
+        producer.flush(10)  # seconds at most
 
 
 FAILED = 4  # the exit code

@@ -235,7 +235,7 @@ def _read_shards(
             fused.read += batch.rows
             fused.refuse("read", batch.refused)
             fused.refuse("parse", refused)
-            progress("read rows", fused.read, None)
+            progress("read rows", fused.read, None)  # None: their total is not known before
             shard_of_report = reported.user % USER_SHARDS
             for number, shard in enumerate(shards):
                 batch_of_shard = reported.take(shard_of_report == number)

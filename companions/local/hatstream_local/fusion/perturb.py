@@ -48,8 +48,7 @@ def _means(key: Int64s, values: Float64s) -> tuple[Int64s, Float64s]:
     key, values = key[:, order], values[order]
     starts = np.flatnonzero(changes(*key))
     counts = np.diff(np.append(starts, values.size))
-    # np.add.reduceat takes no empty list of starts.
-    sums = np.add.reduceat(values, starts) if starts.size else values
+    sums = np.add.reduceat(values, starts) if starts.size else values  # np.add.reduceat takes no empty list of starts
     return key[:, starts], sums / counts
 
 

@@ -117,7 +117,7 @@ def _stamp(path: str) -> Stamp:
     try:
         facts = os.stat(path)
     except OSError:
-        return Stamp(path, 0, 0, 0)
+        return Stamp(path, changed_ns=0, size=0, inode=0)
     return Stamp(path, facts.st_mtime_ns, facts.st_size, facts.st_ino)
 
 

@@ -72,7 +72,7 @@ def with_trips(rows: pa.Table, spec: Specification | None) -> pa.Table:
     """Leaves out rows of hours without a trip, if the specification has a timetable."""
     if spec is None or spec.trips is None:
         return rows
-    slots = rows.group_by(["slot_start", "slot_end"]).aggregate([])
+    slots = rows.group_by(["slot_start", "slot_end"]).aggregate([])  # each slot once
     edges = zip(slots["slot_start"].to_pylist(), slots["slot_end"].to_pylist(), strict=True)
     served = [f"{start} {cell}" for start, end in edges for cell in spec.trips.cells_in(start, end)]
     key = pc.binary_join_element_wise(rows["slot_start"], rows["cell"], " ")
