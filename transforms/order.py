@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from dpops.types import Float64s, Int64s
 
 NARROW = 1 << 38  # a column of a smaller range, such as microseconds within a day, is packed as it is
-_MOST_ROOM_PER_ROW = 16
-"""Possible pairs for each entry, up to which a table with room for all of them is cheaper than a sort."""
+_MOST_ROOM_PER_ROW = 16  # possible pairs for each entry, up to which a table of all of them is cheaper than a sort
 
 
 class DistinctValues(NamedTuple):

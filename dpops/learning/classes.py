@@ -100,7 +100,8 @@ def middles(edges: Float64s) -> Float64s:
 def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: float) -> ClassFit:
     """Fits log weights of cells given the city's, and the city's in turn.
 
-    cells: from coarser levels; their means are observations here. day_weight: declared, the city's prior mean.
+    sums: (cells, classes). cells: from coarser levels; their means are observations here. edges: of classes, km/h.
+    day_weight: declared, the city's prior mean.
     """
     speeds, classes = middles(edges), edges.size - 1
     measured = sums.weights / np.maximum(sums.precisions, 1e-300)  # mean of days; 0 before the first

@@ -104,7 +104,7 @@ class RowsByHat(NamedTuple):
         """Sorts rows by HAT, largest counts first. samples: None takes those of the rows."""
         order = np.lexsort((vehicle, -counts, hat))
         hat, vehicle, counts = hat[order], vehicle[order], counts[order]
-        if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:
+        if hat.size and min(hat[0], vehicle.min(), counts.min() - 1) < 0:  # codes from 0, counts from 1
             raise ValueError("codes of HATs and vehicles must be >= 0 and counts >= 1")
         rows = np.bincount(hat, minlength=0 if samples is None else samples.size)
         if not rows.all():

@@ -99,7 +99,7 @@ def _days_of(spec: Specification, counts: pa.Table) -> dict[str, _Day]:
         return days
     if spec.timetable.unit != "vehicle-day":
         raise UsageError("an evaluation releases days: account.unit must be 'vehicle-day'")
-    sums = {column.name for column in _columns_of(spec, _release_of(spec, {}, _MemoryAccount.of(spec)))}
+    sums = {column.name for column in _columns_of(spec, _release_of(spec, facts={}, account=_MemoryAccount.of(spec)))}
     columns = {name: _int64s(counts[name].combine_chunks()) for name in ("slot", "vehicle", "reports", *sums)}
     columns["cell"], period_of = _keys_of(spec, counts), np.array(counts["period"].to_pylist())
     for period in periods:
@@ -151,7 +151,7 @@ class _MemoryAccount(LedgerAccount):
         for unit in units:
             sequence = len(self.entries) + 1
             self.entries.append(Sequenced(EntryNumber(sequence), unit))
-            slot = slots.setdefault(unit.slot_s, RecordedSlot([], []))
+            slot = slots.setdefault(unit.slot_s, RecordedSlot(units=[], sequences=[]))
             slot.units.append(unit)
             slot.sequences.append(sequence)
         return list(slots.values())
@@ -235,7 +235,8 @@ def count_days(
     paths = input_paths(pattern)
     calendar = _all_days(spec, paths) if dates is None else range_of(spec.timetable, *dates)
     rules = spec.rules(calendar, os.urandom(32))  # any key: hashes of vehicles are only compared here
-    release = _release_of(spec, {}, _MemoryAccount.of(spec))  # no facts of slots: its cap and columns alone are used
+    # Without facts of slots: the release's cap and columns alone are used.
+    release = _release_of(spec, facts={}, account=_MemoryAccount.of(spec))
     packed_by_slot: dict[int, list[bytes]] = {}
     for number, path in enumerate(paths, 1):
         for batch in spec.input.layout.read(path):

@@ -153,7 +153,7 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
             "vehicle_ids": checked.merged._asdict(),
             "speeds": checked.shares._asdict(),
         }
-        click.echo(Summary({}, Operator({"rows": checked.outcome.rows} | facts)).json())
+        click.echo(Summary(public={}, operator_only=Operator({"rows": checked.outcome.rows} | facts)).json())
         return
     has_places = any(period.at_places is not None for period in checked.periods)
     numbers = (">slots", ">with observations", ">observations", *([">at places"] if has_places else []))

@@ -108,7 +108,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     return PlannedLevels(
         name=spec.name,
         spec_id=spec.spec_id,
-        claim=levels_sentence(spec, span_bounds(spec.account.limit, {})),
+        claim=levels_sentence(spec, span_bounds(spec.account.limit, by_period={})),  # nothing is spent yet
         cells=bounds.hats.cells,
         slots=bounds.hats.slots,
         vehicles=bounds.fleet.vehicles,

@@ -142,7 +142,8 @@ def _total_of(document: Document, timetable: Timetable) -> SpanTotal:
     if days is None:
         for name in ("day_weights", "first_days"):
             need(getattr(privacy, name) is None, f"privacy.{name}", "goes with privacy.span_days", "given")
-        return SpanTotal(1, Fraction(1), privacy.epsilon, privacy.delta, accounting=accounting)  # a day has all of it
+        one = Fraction(1)  # a day has all of the total
+        return SpanTotal(1, share_sum=one, epsilon=privacy.epsilon, delta=privacy.delta, accounting=accounting)
     spans = [span.days for span in document.account.limits]
     need(bool(spans), "privacy.span_days", "goes with account.limits, of which one is of so many days", days)
     need(days in spans, "privacy.span_days", f"must be one of the account's limits ({spans})", days)

@@ -99,8 +99,7 @@ def are_times(field: str, fields: Sequence[str]) -> bool:
     return field.startswith("time") or (field.startswith(SPEED) and f"{SPEED}.1" in fields)
 
 
-HEADING = "heading"
-"""A further field, in degrees, where public places differ by direction. It stands before the last one."""
+HEADING = "heading"  # a further field, before the last one, in degrees, where public places differ by direction
 
 KEY = "key"  # begins the names of fields that say under which public key a row is counted, in the place of a position
 

@@ -24,8 +24,7 @@ PLAIN_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 US_PER_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0.001, "excel": 86_400_000_000}
 _EXCEL_EPOCH_US = 25_569 * 86_400_000_000  # from the day 0 of spreadsheets, 1899-12-30, to 1970
 _DOT_NET_PATTERN = r"^/Date\((?P<number>-?[0-9]+)(?:[+-][0-9]{4})?\)/$"
-NULL_WORDS = ("null", "none", "\\n", "-", "--", "n/a", "na")
-"""What exports write where there is no number, in small letters."""
+NULL_WORDS = ("null", "none", "\\n", "-", "--", "n/a", "na")  # what exports write for no number, in small letters
 _SOUTH_WEST, _NORTH_EAST = ("S", "W", "s", "w"), ("N", "E", "n", "e")
 _TEXT_TYPES = {pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()}
 _US_PER_ARROW_UNIT = {"s": 1_000_000, "ms": 1_000, "us": 1}

@@ -140,7 +140,7 @@ def _refusal(rule: str) -> StepResult:
 def _check(table: pa.RecordBatch) -> None:
     """Raises UnreadableFile for a batch too large, ArrowInvalid for a corrupt one."""
     if table.nbytes > BATCH_BYTES:
-        raise UnreadableFile("", f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
+        raise UnreadableFile(path="", rule=f"{table.num_rows} rows take more than {BATCH_BYTES >> 20} MiB")
     for top_column in table.columns:
         for column in top_column.flatten() if pa.types.is_struct(top_column.type) else [top_column]:
             if pa.types.is_dictionary(column.type):

@@ -90,7 +90,7 @@ def _clamped(token: re.Match[bytes]) -> bytes:
         return text
     try:
         msgspec.json.decode(text)
-    except msgspec.ValidationError:
+    except msgspec.ValidationError:  # of a number out of range
         return repr(max(-_LARGEST_FLOAT, min(float(text), _LARGEST_FLOAT))).encode()
     return text
 

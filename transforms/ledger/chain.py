@@ -40,8 +40,7 @@ ENTRY = sa.Table(
 )
 _ENTRIES_AT_ONCE = 100  # entries read or inserted at a time: each may have megabytes
 _ACCOUNT_KINDS = ("account", "signed")
-HEAD_IS_SIGNED = {"head": "signed"}
-"""In the body of an entry: the head file that fits the chain from here on has a signature."""
+HEAD_IS_SIGNED = {"head": "signed"}  # in an entry's body: the head file that fits the chain from there on is signed
 
 _HASHED = ("seq", "at", "kind", "account", "spec_id", "period", "slot_s", "shard", "epsilon", "body", "release_id")
 

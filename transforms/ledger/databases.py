@@ -18,8 +18,7 @@ from transforms.ledger.head import LedgerError
 
 BUSY_S = 60  # how long a writer waits for the writers before it
 
-RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2)
-"""Pauses before a transaction on a server is tried again: together what a restart takes."""
+RETRY_WAITS_S = (0.2, 0.4, 0.8, 1.6, 3.2)  # before a server is tried again: together what its restart takes
 
 WRITERS = 0x68617473  # the advisory lock of all who write to a ledger on PostgreSQL; any number would do
 

@@ -60,7 +60,7 @@ def record_units(units: Sequence[Unit], account: LedgerAccount) -> tuple[list[Re
         raise recorded_but(f"{error.filename or account.head}: {reason_of(error)}") from None
     by_slot: dict[int, RecordedSlot] = {}
     for unit, sequence in zip(record.units, record.sequences, strict=True):
-        slot = by_slot.setdefault(unit.slot_s, RecordedSlot([], []))
+        slot = by_slot.setdefault(unit.slot_s, RecordedSlot(units=[], sequences=[]))
         slot.units.append(unit)
         slot.sequences.append(sequence)
     counts = {counters.NEW + record.units[0].period: record.new}

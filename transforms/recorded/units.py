@@ -91,7 +91,7 @@ class _VectorUnit(_Unit, frozen=True, kw_only=True):
     @property
     def released(self) -> list[Released]:
         """The vector, as a HAT of no cell."""
-        return [Released("", "mean", VECTOR, self.plan, self.integers)]
+        return [Released(cell="", statistic="mean", mechanism=VECTOR, plan=self.plan, integers=self.integers)]
 
 
 class StageUnit(_VectorUnit, frozen=True, kw_only=True):

@@ -136,8 +136,7 @@ LOG = logging.getLogger("hatstream.kafka")
 
 SETTING: Final = "message.timestamp.type"
 BROKERS: Final = "LogAppendTime"
-PRODUCER_TIME: Final = "producer-time"
-"""The reason of a dead letter: a message, whatever is in it, that its producer stamped."""
+PRODUCER_TIME: Final = "producer-time"  # reason of refusing a message, whatever is in it, that its producer stamped
 _NOT_AUTHORIZED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 

@@ -129,7 +129,8 @@ class ReleaseInOrder(beam.PTransform[_TalliesAndConsents, PCollection[SlotEstima
     def _released(self, group: tuple[int, Iterable[tuple[SlotShard, bytes]]]) -> Iterator[SlotEstimates]:
         """Releases periods in order, if there is consent."""
         periods: dict[int, dict[int, list[bytes]]] = {}  # tallies by period's first slot, then vehicle shard
-        for (first_s, shard), data in group[1]:
+        _, tallies = group
+        for (first_s, shard), data in tallies:
             periods.setdefault(first_s, {}).setdefault(shard, []).append(data)
         if not periods.pop(_CONSENT_S, None):
             return

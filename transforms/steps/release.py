@@ -61,7 +61,8 @@ class Draw(beam.DoFn):
 
     def process(self, group: tuple[SlotShard, Iterable[TallyBytes]]) -> Iterator[KeyedUnit | Demanded]:
         """Draws a complete group; of a range several, once they hold DRAW_BYTES."""
-        slot_shard, encoded = group[0], list(group[1])
+        slot_shard, tallies = group
+        encoded = list(tallies)
         if not is_over(encoded):  # without a heartbeat the slot may have more data: a drain ended it early
             return
         self._groups[slot_shard] = encoded

@@ -125,7 +125,7 @@ class _Watch:
         ended = slots_from(timetable, self._from_s, min(due_s, self._to_s))
         overdue = [slot_s for slot_s in ended if slot_s not in self._reported and is_due(self._spec, slot_s, due_s)]
         if overdue and self._spec.has_live:  # live slots need a recorded earlier period, and end with their own
-            recorded, first = self._ended_since(0), self._first_of_period  # of recorded periods, and of a slot's
+            recorded, first = self._ended_since(from_s=0), self._first_of_period  # of recorded periods, and of a slot's
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
         if not overdue:  # said once
@@ -145,7 +145,7 @@ class _Watch:
         except OSError:
             return []
         counted = self._since_the_last() if has_lost else {}
-        return [Summary({}, Operator(counted))] if counted else []
+        return [Summary(public={}, operator_only=Operator(counted))] if counted else []
 
     def _period_lines(self) -> list[Summary]:
         """Returns health lines of newly released or stopped periods."""

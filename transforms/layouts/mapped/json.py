@@ -66,7 +66,7 @@ class JsonRecords(RecordLayout):
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields the batches of messages, refusing invalid documents."""
         if not self._documents:  # each message is a record
-            yield table_of_records(payloads, self.paths, {})
+            yield table_of_records(payloads, self.paths, refusals={})
             return
         for payload in payloads:
             if len(payload) > MESSAGE_BYTES:
@@ -93,7 +93,7 @@ class JsonLines(RecordLayout):
 
     def from_messages(self, payloads: Sequence[bytes]) -> Iterator[RawBatch]:
         """Yields a batch with a row per message."""
-        yield table_of_records(payloads, self.paths, {})
+        yield table_of_records(payloads, self.paths, refusals={})
 
 
 LAYOUTS = {"json": JsonRecords, "jsonl": JsonLines}
@@ -173,7 +173,7 @@ def batches_of_snapshot(data: bytes, documents: Sequence[str], paths: Paths) -> 
 def batches_of_records(records: Sequence[bytes | msgspec.Raw], paths: Paths) -> Iterator[RawBatch]:
     """Reads objects in batches."""
     for index in range(0, len(records), BATCH_RECORDS):
-        yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, {})
+        yield table_of_records(list(map(bytes, records[index : index + BATCH_RECORDS])), paths, refusals={})
 
 
 def _inside(item: Any, keyed: bool, key: str | None = None) -> Iterator[bytes | msgspec.Raw]:

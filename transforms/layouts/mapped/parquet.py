@@ -47,7 +47,7 @@ class ParquetTable(MappedLayout):
                 groups, most = list(share.among(parquet.metadata.num_row_groups)), base.BATCH_ROWS
                 for batch in parquet.iter_batches(most, row_groups=groups, columns=needed, use_threads=False):
                     arrays = (base.values_at(batch.column(head), steps) for head, steps in paths)
-                    yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), {})
+                    yield base.raw_batch(dict(zip(self.fields, arrays, strict=True)), refusals={})
             except (pa.ArrowException, OSError, UnicodeDecodeError):
                 raise UnreadableFile(path, "not a Parquet file that can be decoded") from None
 
@@ -63,7 +63,7 @@ class ParquetFooter:
     def read(self, path: str) -> Iterator[RawBatch]:
         """Yields a batch with the number of rows."""
         with _source(path) as file:
-            yield base.raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, {})
+            yield base.raw_batch({"rows": pa.array([pq.read_metadata(file).num_rows])}, refusals={})
 
 
 def _path(column: str, schema: pa.Schema) -> tuple[str, Path]:

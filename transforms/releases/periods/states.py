@@ -154,7 +154,7 @@ class StateSource:
     def of_periods(
         periods: Sequence[Sequence[StageEntry]], policy: LevelsPolicy, least_recent: int | None
     ) -> "StateSource":
-        """Computes the digest of periods' entries."""
+        """Computes the digest of periods' entries; least_recent: as the field."""
         facts = [policy.spec_id, policy.region, msgspec.to_builtins(policy.fleet), least_recent]
         digest = hashlib.sha256(msgspec.json.encode(facts))
         if policy.trips is not None and policy.trips.are_counted:  # only numbers of trips enter the model

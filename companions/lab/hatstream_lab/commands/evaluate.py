@@ -297,7 +297,7 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
         city = released.read_with_bins(*feed, bars)
         settings = released.settings(epsilons, ["pure"] if city.is_by_hat else noise)
         table = Experiment(city, settings, released.percentiles).table(runs, partial(bars, "runs simulated"))
-    facts = _facts_of("", city)
+    facts = _facts_of(name="", city=city)
     results.show("distributions", table, (facts["shown"], *released.tables(table)), **facts)
 
 

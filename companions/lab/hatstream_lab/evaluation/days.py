@@ -145,7 +145,7 @@ def read_days(
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
         levels["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
         levels.setdefault("fleet", rough_fleet(first, levels))
-    days = Days(levels | tables, pa.table({}), is_made)  # without rows: counting needs its specification
+    days = Days(levels | tables, counted=pa.table({}), made_region=is_made)  # no rows yet: its specification counts
     spec = days.spec("1", DELTA)  # whatever the total: counts do not depend on it
     counted = count_days(spec, pattern, dates, bins=bins, report=report)
     if not by_levels and "fleet" not in days.tables:  # a specification by levels has one, or its default

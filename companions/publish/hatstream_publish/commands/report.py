@@ -10,8 +10,7 @@ import click
 from hatstream.api import UsageError, option
 from hatstream_publish.commands.answer import answer, loaded
 
-HABIT_DAYS = (1, 5, 7, 30)
-"""Numbers of equal days of which the report shows a vehicle's spending."""
+HABIT_DAYS = (1, 5, 7, 30)  # numbers of equal days of which the report shows a vehicle's spending
 
 _HELP = """Write promise, spending, quality and missing slots into one HTML page that needs no network.
 
@@ -44,7 +43,7 @@ def report(
     for rows in tables.values():
         check_origin(rows, spec.name, spec.spec_id)
     tables = {name: with_trips(rows, spec) if name == HATS else rows for name, rows in tables.items()}
-    account = AccountReport.read(spec, location, (start, end) if start and end else None, HABIT_DAYS)
+    account = AccountReport.read(spec, location, (start, end) if start and end else None, days=HABIT_DAYS)
     draw_report(account, tables, output)
     size = output.stat().st_size
     answer(as_json, {"output": str(output), "bytes": size}, f"{output} ({size / 1e3:,.0f} kB)")

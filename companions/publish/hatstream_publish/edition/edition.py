@@ -34,7 +34,7 @@ NAMES = tuple(licence.name for licence in _LICENCES)
 
 def licence(name: str) -> Licence:
     """Looks up a licence by name in any case, or makes an unknown one."""
-    return next((entry for entry in _LICENCES if entry.name.lower() == name.lower()), Licence(name, name, ""))
+    return next((entry for entry in _LICENCES if entry.name.lower() == name.lower()), Licence(name, title=name, url=""))
 
 
 PERIODS = {
