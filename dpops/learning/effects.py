@@ -171,7 +171,7 @@ class EffectLayout:
             span, root = self.span(block, day), math.sqrt(precision) * block.root
             # Blocks' roots R of precisions R'R, with the index of the block of each row.
             roots.append((block.is_border, span.start, root, np.full(root.shape[0], names.index(block.name))))
-            if block.is_border:
+            if block.is_border:  # means of local effects are 0
                 means[span] = block.mean
         roots.sort(key=lambda root: root[:2])  # in the order of effects: local or border, then first effect
         local, border = (

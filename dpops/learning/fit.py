@@ -123,7 +123,7 @@ def _counted(days: Sequence[DayValues]) -> tuple[float, float]:
     counts = [level for day in days for level in day.counted]  # each of one group, the city
     precision = sum(1 / float(level.weight_variances[0, 0]) for level in counts)
     total = sum(float(level.weights[0, 0] / level.weight_variances[0, 0]) for level in counts)
-    return total / max(precision, 1e-300), precision
+    return total / max(precision, 1e-300), precision  # never divided by 0
 
 
 def _typical_vehicles(state: State, days: Sequence[DayValues]) -> float:

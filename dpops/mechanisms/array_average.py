@@ -46,7 +46,7 @@ class ArrayAverage(Mechanism):
     def draw(self, hats: Hats, grid: Grid, epsilon: Fraction, noise: Noise) -> Drawn:
         """Draws as `Mechanism.draw` does, but all best-fit HATs in vectors (without split users)."""
         if self.grouping != "best-fit" or not len(hats):
-            return Mechanism.draw(self, hats, grid, epsilon, noise)
+            return Mechanism.draw(self, hats, grid, epsilon, noise)  # of users in two arrays, HAT by HAT
         # Rows of the HATs' users in the totals, which may be of more HATs.
         row = np.repeat(hats.first - (np.cumsum(hats.users) - hats.users), hats.users) + np.arange(hats.users.sum())
         counts, sums = hats.totals.counts[row], hats.totals.sums[row]

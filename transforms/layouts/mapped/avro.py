@@ -190,7 +190,7 @@ def _fields_of_nothing(kind: Any) -> int:
 
 
 def _strip(schema: Any) -> None:
-    """Strips logical types, as invalid datetimes would stop files."""
+    """Strips logical types in place, as invalid datetimes would stop files."""
     if isinstance(schema, dict):
         schema.pop("logicalType", None)
     for inner_schema in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():

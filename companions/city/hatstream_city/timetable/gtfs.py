@@ -143,7 +143,7 @@ class Gtfs:
         """Mask of usable rows of frequencies.txt, (rows,)."""
         start, end = self.seconds("frequencies", "start_time"), self.seconds("frequencies", "end_time")
         headway, trip = self.numbers("frequencies", "headway_secs"), self.rows_of("frequencies", "trip_id", "trips")
-        return np.asarray((trip >= 0) & (headway >= 1) & (start < end) & (end <= MOST_SERVICE_S))
+        return np.asarray((trip >= 0) & (headway >= 1) & (start < end) & (end <= MOST_SERVICE_S))  # trip: -1 for none
 
     @cached_property
     def lines(self) -> Lines:
@@ -153,7 +153,7 @@ class Gtfs:
         shape_of_point = pc.fill_null(pc.index_in(shapes["shape_id"], ids), -1).to_numpy()
         lat, lon = self.shape_positions
         order = np.lexsort((self.numbers("shapes", "shape_pt_sequence"), shape_of_point))
-        order = order[(shape_of_point[order] >= 0) & ~np.isnan(lat[order])]
+        order = order[(shape_of_point[order] >= 0) & ~np.isnan(lat[order])]  # -1: no shape_id
         shape_of_trip = pc.fill_null(pc.index_in(self.tables["trips"]["shape_id"], ids), -1).to_numpy().astype(np.int64)
         # Lines are numbered: shapes by `ids`, then trips that have no shape of two points or more.
         number, lat, lon = shape_of_point[order].astype(np.int64), lat[order], lon[order]

@@ -248,7 +248,7 @@ def _profile(vehicle: Int64s, cell: Int64s, hour: Int64s, above: Callable[[Int64
 
     vehicle, cell, hour: (visits,); cells from 1, 0 for none. above: coarsens cells, (cells,), by so many steps.
     """
-    placed = cell > 0
+    placed = cell > 0  # 0: without position
     vehicle, hour = vehicle[placed], hour[placed]
     cells, cell = np.unique(cell[placed], return_inverse=True)
     parents, grandparents = (np.unique(above(cells, up), return_inverse=True)[1][cell] for up in (1, 2))

@@ -138,7 +138,7 @@ def read_town(path: Path, resolution: int, *, directed: bool | None = None) -> T
 
 def _ids(feed: Gtfs, table: str, rows: NDArray[np.int64]) -> list[str]:
     """Lists the distinct ids of a table's rows."""
-    ids = feed.tables[table][f"{table[:-1]}_id"].take(np.unique(rows[rows >= 0])).to_pylist()
+    ids = feed.tables[table][f"{table[:-1]}_id"].take(np.unique(rows[rows >= 0])).to_pylist()  # -1: none
     return list(dict.fromkeys(name.strip() for name in ids if name and name.strip()))
 
 
