@@ -151,7 +151,7 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     _, of_copies = _posterior(ratios, 0.0, sums, around, COPIES_KMH) if sums.days else (None, log_likelihood)
     evidence = log_likelihood - of_copies  # 0 without days
     values = report_means if evidence >= EVIDENCE else around.values
-    day_variances = TYPICAL.of(np.maximum(weights, 1.0))
+    day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
     return PlaceFit(
         values=values,
         variances=variances + (means - values) ** 2 + day_variances / max(sums.days, 1),

@@ -83,7 +83,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
 
 @lru_cache(maxsize=256)
 def _table(rate: Fraction, length: int) -> Int64s:
-    """Tabulates proposal weights and acceptance bounds by cost.
+    """Tabulates a proposal's weight, and its acceptance's two bounds, by cost, (3, length).
 
     w is an integer >= 2**32 exp(-rate cost) and >= 1; the acceptance, in 2**-62, is 2**32 exp(-rate cost) / w.
     """

@@ -178,7 +178,7 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
     if classes is None:
         return []
     errors = (_error(levels, classes, facts, value.standard, days) for days in (1, DAYS, 0))  # 0: a constant's
-    first, later, constant = map(value.width, errors)
+    first, later, constant = map(value.width, errors)  # in the value's unit
     sentence = (
         f"The 85th percentile of a cell's day with {VEHICLES} vehicles is expected to be missed by {first:.1f} "
         f"{value.unit} after a day and by {later:.1f} after {DAYS}; one constant for all cells by {constant:.1f}."

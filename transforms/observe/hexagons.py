@@ -85,7 +85,7 @@ def _remembered(table: _SquareTable, lat_e7: Int64s, lon_e7: Int64s) -> Int64s:
     cell, is_known = _cells_of(table, squares)
     unknown = np.flatnonzero(~is_known)
     if unknown.size and _learn(table, squares[unknown]):
-        cell[unknown] = _cells_of(table, squares[unknown])[0]  # those that were learnt are known now
+        cell[unknown], _ = _cells_of(table, squares[unknown])  # those that were learnt are known now
     return cell
 
 

@@ -189,6 +189,7 @@ def locate(observations: Observations, ground: Ground) -> tuple[Observations, In
 
 def events_of(table: pa.RecordBatch, rules: Rules, ground: Ground) -> Iterator[tuple[int, bytes]]:
     """Packs a batch's accepted events by slot start."""
-    observations, cell, _ = locate(parse(table, rules)[0], ground)
+    accepted, _ = parse(table, rules)
+    observations, cell, _ = locate(accepted, ground)
     for (slot_s, _), data, *_ in wire.split(observations, cell, shards=1):
         yield slot_s, data

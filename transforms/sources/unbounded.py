@@ -133,7 +133,7 @@ def promised_by(estimator: Any, rule: Watermark) -> Timestamp | None:
 
 
 def move(estimator: Any, rule: Watermark, newest_ms: int | None, now_ms: int, *, idle: bool) -> None:
-    """Moves a source's watermark by its rule."""
+    """Moves a source's watermark by its rule. newest_ms: of its messages; idle: none waits."""
     promise = rule.after(promised_by(estimator, rule), newest_ms, now_ms, idle)
     if promise is not None and promise != estimator.current_watermark():
         estimator.set_watermark(promise)

@@ -200,7 +200,7 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
 
 
 def finished_job(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, progress: Report) -> Finished:
-    """Runs the job to its end on the engine."""
+    """Runs the job to its end. needed: periods that must have rows, if any."""
     name, rows = f"hatstream-release-{job.account.spec_name}-{time.time_ns()}", estimate_rows(paths)
     if engine.is_here:
         with Spool() as spool, report_steps(job, rows, progress):

@@ -21,16 +21,13 @@ from urllib3.connection import HTTPConnection
 
 from hatstream_city.collect.poll import ExchangeResult, Question
 
-CONNECT_S, READ_S = 10.0, 15.0
-"""Most seconds for the connection, and for one piece of an answer."""
+CONNECT_S, READ_S = 10.0, 15.0  # most seconds for the connection, and for one piece of an answer
 REDIRECTS = 5
-FEED_BYTES = 64 << 20
-"""Largest message, as sent and decompressed."""
-MEMORY_BYTES = 1 << 30
-"""Most memory of the process, which a hostile answer could expand to fill."""
+FEED_BYTES = 64 << 20  # largest message, as sent and decompressed
+MEMORY_BYTES = 1 << 30  # most memory of the process, which a hostile answer could expand to fill
 
 _TOO_LARGE, _BROKEN_OFF = f"more than {FEED_BYTES >> 20} MiB", "the answer broke off"
-_REASONS = (
+_REASONS = (  # reason of a failure by the first class that fits: exceptions' own texts show the address, with its key
     (requests.exceptions.SSLError, "the server's certificate is not trusted, or it does not speak TLS"),
     (requests.exceptions.ConnectTimeout, f"no connection within {CONNECT_S:g} s"),
     (requests.exceptions.ReadTimeout, f"nothing came for {READ_S:g} s"),
@@ -41,7 +38,6 @@ _REASONS = (
     (ValueError, "the address or the answer is not HTTP"),
     (requests.RequestException, "the exchange failed"),
 )
-"""Reason of a failure by the first class that fits: exceptions' own texts show the address, with its key."""
 _PIECE_BYTES = 1 << 16
 _PORT_BY_SCHEME = {"http": 80, "https": 443}
 

@@ -12,8 +12,7 @@ from typing import Literal
 import msgspec
 
 LOOK_EVERY_S = 0.1  # between two looks whether polling is to stop
-KILLED_S = 0.5
-"""Longest wait until a killed process is gone, which takes long on a busy machine."""
+KILLED_S = 0.5  # longest wait until a killed process is gone, which takes long on a busy machine
 _PROGRAM = "import hatstream; from hatstream_city.collect.asking import main; main()"
 
 Outcome = Literal["new", "unchanged", "failed"]
@@ -61,8 +60,7 @@ def exchanged(question: Question, is_stopped: Callable[[], bool]) -> tuple[Excha
     return msgspec.json.decode(result, type=ExchangeResult), message
 
 
-WHOLE_S = 60.0
-"""Most seconds for a question and its complete answer, however slowly it drips."""
+WHOLE_S = 60.0  # most seconds for a question and its complete answer, however slowly it drips
 LONGEST_WAIT_S = 600.0
 _MOST_DOUBLINGS = 16  # beyond, any wait is the longest one
 

@@ -62,8 +62,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
         r"longitud|(geo)?lae?nge(ngrad)?",
     ),
     "speed": (r"speed|velocity", r".*(speed|velocity).*", r"v|.*spd|sog|.*(kmh|kmph|kph|mph|mps|knots?|kts)", _SPEED),
-}
-"""Names of a field without case, accents, marks and blanks, the plainest first; English, then some others."""
+}  # names of a field without case, accents, marks and blanks, the plainest first; English, then some others
 _OPERATOR_NAME = r"(op|oper|operator|agency|company|provider|organi[sz]ation|depot)(id|ref|code|no|nr|name)?"
 _DATE_NAME = r".*(date|day|datum|fecha|data|tag|dia)"
 _CLOCK_NAME = r".*(time|clock|hour|zeit|hora|heure|tijd|tod|seconds|secs)"
@@ -113,13 +112,12 @@ def names_in(columns: Iterable[Column]) -> list[str]:
     return [name for column in columns for name in ((column,) if isinstance(column, str) else column)]
 
 
-DESCRIPTION_BY_FIELD = {
+DESCRIPTION_BY_FIELD = {  # the fields that a feed must have, with the values that are taken for them
     "vehicle": "texts or whole numbers that come again, best in a column named vehicle, bus, plate or like that",
     "time": "ISO 8601 texts, dates like 13.05.2026 or 5/13/2026 with a time, or numbers since 1970 in s, ms, us or ns",
     "lat": "degrees with decimals from -90 to 90, best in a column named lat or latitude",
     "lon": "degrees with decimals from -180 to 180 or from 0 to 360, best in a column named lon, lng or longitude",
 }
-"""The fields that a feed must have, with the values that are taken for them."""
 
 
 def find_columns(columns: Mapping[str, Sequence[Any]], vehicle: str | None = None) -> DraftedColumns:

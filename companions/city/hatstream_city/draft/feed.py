@@ -50,7 +50,7 @@ _MOST_CHECKED = 15  # positions of a feed of which land and sea are looked up, w
 UPPER_KMH = 65  # speed.upper_kmh of a draft
 MOST_TOO_FAST = 1.5
 """Ratio of speeds to distances from which on a unit is wrong; below are bends of roads, and speeds of an instant."""
-MONTH_FIRST = frozenset(
+MONTH_FIRST = frozenset(  # where a date begins with its month
     f"{part}/{place}"
     for part, places in {
         "America": "New_York Detroit Chicago Denver Boise Phoenix Los_Angeles Anchorage Juneau Puerto_Rico Menominee "
@@ -60,7 +60,6 @@ MONTH_FIRST = frozenset(
     }.items()
     for place in places.split()
 )
-"""Where a date begins with its month."""
 _USUAL_GAPS_S = (60, 120, 300, 600, 900, 1_800, 3_600)
 _MOST_NEGATIVE, _MOST_HIGH = 4, 3  # codes of unknown speeds that are looked for, below 0 and above all speeds
 _CODE_ROWS, _CODE_SHARE = 3, 0.002  # fewest rows that have a code, and least share of all

@@ -40,21 +40,19 @@ _COLUMNS_BY_TABLE: Mapping[str, tuple[str, ...]] = {
     "calendar_dates": ("service_id", "date", "exception_type"),
     "frequencies": ("trip_id", "start_time", "end_time", "headway_secs"),
 }
-_NEEDED_BY_TABLE = {
+_NEEDED_BY_TABLE = {  # columns that every feed has, by table
     "agency": ("agency_timezone",),
     "stops": ("stop_id", "stop_lat", "stop_lon"),
     "routes": ("route_id",),
     "trips": ("trip_id", "route_id", "service_id"),
     "stop_times": ("trip_id", "stop_id"),
 }
-"""Columns that every feed has, by table."""
 MOST_SERVICE_S = 4 * 86_400  # a frequency ends within so long after midnight
-_DAMAGE_ERRORS = (
+_DAMAGE_ERRORS = (  # what reading a damaged feed raises
     *(OSError, EOFError, csv.Error, lzma.LZMAError, pa.ArrowException, StopIteration, UnicodeDecodeError),
     *(zipfile.BadZipFile, zlib.error),
     RuntimeError,  # of an encrypted zip; NotImplementedError, of a method that nobody knows, is one too
 )
-"""What reading a damaged feed raises."""
 
 
 @dataclass(frozen=True)

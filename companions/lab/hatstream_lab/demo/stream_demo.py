@@ -35,8 +35,7 @@ from hatstream_lab.servers.postgres import missing_programs, postgres_server
 from hatstream_lab.servers.process import ServerError
 
 SPEED_UP, FIRST_HOUR = 200, 6  # times real time, from this local hour on
-DELAY_S = 1.5
-"""The longest that a report is on its way: so they come out of order."""
+DELAY_S = 1.5  # the longest that a report is on its way: so they come out of order
 _SLEEP_S = 0.02  # between looks at the clock
 SETTINGS = {"linger.ms": 20, "queue.buffering.max.messages": 1_000_000, "log_level": 2, "enable.idempotence": True}
 
@@ -99,8 +98,7 @@ class Feeder:
 
 FAILED = 4  # the exit code
 PARTITIONS, TOPIC, ZONE = 4, "positions", "America/Regina"
-STARTING_S = 240
-"""Fed longer by that, while Flink and the stream start and the first slot has not begun."""
+STARTING_S = 240  # fed longer by that, while Flink and the stream start and the first slot has not begun
 SHOWING_S = 90
 """The most that is waited after the last slot's end, or the stream's beginning, until its release is seen."""
 

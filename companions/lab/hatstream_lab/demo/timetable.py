@@ -11,12 +11,11 @@ import numpy as np
 
 from hatstream_lab.made_up_fleet import STOP, STREET_M, TERMINUS, Duty, MadeUpFleet, Route, degrees, draw_town
 
-STREETS = (
+STREETS = (  # of the routes, in turn
     *("Aspen Road", "Bluestem Avenue", "Chokecherry Street", "Dogwood Lane", "Elevator Road", "Foxtail Drive"),
     *("Goldenrod Way", "Harvest Street", "Ironwood Avenue", "Juniper Street", "Kestrel Road", "Larkspur Drive"),
     *("Meadowlark Way", "Northgate Road"),
 )
-"""Of the routes, in turn."""
 SPEED_MS, LAYOVER_S = 5.0, 240  # mean speed of trips, halts included; and wait between two trips
 BLOCK_M = 400.0  # between two numbered avenues or streets
 VALID_DAYS = 90

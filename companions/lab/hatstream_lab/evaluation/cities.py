@@ -27,10 +27,9 @@ MONDAY = date(2024, 1, 1)
 
 _CENTRE = 48.1, 11.6  # latitude and longitude
 _KM_PER_DEGREE = 111.2
-_HOURLY = np.array(
+_HOURLY = np.array(  # how likely a vehicle is on the road in each hour
     [0.2, 0.1, 0.1, 0.1, 0.2, 0.4, 0.7, 1, 1, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 1, 1, 1, 1, 0.8, 0.7, 0.6, 0.5, 0.3]
 )
-"""How likely a vehicle is on the road in each hour."""
 _RING_KM = 2.2  # between two rings of cells, about
 _PARTS_H = 4  # hours of a part of the day
 _PER_KMH = 120.0  # reports of a usual visit, times 30 km/h more than its speed

@@ -29,8 +29,7 @@ REFERENCE: Mapping[str, Mapping[str, Mapping[str, Sequence[float]]]] = _TOML_FIG
 KINDS = {"mean": ("sr", "laplace", "pm", "sw"), "distribution": ("sr", "pm", "sw")}
 COLUMNS = {"mean": (*KINDS["mean"], *METHODS), "distribution": (*KINDS["distribution"], "ule")}
 BUCKETS = 256  # of estimated distributions on [-1, 1]
-SCALE = 1_000_000
-"""Errors of means are stated for that many users, whatever number is simulated."""
+SCALE = 1_000_000  # errors of means are stated for that many users, whatever number is simulated
 _TOLERANCE = 1e-6  # mass that the last step of smoothing may still move
 _BETA_RMS = math.sqrt(2 / 7)
 """Root mean square of 2 Beta(2, 5) - 1. Variances of reports are linear in the square of a value, so their mean is the

@@ -24,15 +24,11 @@ _PUBLISHED_DECIMALS: dict[str, dict[str, int]] = _TOML_FIGURES.pop("decimals")
 REFERENCE: dict[str, dict[str, dict[str, float]]] = {
     data: {label: dict(zip(table["epsilons"], row, strict=True)) for label, row in table.items() if label != "epsilons"}
     for data, table in _TOML_FIGURES.items()
-}
-"""Published mean absolute errors in km/h, by data set, mechanism and epsilon; of 10,000 runs."""
+}  # published mean absolute errors in km/h, by data set, mechanism and epsilon; of 10,000 runs
 EPSILONS = {name: tuple(next(iter(table.values()))) for name, table in REFERENCE.items()}
-_SHOWN_EPSILONS = ("0.5", "1", "1.5", "2")
-"""Of a data set that no paper has."""
-REDRAWN = ("geometric", "extreme")
-"""Sets that are the papers' own whatever the seed."""
-_MOST_ENTRIES = 400_000
-"""Users of one call to `release`: enough to be fast, little enough for memory."""
+_SHOWN_EPSILONS = ("0.5", "1", "1.5", "2")  # of a data set that no paper has
+REDRAWN = ("geometric", "extreme")  # sets that are the papers' own whatever the seed
+_MOST_ENTRIES = 400_000  # users of one call to `release`: enough to be fast, little enough for memory
 
 
 class Sources(NamedTuple):

@@ -15,8 +15,7 @@ from hatstream.api import console, option, progress_bars
 if TYPE_CHECKING:
     from hatstream_local.fusion.fuse import Fused
 
-MOST_GROUPS = 40
-"""Groups that the table on the terminal shows; the files hold all of them."""
+MOST_GROUPS = 40  # groups that the table on the terminal shows; the files hold all of them
 
 
 @click.command()

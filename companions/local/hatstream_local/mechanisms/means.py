@@ -19,11 +19,9 @@ METHODS: tuple[Method, ...] = get_args(Method)
 
 GRID = 100
 """Values of UWA's prior, equally likely: the middles of so many buckets, as in the code of the method's authors."""
-_USERS_AT_ONCE = 1 << 12
-"""Users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache."""
+_USERS_AT_ONCE = 1 << 12  # users of a chunk: its matrices of GRID values, 3 MB each, stay in the cache
 _THREADS = 2
-_FEW_USERS = 30
-"""Below that many users the spread among them is no measure of the noise."""
+_FEW_USERS = 30  # below that many users the spread among them is no measure of the noise
 
 
 @dataclass(frozen=True, slots=True)

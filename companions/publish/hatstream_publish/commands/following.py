@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from hatstream_publish.edition.site import Site
 
 LOOK_EVERY_S = 2.0
-PAUSE_FACTOR = 5.0
-"""So many times what an update took passes before the next one, which leaves the machine to others."""
+PAUSE_FACTOR = 5.0  # so many times what an update took passes before the next one, which leaves the machine to others
 
 Say = Callable[[str], None]
 

@@ -49,12 +49,9 @@ from hatstream_publish.pages.rows import (
 )
 from hatstream_publish.pages.rows import DAYS as OF_DAYS
 
-MAP_SLOTS = 168
-"""Newest slots of a map that follows."""
-POLL_S = 30.0
-"""A map that follows asks so often for the pointer, the file LATEST."""
-TRIPS = "trips.csv"
-"""Copy of the specification's `slot.trips`."""
+MAP_SLOTS = 168  # newest slots of a map that follows
+POLL_S = 30.0  # a map that follows asks so often for the pointer, the file LATEST
+TRIPS = "trips.csv"  # copy of the specification's `slot.trips`
 MEDIA = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",

@@ -17,14 +17,12 @@ Box = tuple[float, float, float, float]
 """West, south, east, north in degrees; west is greater than east across the antimeridian (RFC 7946, 5.2)."""
 
 Float64s = NDArray[np.float64]
-Position = tuple[float, float]
-"""Longitude and latitude, degrees."""
+Position = tuple[float, float]  # longitude and latitude, degrees
 
 LINE, AREA = "line", "area"
 AREA_KINDS = dict.fromkeys(("water", "lake", "river", "riverbank", "reservoir", "bay", "sea"), "water") | dict.fromkeys(
     ("park", "forest", "wood", "grass", "garden", "meadow", "cemetery", "nature_reserve"), "park"
-)
-"""Kinds of drawn areas, by words that a feature's properties may hold, OpenStreetMap's values among them."""
+)  # kinds of drawn areas, by words that a feature's properties may hold, OpenStreetMap's values among them
 _KIND_BY_GEOMETRY = {"LineString": LINE, "MultiLineString": LINE, "Polygon": AREA, "MultiPolygon": AREA}
 _CELL_LETTERS = 18  # h3 fails on far longer ones
 _MOST_BYTES = 256 << 20

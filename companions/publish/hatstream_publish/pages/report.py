@@ -16,8 +16,7 @@ from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
 from hatstream_publish.pages.page import render
 from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, table_of
 
-GUESSES = (0.5, 0.1, 0.01)
-"""Probabilities that somebody gives a guess about one vehicle before publication."""
+GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication
 
 PUBLIC, OPERATOR = "public", "the operator alone"
 
@@ -30,8 +29,7 @@ CHANNELS = (
     ("logs and tracebacks, the engine's page and REST", OPERATOR, OPERATOR),
     ("checkpoints, savepoints, temporary files, the database's own logs", OPERATOR, OPERATOR),
     ("the key and its head file", OPERATOR, OPERATOR),
-)
-"""Every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more."""
+)  # every output channel, and who may see it under counts-public and under add-remove; docs/guarantee.md says more
 
 
 class Odds(NamedTuple):
@@ -52,8 +50,7 @@ class Odds(NamedTuple):
         return _percent(self.least, math.floor)
 
 
-_LEAST_SHOWN = 1e-5
-"""Probabilities nearer to 0 or 1 are not shown with their digits."""
+_LEAST_SHOWN = 1e-5  # probabilities nearer to 0 or 1 are not shown with their digits
 
 
 def _percent(share: float, rounded: Callable[[float], int]) -> str:

@@ -32,7 +32,7 @@ STATUSES: Mapping[str, str] = {
     "no-data": "Nobody reported there, or nobody is left of those who did.",
 }
 
-ADVICE: Mapping[str, str] = {
+ADVICE: Mapping[str, str] = {  # what to do where no value is published, by status
     "held-back": (
         "What helps: more days on the same account (each teaches about the others: `hatstream estimate --whole`), "
         "a fleet that is declared right ([fleet] vehicles), larger hexagons, or a larger total; `hatstream plan` says "
@@ -41,18 +41,13 @@ ADVICE: Mapping[str, str] = {
     "no-data": "Look at another slot, or check with `hatstream release --check-input` what the input holds.",
     "constant": "What helps: larger hexagons, longer slots, or a larger epsilon; `hatstream plan` says what to expect.",
 }
-"""What to do where no value is published, by status."""
 
-HATS = "hats"
-"""What rows of slots are called, beside the names of coarser products."""
-DAYS = "days"
-"""What rows of whole days are called: one for each place and day."""
-CITY = "city"
-"""Stands where a row of the whole region would name a cell."""
+HATS = "hats"  # what rows of slots are called, beside the names of coarser products
+DAYS = "days"  # what rows of whole days are called: one for each place and day
+CITY = "city"  # stands where a row of the whole region would name a cell
 PLACE_DAY, STANDING = "place-day", "place-standing"
 """Products of places: on a day, and as they usually are, by all days until its own."""
-LIVE_MECHANISM = "-live"
-"""Ends the mechanism's name of values that were published while their day lasted."""
+LIVE_MECHANISM = "-live"  # ends the mechanism's name of values that were published while their day lasted
 
 
 def read_results(pattern: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.Table]:
@@ -137,8 +132,7 @@ def shows_parent(rows: pa.Table) -> NDArray[np.bool_]:
 
 # --- what is published -----------------------------------------------------------------------------------------------
 
-USABLE = ("ok", "parent")
-"""Statuses of values that are published unless all are asked for."""
+USABLE = ("ok", "parent")  # statuses of values that are published unless all are asked for
 _VALUE_COLUMNS = ("value", "lower95", "upper95")
 _COLUMN_ORDER = (
     *("slot_start", "slot_end", "cell", "name", "statistic", *_VALUE_COLUMNS),
