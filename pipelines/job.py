@@ -32,10 +32,7 @@ VEHICLE_SHARDS = 2
 
 @dataclass(frozen=True)
 class Outputs:
-    """Destinations of released rows: files, and optionally a topic.
-
-    shape: optional columns and layout.
-    """
+    """Destinations of released rows: files, and optionally a topic. shape: optional columns and layout."""
 
     folder: Path
     formats: tuple[str, ...] = ()

@@ -116,6 +116,7 @@ class Auto(Mechanism):
 @cache
 def _candidates(statistic: str, prior: Prior | None = None) -> tuple[Mechanism, ...]:
     """Lists all mechanisms' variants for a statistic; the constant takes the prior."""
+    # Trees, which release a whole distribution, have other outputs.
     kinds = [kind for kind in registered().values() if statistic in kind.statistics and kind.outputs == Auto.outputs]
     candidates = [candidate for kind in kinds for candidate in kind.candidates()]
     return tuple(Constant(prior=prior) if isinstance(variant, Constant) else variant for variant in candidates)

@@ -63,7 +63,7 @@ class BaselineVariance(Mechanism):
             bias_bound=float(upper * Fraction(*_bias(cap))),
             sensitivity=sensitivity,
             facts={**mechanism.facts_of(hat, grid), **cap.facts()},
-            rounding=float(rounding + upper / RANGE),
+            rounding=float(rounding + upper / RANGE),  # the floor takes less than one unit of 1 / RANGE
         )
 
     def forecasts(self, hats: HatCounts) -> Float64s:

@@ -42,6 +42,7 @@ class Weights:
         mean = self.upper if self.mean else Fraction(0)
         variance = self.upper**2 / 4 if self.variance else Fraction(0)
         shares = (mean, self.mean), (variance, self.variance)  # (worst bias, share of epsilon)
+        # Of noise: the range over its epsilon, as sensitivities are parts of the range.
         noise = (worst / (epsilon * share) if share else Fraction(0) for worst, share in shares)
         return Factors(mean, variance, *noise)
 

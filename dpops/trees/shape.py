@@ -114,8 +114,8 @@ def best_tree(bins: int) -> Tree:
 @cache
 def best_shares(tree: Tree) -> tuple[Fraction, ...]:
     """Divides epsilon over levels by digit sums' cube roots, rounded to rationals."""
-    weights = [max(1, digits) for digits in tree.digit_sums()]
-    if len(set(weights)) == 1:
+    weights = [max(1, digits) for digits in tree.digit_sums()]  # no level is without any share
+    if len(set(weights)) == 1:  # equal shares need no rounding
         return (Fraction(1, len(weights)),) * len(weights)
     roots = [weight ** (1 / 3) for weight in weights]
     numerators = [max(1, round(root / sum(roots) * _SHARE_STEPS)) for root in roots]

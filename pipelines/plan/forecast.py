@@ -202,6 +202,7 @@ def _evenly(hats: list[totals.PlannedHat], number: int) -> list[totals.PlannedHa
     """Takes so many HATs, evenly spaced when sorted by size; all if fewer."""
     if len(hats) <= number:
         return hats
+    # By vehicles, then reports; the samples' bytes make the order the same for equal sizes, whatever it was before.
     ordered = sorted(hats, key=lambda hat: (hat.samples.size, hat.reported, hat.samples.tobytes()))
     return [ordered[index] for index in np.linspace(0, len(hats) - 1, number).round().astype(int).tolist()]
 

@@ -164,7 +164,7 @@ def _refusal(spec: Specification, location: AccountLocation, outcome: Outcome) -
                 f"{spent.first_at} to {spent.last_at}"
             )
         for full in ledger.spent_in_spans(account.name, account.limit, period) if len(limit.spans) > 1 else []:
-            if full.span.days > 1:
+            if full.span.days > 1:  # a single period's spending is above
                 lines.append(
                     f"  the {full.span.days} days {full.first} to {full.last} have spent "
                     f"{full.span.limit.text(full.spent)} of {full.span.limit.describe()}"

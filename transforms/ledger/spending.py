@@ -57,6 +57,7 @@ def find_account(db: sa.Connection, name: str) -> Account | None:
     if body is None:
         return None
     account = msgspec.json.decode(body, type=Account)
+    # An entry `limit` has the lowered limit, as text, in the column `epsilon`.
     lowered = [limit_of(chain.text_of(row.epsilon)) for row in db.execute(of_account.where(ENTRY.c.kind == "limit"))]
     return replace(account, limit=str(reduce(_lower, lowered, limit_of(account.limit))))
 

@@ -122,6 +122,7 @@ class ScriptedHeartbeat(beam.PTransform[PBegin, PCollection[KeyedTally]]):
         """Yields slots over by the script's watermarks, or reached and over at `now_s`."""
         slot_s = self.timetable.slot_s
         watermarks = [event.new_watermark for event in self.script._events if isinstance(event, WatermarkEvent)]
+        # MAX_TIMESTAMP is the end of the script, and promises no slot.
         promised_s = max((_seconds(time) for time in watermarks if time < MAX_TIMESTAMP), default=0)
         added = [event for event in self.script._events if isinstance(event, ElementEvent)]
         times = (element.timestamp for event in added for element in event.timestamped_values)

@@ -34,10 +34,7 @@ _NEEDS = {"DataflowRunner": "Google's libraries: pip install 'apache-beam[gcp]'"
 
 @dataclass(frozen=True)
 class ByName:
-    """Beam runner by name, with options behind `--`.
-
-    Raises UsageError for invalid values and unknown options.
-    """
+    """Beam runner by name, with options behind `--`; wrong ones raise UsageError."""
 
     name: str
     options: tuple[str, ...] = ()

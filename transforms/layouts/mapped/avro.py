@@ -218,10 +218,7 @@ def _is_encodable(value: Any) -> bool:
 
 
 def _array(values: Any, kind: Any) -> Any:
-    """Builds an Arrow array, or returns values of `None` (numbers) and `_MIXED_UNION` for `typed_batch`.
-
-    Raises UnicodeEncodeError for lone surrogates.
-    """
+    """Builds an Arrow array, but for None and _MIXED_UNION. Raises UnicodeEncodeError for surrogates."""
     if kind is _MIXED_UNION:
         "".join(value for value in values if isinstance(value, str)).encode()  # raises, as pa.array does for texts
     if kind in (None, _MIXED_UNION):

@@ -38,10 +38,7 @@ def learned_centres(entries: Sequence[StageEntry], policy: LevelsPolicy, hours: 
 
 
 def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, stage: Stage) -> Differences | None:
-    """Infers what a stage of places centres on; None for others.
-
-    entries: with the day's other stages last.
-    """
+    """Infers a place stage's centres; None for others. entries: the day's stages last."""
     places = policy.public_places
     if places is None or not stage.is_of_places:
         return None

@@ -169,7 +169,7 @@ def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:
 def _has_id_of_file(sample: Sample) -> bool:
     """Checks for an unused column that has one value a file: an id."""
     by_name, files = find_columns(sample.columns, FILE), sample.columns[FILE]
-    excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))
+    excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))  # those of complete fields
     for values in (values for name, values in sample.columns.items() if name not in excluded):
         pairs = {(file, str(value)) for file, value in zip(files, values, strict=True) if value is not None}
         if len(pairs) == len(set(files)) == len({value for _, value in pairs}):

@@ -139,8 +139,8 @@ def read_days(
     levels: dict[str, Any] = {name: base[name] for name in shared if name in base}
     account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
     levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}
-    is_made = base["cells"]["region"] == "occupied"  # which `levels` does not take
-    if is_made:
+    is_made = base["cells"]["region"] == "occupied"  # all cells with reports: `levels` needs a list
+    if is_made:  # releases HAT by HAT may leave the region open: so the first day's cells are counted
         first = count_days(load(hat_tables(base)), pattern, dates, report=report)
         first = first.filter(pc.equal(first["period"], pc.min(first["period"])))
         levels["cells"] = {**base["cells"], "region": around(first["cell"].unique().to_pylist())}
