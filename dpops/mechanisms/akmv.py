@@ -120,6 +120,7 @@ def _bias_steps(bound: int, facts: Mapping[str, int]) -> Fraction:
     It is the distance from the mean of all R reported samples. Either every dropped sample is at U, and a user with c
     samples at U where c U / R - min(c U, T) / n is positive, else at 0; or every dropped sample is at 0, and every
     user's sum at min(c U, T). The distance is linear in a user's sum below T and above it, so no other sums are worse.
+    facts: `users_1` users with `count_1` samples each, and so on; bound: T, in steps.
     """
     samples, reported, upper = facts["samples"], facts["reported"], facts["upper_steps"]
     below, above = Fraction((reported - samples) * upper, reported), Fraction(0)

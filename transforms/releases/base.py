@@ -58,7 +58,7 @@ class History(NamedTuple):
         In unattended runs always, until an attended one has continued: then the period has a later stage.
         """
         account, stages = self._account, (entry.unit for entry in self.stages(unit.spec_id))
-        is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)
+        is_first = account.open().stop(account.name, unit.spec_id, unit.period, run)  # true for retries of `run` too
         has_gone_on = any(stage.period == unit.period and stage.stage > unit.stage for stage in stages)
         if is_first or (account.unattended and not has_gone_on):
             raise MustStop(unit.period)

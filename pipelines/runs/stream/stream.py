@@ -80,10 +80,10 @@ def prepare(
     secret = jobs.admitted(spec, location)
     output_folder.prepare(outputs, spec, location)
     outputs = replace(outputs, folder=outputs.folder.absolute())
-    life = life_of(spec)
+    _, end_s = life = life_of(spec)
     job = replace(endless(spec, start_s, life, location, secret, outputs), vehicle_shards=vehicle_shards)
     behind_s = _watermark(spec, start_s).behind_s  # that a slot waits for reports after its end
-    heartbeat = Heartbeat(spec.timetable, start_s, life[1], spec.privacy.release_shards, behind_s)
+    heartbeat = Heartbeat(spec.timetable, start_s, end_s, spec.privacy.release_shards, behind_s)
     return Stream(job, source, heartbeat, identity_of(spec, secret, vehicle_shards), later_of(spec, job, secret))
 
 

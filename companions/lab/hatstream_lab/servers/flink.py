@@ -54,7 +54,7 @@ class JobServer(LocalServer):
         configuration = self._folder / "conf"
         configuration.mkdir(exist_ok=True)
         text = _CONFIGURATION.read_text()
-        *_, rest_port = self._ports
+        *_, rest_port = self._ports  # in the order of `ports`
         text = text.format(host=LOOPBACK, rest=rest_port, slots=self._slots, folder=self._folder.as_uri())
         (configuration / "config.yaml").write_text(text)
         return ["--flink-master=[local]", f"--flink-conf-dir={configuration}"]
