@@ -69,8 +69,8 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     queries: noisy integers, in steps. plans: as `Plan.document` stores them. miss: chance that an interval misses.
     """
     if not plans:
-        nothing = np.zeros(0)  # columns of no HATs
-        return Estimates(np.zeros((1, 3, 0)), [], nothing, nothing, nothing, [])
+        no = np.zeros(0)  # a column of no HATs
+        return Estimates(np.zeros((1, 3, 0)), lists=[], noise_std=no, bias_bound=no, epsilon=no, status=[])
     steps, floats = zip(*(_noise_numbers(*_noise_fields(plan), miss) for plan in plans), strict=True)
     noise, noise_std, upper, epsilon = np.array(floats).T
     # Python's integers: queries may exceed 2**53.

@@ -111,7 +111,7 @@ class WeightField(LatentField):
         """Computes log weights of typical hours like a day's, less their mean, (cells, slots)."""
         logs = self.layout.hats(self.effects, day.hours, day=None)
         traffic = logs - np.average(logs, weights=np.exp(logs))
-        return np.asarray(np.clip(traffic, -_MOST_TRAFFIC, _MOST_TRAFFIC))  # see _MOST_TRAFFIC
+        return np.asarray(np.clip(traffic, -_MOST_TRAFFIC, _MOST_TRAFFIC))  # lest an outlier decide its effect
 
     def fit(self, sums: Sequence[NoisySums], rounds: int) -> None:
         """Fits effects by Gauss-Newton and strengths by Fellner-Schall steps.

@@ -48,7 +48,6 @@ class Levy(ClippedArrays):
             errors = np.zeros(tau.size)
             # Noise is for the interval's length, 3 bins at most, or for less where unclipped means move by less.
             for bins, rows in groups_of(-(-upper // tau)):
-                # A user moves a clipped sum by at most the interval, 3 bins or all of U, or by what it may unclipped.
                 widest = np.minimum(upper if bins == 1 else np.minimum(3 * tau[rows], upper), laid.sensitivity[rows])
                 errors[rows] = _errors(hats, means[rows], tau[rows, None], bins, widest)
             return errors

@@ -60,7 +60,8 @@ def read_trees(
     moved = (width + grid) / 2
     between = in_units(readings.mean_interval(raw, noise_law, scale, widths), upper * bias + upper * rounding + moved)
     outputs["mean"] = _around(readings.mean(cdf) * width, between)
-    # t moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2.
+    # t moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2. Half
+    # of `miss` is for the mean that it is around.
     share = np.minimum(bias, 0.5)
     margin = upper**2 * share * (1 - share) + upper * moved + moved**2 + upper**2 * rounding
     between = readings.variance_interval(raw, noise_law, scale, readings.standard_errors(miss / 2))

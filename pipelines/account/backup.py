@@ -87,6 +87,7 @@ def write_backup(location: AccountLocation, path: Path) -> Backup:
     remembered = dict(location.witness.read_all())  # before the ledger is read, which never lags behind it
     book.verify()
     entries, timestamp = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
+    # With the head of these entries: the ledger may have grown since the head was read.
     backup = Backup(_BackupHeader(timestamp, key.key.hex(), remembered), entries).with_entries(entries)
     content = io.BytesIO()
     with gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as packed:

@@ -100,7 +100,7 @@ def _open(path: str, stack: ExitStack) -> BinaryIO:
     else:
         names, open_file = archive
         file = stack.enter_context(open_file(name or names[0]))  # a path without a name is of the only file
-    codec = _codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]
+    codec = _codec_of(file.peek(4)[:4])  # type: ignore[attr-defined]  # 4: the longest mark of a codec
     return file if codec is None else cast(BinaryIO, stack.enter_context(pa.CompressedInputStream(file, codec)))
 
 

@@ -93,7 +93,7 @@ class _Pool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
             workers = list(self._workers.get(request.worker_id, []))
         if len(workers) == 1:
             _end(workers[0])
-        elif workers:
+        elif workers:  # which one is the caller's is not known: it ends by itself
             connection.wait([worker.sentinel for worker in workers], STOP_S)
         with self._lock:
             workers = self._workers.get(request.worker_id, [])

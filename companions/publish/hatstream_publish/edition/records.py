@@ -57,6 +57,7 @@ def _resource(part: PublishedFile) -> dict[str, Any]:
     """Describes a published file as resource of a data package."""
     stem, _, ending = part.path.rpartition(".")
     resource: dict[str, Any] = {
+        # A table's CSV has the plain name, so that other forms of it need another.
         "name": stem.lower() if ending == "csv" and part.schema else f"{stem}-{ending}".lower(),
         "path": part.path,
         "title": part.title,

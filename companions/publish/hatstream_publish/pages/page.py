@@ -62,7 +62,7 @@ def text_of(template: str, **texts: Any) -> str:
         loader=jinja2.PackageLoader("hatstream_publish.pages"),
         autoescape=jinja2.select_autoescape(),
         undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=template.endswith(".md"),
+        keep_trailing_newline=template.endswith(".md"),  # a text file ends with one
     )
     return environment.get_template(template).render(**texts)
 
@@ -86,7 +86,7 @@ def _hash(text: str) -> str:
 def _origin(address: str | None) -> str:
     """Extracts scheme and host for a security policy; no further rule can slip in."""
     parts = urlsplit(address or "")
-    host = re.sub(r"[^A-Za-z0-9.:-]", "", parts.netloc.rpartition("@")[2])
+    host = re.sub(r"[^A-Za-z0-9.:-]", "", parts.netloc.rpartition("@")[2])  # without a name and password
     return f"{parts.scheme}://{host}" if host and parts.scheme in ("http", "https") else ""
 
 
