@@ -134,7 +134,7 @@ def _after(
 
 
 def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, float]:
-    """Computes posterior variances from prior ones and added precisions, (km/h)^-2."""
+    """Computes posterior variances from prior ones, if above 0, and added precisions, (km/h)^-2."""
     return {component: 1 / (1 / max(variance, 1e-9) + precisions[component]) for component, variance in prior.items()}
 
 

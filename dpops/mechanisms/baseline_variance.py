@@ -106,10 +106,10 @@ class BaselineVariance(Mechanism):
 
 def _sensitivity(cap: CountCap) -> Ratio:
     """Computes Delta_var / (U^2 / 4)."""
-    return variance_sensitivity(cap.max_count, cap.samples, cap.is_uncapped)
+    return variance_sensitivity(cap.max_count, cap.samples, whole_users=cap.is_uncapped)
 
 
 def _bias(cap: CountCap) -> Ratio:
     """Computes E_var / (U^2 / 4); uncapped, `moved` is D / n (algorithms 9.1)."""
     moved, total = cap.moved_weight
-    return variance_bias(total - moved, total, cap.is_uncapped)
+    return variance_bias(total - moved, total, whole_users=cap.is_uncapped)

@@ -154,7 +154,8 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         end = self.end or (self.start if elements.is_bounded else None)
         released = Release(spec, self.start, end, location.url, location.key).released(reports)
         shape = Shape(zone="UTC", unknown=True, counts=not presence, about=presence)  # `about`: estimated counts
-        to_rows = ToRows(shape, schema_by_key(self.name, shape), elements.is_bounded, _COLUMN_BY_FIELD)
+        schema = schema_by_key(self.name, shape)
+        to_rows = ToRows(shape, schema, may_be_late=elements.is_bounded, columns=_COLUMN_BY_FIELD)
         rows = released.estimates | "windows" >> beam.Filter(lambda slot: not slot.product) | "rows" >> to_rows
         windowed = rows | "in windows" >> beam.WindowInto(FixedWindows(size_s, offset_s))
         return WithRefused(windowed, released.refused) if self.with_refused else windowed

@@ -85,7 +85,7 @@ def from_toml(kind: type, value: object) -> Fraction:
     if kind is Fraction and isinstance(value, int | Decimal) and not isinstance(value, bool):
         if isinstance(value, Decimal) and not value.is_finite():
             raise ValueError(f"expected a finite number, got {value}")
-        if value and abs(Decimal(value).adjusted()) > 30:
+        if value and abs(Decimal(value).adjusted()) > 30:  # the digits of 1e999999999 would fill memory
             raise ValueError(f"expected a number between 1e-30 and 1e30, got {shortened(str(value))}")
         return Fraction(value)
     raise ValueError(f"expected a number, got {value!r}")

@@ -60,7 +60,7 @@ class Trips:
         parents, parent = np.unique([h3.cell_to_parent(cell) for cell in self.cells], return_inverse=True)
         numbers = np.zeros((parents.size, _WEEK_HOURS))
         np.add.at(numbers, parent, self.numbers)
-        return Trips(tuple(parents.tolist()), numbers.tobytes(), self.are_counted)
+        return Trips(tuple(parents.tolist()), numbers.tobytes(), are_counted=self.are_counted)
 
     def of_habits(self, cells: Iterable[str]) -> Float64s:
         """Averages numbers by habit, working days before days off, (cells, 48)."""

@@ -182,7 +182,7 @@ def _layout_of(form: str, columns: Mapping[str, Sequence[Any]], records: str | N
 
 
 def _is_text(data: bytes) -> bool:
-    """Checks that the first bytes have no NUL and hardly any other control character."""
+    """Checks that first bytes have no NUL, and hardly control characters but white space."""
     head = data[:4096]
     return b"\0" not in head and sum(byte < 9 or 13 < byte < 32 for byte in head) < len(head) / 100 + 1
 

@@ -90,7 +90,7 @@ def _segments(feed: Gtfs) -> Iterator[Segment]:
             points = slice(feed.lines.starts[line], feed.lines.starts[line + 1])
             lat, lon = feed.lines.lat[points], feed.lines.lon[points]
             metres = math.radians(1) * EARTH_M  # of a degree of latitude; at the poles one of longitude has none
-            scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])
+            scale = np.array([metres * max(math.cos(math.radians(float(lat.mean()))), 0.01), metres])  # above 0
             xy = np.column_stack([lon, lat]) * scale
             length_m = _along_m(xy)[-1]
             steps_m = np.linspace(0, length_m, min(int(length_m / STEP_M) + 2, MOST_STEPS))
