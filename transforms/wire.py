@@ -146,7 +146,7 @@ def split(
     for first, chosen in _runs(pane_and_shard):
         pane_start_s, shard = divmod(int(pane_and_shard[first]), S_US)
         data, slot_s = pack_events(events.take(chosen), packing), int(slot_start_us[first]) // S_US
-        yield PackedEvents((slot_s, shard), data, len(vehicle[chosen]), pane_start_s)
+        yield PackedEvents((slot_s, shard), data, rows=len(vehicle[chosen]), pane_s=pane_start_s)
 
 
 def _runs(run_key: Int64s) -> Iterator[tuple[int, "slice | Int64s"]]:

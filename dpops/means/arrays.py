@@ -54,7 +54,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     weight: Float64s = np.bincount(group.user, weights=group.samples / width / arrays, minlength=counts.size)  # type: ignore[assignment]
     clipping = float(grid.upper) * transport_bias(weight, counts / reported)
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
-    return Arrays(length, group, weight, int(user_sensitivity.max()), clipping + _rounding(grid), facts)
+    return Arrays(length, group, weight, int(user_sensitivity.max()), bias=clipping + _rounding(grid), facts=facts)
 
 
 def _rounding(grid: Grid) -> float:

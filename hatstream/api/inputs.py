@@ -128,7 +128,7 @@ class _AnyTime:
 
     def locate(self, event_us: Int64s) -> Where:
         zeros, always = np.zeros(event_us.size, np.int64), np.ones(event_us.size, np.bool_)
-        return Where(zeros, zeros, always, always, ("",))
+        return Where(zeros, zeros, in_range=always, in_service=always, periods=("",))
 
 
 def read_tables(path: Path, kind: type[Table]) -> Table:

@@ -84,7 +84,7 @@ def _lay_out(spec: Specification, counts: SampleCounts) -> tuple[list[PlannedHat
     """Plans one period's HATs as a release does, and composes a vehicle's totals."""
     allocation, cap, named = spec.privacy.allocation, spec.privacy.cap, counts.slots_named and counts.vehicles_named
     samples, slot = _within_cap(counts, cap), np.unique(counts.slot, return_inverse=True)[1]
-    rows = Tally(slot, counts.vehicle, counts.place, samples, counts.samples - samples, sums={})
+    rows = Tally(slot, counts.vehicle, counts.place, kept=samples, dropped=counts.samples - samples, sums={})
     planned = rows = rows.take(np.lexsort((counts.vehicle, counts.place, slot)))  # the order of a release's tallies
     if not named:  # no vehicle is known to be in two HATs of a slot: each row is planned as another vehicle's
         planned = replace(rows, vehicle=np.arange(rows.vehicle.size))

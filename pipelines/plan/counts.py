@@ -299,4 +299,4 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
     days = [spec.timetable.day_of(int(fullest.event_us[0]) // 1_000_000)]
     with suppress(CalendarError):  # of an account without a first or last day
         days = list(spec.timetable.period_days(days[0], spec.account.since, spec.account.until))
-    return FeedPeriod(period, days[0], len(days), len(by_period), fullest)
+    return FeedPeriod(period, days[0], days=len(days), periods=len(by_period), observations=fullest)

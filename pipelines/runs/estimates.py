@@ -88,6 +88,7 @@ def estimate_again(
     """
     make_writable(outputs.folder)
     facts, policy = slot_facts(recorded.spec, calendar), recorded.policy
+    # least_recent=None: no day is folded into a mean day.
     missing, written = list[str](), list[Path]()
     everything = learned_from(recorded.entries, policy, least_recent=None) if whole and recorded.entries else None
     for number, (period, period_slots) in enumerate(groupby(calendar.slots, key=lambda slot: slot.period)):

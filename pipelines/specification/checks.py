@@ -58,7 +58,8 @@ def timetable_of(document: Document) -> Timetable:
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):
-        need(False, field, "must be a name like America/Chicago", zone, did_you_mean(zone, available_timezones()))
+        hint = did_you_mean(zone, available_timezones())
+        need(holds=False, name=field, rule="must be a name like America/Chicago", value=zone, hint=hint)
     need(weekdays is None or bool(weekdays), "slot.weekdays", "must name at least one day", "empty")
     served = WEEKDAYS if weekdays is None else tuple(day for day in WEEKDAYS if day in weekdays)
     return Timetable(zone, document.account.unit, minutes, service, served)

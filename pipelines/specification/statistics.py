@@ -41,8 +41,7 @@ def _statistic(table: dict[str, Any], document: Document, prior: Prior | None) -
     name, offered = table.pop("name", None), registry.registered()
     for key, value in (("name", name), ("mechanism", table.get("mechanism", ""))):
         need(isinstance(value, str), f"statistic.{key}", "must be a text", value)
-    if name not in offered:
-        need(False, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
+    need(name in offered, "statistic.name", f"must be one of {', '.join(offered)}", name, did_you_mean(name, offered))
     statistic = offered[str(name)]
     wanted = table.pop("mechanism", statistic.default)
     weight, adjacency = table.pop("weight", 1), document.account.adjacency

@@ -74,7 +74,7 @@ def merge_panes(
         sums = {column.name: column.add_up(candidates.value[stays], row, rows.vehicle.size) for column in columns}
         samples = np.bincount(row, minlength=rows.vehicle.size).astype(np.int64)
     slot_s = np.full(rows.vehicle.size, slot_start_s, np.int64)
-    return Tally(slot_s, rows.vehicle, rows.cell, samples, rows.reported - samples, sums=sums)
+    return Tally(slot_s, rows.vehicle, rows.cell, kept=samples, dropped=rows.reported - samples, sums=sums)
 
 
 def event_spans(events: Events) -> EventSpans:

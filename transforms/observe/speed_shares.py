@@ -64,12 +64,12 @@ def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     moves &= metres <= _MOST_M_S * step_s
     repeats = np.unique(speed[speed != 0], return_counts=True)[1]  # how often each speed but 0 occurs
     shares = SpeedShares(
-        speed.size,
-        int((speed < 0).sum()),
-        int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),
-        int(repeats.max(initial=0)) if repeats.sum() > 1 else 0,  # of the commonest; a single row repeats nothing
-        int(moves.sum()),
-        int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
+        reports=speed.size,
+        below_zero=int((speed < 0).sum()),
+        above_bound=int((speed > float(rules.grid.upper / units.value_per_unit)).sum()),
+        commonest=int(repeats.max(initial=0)) if repeats.sum() > 1 else 0,  # a single row repeats nothing
+        moving=int(moves.sum()),
+        standing=int((moves & (speed[:-1] == 0) & (speed[1:] == 0)).sum()),
     )
     return {f"{_COUNTER_PREFIX}{name}": number for name, number in shares._asdict().items()}
 

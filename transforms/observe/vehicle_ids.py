@@ -108,11 +108,11 @@ def vehicle_ids(column: pa.Array, form: VehicleForm = "text") -> VehicleIds:
     rows = len(column)
     if not (columns.is_text(kind) or pa.types.is_integer(kind) or columns.is_number(kind)):
         missing = nulls(column)
-        return VehicleIds(np.zeros(rows, np.int64), [], missing, ~missing)
+        return VehicleIds(np.zeros(rows, np.int64), ids=[], missing=missing, bad=~missing)
     coded = column if pa.types.is_dictionary(column.type) else _plain(column).dictionary_encode()  # each id once
     absent = nulls(coded.indices)
     if absent.all():
-        return VehicleIds(np.zeros(rows, np.int64), [], absent, ~absent)
+        return VehicleIds(np.zeros(rows, np.int64), ids=[], missing=absent, bad=~absent)
     # `used`: indices of the dictionary's values that the rows have; `code`: each row's index in `used`.
     used, code = factorize(coded.indices.fill_null(0).to_numpy(zero_copy_only=False))
     values = coded.dictionary.take(pa.array(used))

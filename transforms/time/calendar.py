@@ -244,7 +244,7 @@ class Calendar:
         slot = np.maximum(np.searchsorted(starts_us, event_us, side="right") - 1, 0)  # the last that begins before
         start_us = starts_us[slot]
         is_inside = (event_us >= start_us) & (event_us < start_us + self.slot_s * 1_000_000)
-        return Where(start_us, periods[slot], in_range, in_range & is_inside, self.periods)
+        return Where(start_us, periods[slot], in_range, in_service=in_range & is_inside, periods=self.periods)
 
 
 def calendar(timetable: Timetable, start: datetime, end: datetime) -> Calendar:

@@ -95,7 +95,7 @@ def join(parts: Sequence[Reported], services: Sequence[Service]) -> Joined:
     epsilons = np.array([service.mechanism.epsilon for service in services])
     spent = np.bincount(number, epsilons[rows.service] * ~is_copy, users.size)
     groups, second = list(_by_group(rows.take(~is_further), len(services))), int((is_further & ~is_copy).sum())
-    return Joined(groups, int(is_copy.sum()), second, users.size, float(spent.max(initial=0.0)))
+    return Joined(groups, int(is_copy.sum()), second, users.size, leakage=float(spent.max(initial=0.0)))
 
 
 def _by_group(reported: Reported, services: int) -> Iterator[tuple[Group, GroupReports]]:

@@ -82,7 +82,7 @@ def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, progre
     leakage = max(rows_of_user.values()) / len(spec.services) * spec.epsilon_of_all  # each mean is a row per service
     output.parent.mkdir(parents=True, exist_ok=True)
     write_rows(output, rows, SCHEMA, mode=0o600)  # a user's own reports, which only the services are to have
-    return Perturbed(len(rows), len(rows_of_user), leakage, read, refused)
+    return Perturbed(reports=len(rows), vehicles=len(rows_of_user), leakage=leakage, read=read, refused=refused)
 
 
 def _cells(lat_e7: Int64s, lon_e7: Int64s, resolution: int) -> Int64s:
