@@ -95,7 +95,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
     totals = [
         _total(spec, bounds, factor, days, within)
         for factor in FACTORS
-        for days in (_NUMBER_BY_DAYS if factor == 1 else [_LATER])
+        for days in (_NUMBER_BY_DAYS if factor == 1 else [_LATER])  # other totals are shown of a later day alone
     ]
     spans = worth_of_spans(spec, bounds)
     usable = [

@@ -125,7 +125,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     pauses = [np.flatnonzero(~np.roll(is_busy, -start)).tolist() for start in starts]  # hours after each start
     hours = tuple((start, start + min(pause, default=24)) for start, pause in zip(starts, pauses, strict=True))
     # Pairs of consecutive stops of a run, as one number each.
-    placed = ~np.isnan(feed.stop_positions[0][stop])
+    placed = ~np.isnan(feed.stop_positions[0][stop])  # [0]: latitudes, NaN where unknown
     is_same_run, placed_stop = run[placed][1:] == run[placed][:-1], stop[placed]
     stops = 1 + int(placed_stop.max(initial=0))
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)

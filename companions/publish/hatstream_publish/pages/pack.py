@@ -71,6 +71,7 @@ def packed(
         **({} if standing_rows is None else _usual(standing_rows, grid)),
         **_vehicles(rows, grid),
     }
+    # Each layer adds its arrays to `arrays`, and origins of its rows to `codes`.
     layers = [_packed_layer(rows, grid, number, layer, codes, arrays) for number, layer in enumerate(_layers(rows))]
     departures = [place.departures for place in of_grid]  # the map names the busiest places at first
     order = np.argsort(-np.array(departures), kind="stable")[:NAMED_AT_FIRST]
