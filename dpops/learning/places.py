@@ -253,12 +253,12 @@ def weight_nodes(law: Float64s, sums: PlaceSums, expected: Float64s, chosen: sli
 
 def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
     """Computes log likelihoods of LAWS, (laws,), up to a constant."""
-    _, log, low, fraction, density = _weight_grid(sums, expected, chosen)  # log: of likelihoods
-    likely = density * np.exp(log - log.max(axis=1, keepdims=True))
-    # Likelihoods of RATIOS, (places, RATIOS): a weight between two of them counts for both.
+    _, log_likelihood, below, fraction, density = _weight_grid(sums, expected, chosen)
+    likely = density * np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
+    # Likelihoods of RATIOS, (places, RATIOS): a weight `fraction` of the way from `below` to the next counts for both.
     of_ratios, rows = np.zeros(likely.shape), np.arange(len(likely))[:, None]
-    np.add.at(of_ratios, (rows, low), (1 - fraction) * likely)
-    np.add.at(of_ratios, (rows, np.minimum(low + 1, RATIOS.size - 1)), fraction * likely)
+    np.add.at(of_ratios, (rows, below), (1 - fraction) * likely)
+    np.add.at(of_ratios, (rows, np.minimum(below + 1, RATIOS.size - 1)), fraction * likely)
     return np.asarray(np.sum(np.log(of_ratios @ LAWS.T + _TINY), axis=0))
 
 

@@ -37,7 +37,7 @@ two copies must not have in common."""
 
 def serve(address: str) -> None:
     """Serves at `host:port` until SIGTERM or SIGINT."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as in hatstream/command.py
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # on our matrices threads wait for one another
     # Workers are started as `python`: let that be this one, with nothing on its path that hides our packages.
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     os.environ["PYTHONPATH"] = os.pathsep.join(path_for_workers(os.environ.get("PYTHONPATH", "")))
