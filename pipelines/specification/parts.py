@@ -93,7 +93,7 @@ def parts_of(
     _check_whole_periods(document, field, "classes are counted")
     written = converted(options_of(statistics[STATISTIC]), ClassOptions, field)
     need(0 < written.share < 1, f"{field}: share", "must be above 0 and below 1", written.share)
-    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)
+    need(6 <= written.classes <= 10, f"{field}: classes", "must be 6 to 10", written.classes)  # near 8, the default
     fits = written.share + sum(part.share for part in places) < 1
     need(fits, field, "must leave the mean a part of the total beside places", written.share)
     with raise_as(SpecificationError, ValueError, f"{field}: "):
