@@ -235,11 +235,10 @@ def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], 
     value, in_class = np.where(index == 0, 0.0, crossing), Z95 * _UNIFORM_SD * np.diff(edges)
     lower = np.maximum(value - np.hypot(np.maximum(value - lower, 0.0), in_class[lower_index]), 0.0)
     upper = np.minimum(value + np.hypot(np.maximum(upper - value, 0.0), in_class[upper_index]), edges[-1])
-    is_last = index == edges.size - 2
     return Quantiles(
         value,
         np.where(lower_index == 0, 0.0, lower),
-        np.where(upper_index == 0, edges[1], np.where(is_last, edges[-1], upper)),
+        np.where(upper_index == 0, edges[1], np.where(index == edges.size - 2, edges[-1], upper)),  # the last class
     )
 
 
@@ -268,7 +267,8 @@ def expected_error(
     if typical is not None:
         weights, cells = typical
         _, information, covariance = _expected_posterior(edges, weights, precisions, cell.mean_variance, cell_prior)
-        of_cell = (information - information @ covariance @ information)[0]  # on the city: a Schur complement
+        # As in `_city`: a cell tells the city (A^-1 + P)^-1 = A - A (P^-1 + A)^-1 A, A: `information`.
+        of_cell = (information - information @ covariance @ information)[0]  # precision, of the only cell
         city_precision = _inverted(_city_covariance(logs.size)) + cells * of_cell
         covariances = _with_city(covariances, cell_prior, _inverted(city_precision))
     posterior = ClassFit(edges, logs, covariances)

@@ -79,8 +79,8 @@ class Start(NamedTuple):
     """Initial values of fits: effects, strengths and vehicle variance."""
 
     effects: Effects
-    weights: Strengths
-    speeds: Strengths
+    weights: Strengths  # of the log weights' effects
+    speeds: Strengths  # of the speeds' effects
     spread: VehicleSpread
 
 
@@ -249,11 +249,11 @@ class Stack:
         self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # first rows, and the end
         hours = {item.hours.tobytes(): item.hours for item in items}
         by_hours = {key: layout.known(of_key) for key, of_key in hours.items()}  # equal for many items
-        self._known = [by_hours[item.hours.tobytes()] for item in items]
+        self._known = [by_hours[item.hours.tobytes()] for item in items]  # the layout's regressors, by item
         self._terms: list[tuple[int, Block, _PairSums, int]] = []  # (item, block, sums, the block's first effect)
         local = [np.zeros((2, 0), np.int64)]  # rows and columns of local effects, by term
         for index, item in enumerate(items):
-            for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):
+            for block, sums in zip(layout.blocks, layout.pair_sums(item), strict=True):  # without absent regressors
                 if block.regressor is None or block.regressor in {*item.regressors, *self._known[index]}:
                     first = layout.span(block, item.day).start
                     self._terms.append((index, block, sums, first))

@@ -68,9 +68,9 @@ class WeightField(LatentField):
 
         numbers: vehicles by day. totals: released total weights of the last days; None where none was released.
         """
-        super().__init__(layout, days, strengths=None if start is None else start.weights)
+        super().__init__(layout, days, strengths=None if start is None else start.weights)  # of log weights' effects
         self.numbers = tuple(numbers)
-        self._total_precisions = np.full(len(days), TOTAL_PRECISION)
+        self._total_precisions = np.full(len(days), TOTAL_PRECISION)  # (days,), relearned by `_update_totals`
         self._at_retention = layout.index_of("retention")
         self.variances = [np.zeros((layout.cells, day.hours.size)) for day in days]
         self.total_variances = np.full(len(days), 1.0)  # until the first round

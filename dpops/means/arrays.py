@@ -129,7 +129,7 @@ def array_means(totals: Sequence[Totals], plans: Sequence[Plan]) -> ArrayMeans:
     groups = [full_plan(plan, ArrayPlan).grouping for plan in plans]
     users = stack(totals, plans)
     if not groups:
-        return ArrayMeans(users.sums, users.start)
+        return ArrayMeans(users.sums, users.start)  # both empty
     user_mean = users.sums * FINE_PER_STEP // users.counts
     pieces = np.array([group.user.size for group in groups])
     arrays = np.array([group.fills.size for group in groups])

@@ -75,7 +75,7 @@ class Akmv(Mechanism):
             drawn = expected_quantiles(np.sort(sums, axis=1), max_sums, rank, epsilon / 2, _NODES)
             excess = sums[:, :, None] - drawn[:, None, :]  # (HATs, users, _NODES)
             bias = -np.maximum(excess, 0.0, out=excess).sum(axis=1) / samples  # in place, as it is large
-            true = sums.sum(axis=1)[:, None] / samples
+            true = sums.sum(axis=1)[:, None] / samples  # below: T / (epsilon / 2) is the noise scale of the sum
             errors.append(clamped_errors(true, hats.upper, bias, 2 * drawn / (samples * epsilon)).mean(axis=1))
         return np.concatenate(errors)
 

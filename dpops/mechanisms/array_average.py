@@ -53,7 +53,7 @@ class ArrayAverage(Mechanism):
         plans = layouts.planned(counts, hats.users, hats.reported, grid, epsilon, self.m_ub)
         if np.any(sums < 0) or np.any(sums > counts * grid.upper_steps):
             raise ValueError("totals do not fit their plans: sums outside [0, count * U]")
-        laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)
+        laid, array_sums = plans.layout, np.zeros(plans.layout.fills.size, np.int64)  # fills: samples by array
         np.add.at(array_sums, laid.array, sums * FINE_PER_STEP // counts * laid.samples)  # user means
         exact = np.add.reduceat(array_sums // laid.fills, laid.first_array)
         sensitivities, of_hats = laid.sensitivity.tolist(), plans.named_facts()

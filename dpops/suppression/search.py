@@ -132,10 +132,10 @@ class Search:
         """Lays out HATs, vehicles and entries, bars last vehicles, and finds the threshold."""
         # Pairs of an array and its memoryview share memory: the array for vectors, the view for single elements.
         self.tally = tally
-        self.exact = lru_cache(maxsize=100_000)(factors.exact)
+        self.exact = lru_cache(maxsize=100_000)(factors.exact)  # of (samples, retained, heaviest); fractions are slow
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
-        bias, variance_bias, sensitivity, variance_sensitivity = factors
-        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # of p (1 - p), see `_half`
+        bias, variance_bias, sensitivity, variance_sensitivity = factors  # weights of the four worst cases
+        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # of p (1 - p): `_half`
         self.weights = np.array([float(weight / self.scale) for weight in weights])
         self.alive = np.ones(tally.hat.size, np.bool_)
         self.is_alive, self.counts = self.alive.data, tally.counts.data

@@ -76,7 +76,7 @@ def release_days(
             run.draw(first_s, day.table.take(group_of_row == first_s))
     if whole:
         recorded = run.recorded
-        model = learned_from(recorded.entries, recorded.policy, least_recent=None)  # all as released
+        model = learned_from(recorded.entries, recorded.policy, least_recent=None)  # no day is folded into others
         for period, day in days.items():
             facts = list(day.facts.values())
             run.show("whole", slots_of(estimate_by_all(recorded, model, period, facts), facts, recorded.policy))

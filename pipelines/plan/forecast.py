@@ -257,10 +257,10 @@ def _other_choices(
         choices.append((name, _with(spec, replace(spec.privacy.allocation, epsilon=epsilon)), True))
     if has_names and spec.privacy.cap is None:
         if spec.privacy.allocation.suppress is None:
-            suppress = weights_of(spec.value.grid, spec.statistics)
+            suppress = weights_of(spec.value.grid, spec.statistics)  # of errors, by which vehicles leave HATs
             choices.append(("clip-user", _with(spec, replace(spec.privacy.allocation, suppress=suppress)), True))
         if not spec.privacy.allocation.whole_periods:
-            whole = replace(spec.privacy.allocation, scope="period")
+            whole = replace(spec.privacy.allocation, scope="period")  # its slots are planned together
             choices.append(("periods as a whole", _with(spec, whole), True))
     if not has_positions:
         return choices, ["other resolutions and slot lengths need positions: see --input and --synthetic"]

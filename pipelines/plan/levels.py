@@ -128,7 +128,7 @@ def plan_levels(spec: Specification, within: float, counts: SampleCounts | None 
                 first=width(choice.first_kmh),
                 later=width(choice.later_kmh),
             )
-            for choice in best
+            for choice in best  # `bound`: all stages of a day have the same
         ],
         places=plan_places(spec, bounds),
         operator_only=None if counts is None else _counted(counts),

@@ -32,7 +32,7 @@ SPANS = (1, 7, 28, 91, 365)  # days over which a total is spread, to compare wit
 DAY_NUMBERS = (1, 2, 3, 5, 7, 14, 28)  # released days, from an account's first, whose errors are shown
 USABLE_DAYS = (1, 7, 28)  # those whose usable rows are shown
 _VEHICLES = np.geomspace(1.0, 1_000.0, 600)  # grid of vehicles in a HAT, to find the fewest with a usable row
-_NORMAL = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])  # equally likely z-scores
+_Z_SCORES = np.array([NormalDist().inv_cdf((node + 0.5) / 1_000) for node in range(1_000)])  # equally likely z-scores
 
 
 class SpanWorth(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
     relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
-    is_counted = levels.fleet_is_declared and not levels.counts_public
+    is_counted = levels.fleet_is_declared and not levels.counts_public  # any stage has the noise that a count takes
     counting = count_stage(strategy.later[0], bounds.fleet.vehicles, day_share=total.least) if is_counted else None
     begin, first_factors = 0, list[Fraction]()  # of the first days, from that weekday on
     if total.first is not None:
@@ -217,11 +217,11 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     # Where counts are secret, estimates are of the field, around which HATs vary.
     cautious = numbers_of(_VEHICLES, unknown + (0 if levels.counts_public else fitted.HAT_LOG_VARIANCE))[:, CAUTIOUS]
-    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # index of the first number whose HAT is `ok`
+    fewest = int(np.argmax(cautious >= LEAST_VEHICLES))  # the first number whose HAT is `ok`, as that of 1,000 is
     with_trip = np.ones(1) if trips is None else trips[trips > 0]
     if np.ptp(with_trip) == 0:  # no trips tell HATs apart: estimates vary by the part of the spread that releases tell
         variance = max(spread - float(unknown[fewest]), 1e-6)  # above 0
-        relative = np.exp(math.sqrt(variance) * _NORMAL - variance / 2)  # lognormal of mean 1
+        relative = np.exp(math.sqrt(variance) * _Z_SCORES - variance / 2)  # lognormal of mean 1
     else:
         relative = with_trip / with_trip.mean()
     served = 1.0 if trips is None else with_trip.size / trips.size or 1.0  # part of HATs with all vehicles; never 0

@@ -65,7 +65,7 @@ def release(
     paths = input_of(files.pattern, or_none=files.allow_empty and not spec.counts_are_public)
     output_folder.prepare(outputs, spec, location)
     account = replace(ledger_account_of(spec, location), unattended=files.unattended)
-    job = with_digest_form(job_of(spec, calendar, secret, account, outputs), location.ledger)
+    job = with_digest_form(job_of(spec, calendar, secret, account, outputs), location.ledger)  # perhaps an older form
     job = replace(job, skips_unreadable=files.skip_unreadable)
     needed = _needed(spec, calendar, location, allow_empty=files.allow_empty)
     if engine is None:  # here Beam is imported without its connectors, three times as fast
@@ -79,7 +79,7 @@ def release(
     outcome = bounded.run(job, paths, needed, engine, progress)
     if outcome.is_unreadable:
         raise InputError("\n".join([_NONE_READABLE_ERROR, *(f"  {file}" for file in outcome.left_out[:SHOWN_FILES])]))
-    if needed is not None and (outcome.unusable or outcome.periods_empty):
+    if needed is not None and (outcome.unusable or outcome.periods_empty):  # rows were needed
         raise InputError(_no_rows(outcome))
     if outcome.periods_refused:
         raise AccountRefusal(_refusal(spec, location, outcome))

@@ -170,7 +170,7 @@ class Ledger:
             failpoint("before-commit")
             return recorded
 
-        recorded = self._write(account, write, "after-commit")
+        recorded = self._write(account, write, failing="after-commit")
         self.check_head()  # of two copies of a ledger that recorded at once, only one advanced the head
         return recorded
 

@@ -59,8 +59,8 @@ def record_missing(
     differing = [(unit, cause) for unit, former in pairs if former and (cause := _differs(former, unit))]
     redrawn = [unit for unit, former in pairs if former and former != unit]
     of_release = (ENTRY.c.kind == "release", ENTRY.c.spec_id == spec_id, ENTRY.c.period == period)
-    stage = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first one closes the period
-    if any(unit.is_live for unit in missing) and db.execute(stage).first() is not None:
+    stages = sa.select(ENTRY.c.seq).where(*of_release, ENTRY.c.shard != LIVE_COLUMN)  # the first closes the period
+    if any(unit.is_live for unit in missing) and db.execute(stages).first() is not None:
         raise PeriodClosed(f"period {period} of {spec_id} is released: its live slots that are not recorded are missed")
     groups = set(map(DebitGroup.of, missing))  # units that share a debit are compared with it together
     check_claims(map(claims_of, [*(unit for unit in recorded.values() if DebitGroup.of(unit) in groups), *missing]))

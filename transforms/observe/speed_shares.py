@@ -31,7 +31,7 @@ class SpeedShares(NamedTuple):
     @property
     def sentences(self) -> list[str]:
         """Lists suspicious shares as sentences; no speed is shown."""
-        of_reports = {
+        of_reports = {  # number, and the share above which it is named
             "are below 0, and count as 0": (self.below_zero, 0),
             "are above speed.upper_kmh, and count as it": (self.above_bound, _RARE),
             "are one and the same number": (self.commonest, _COMMON),

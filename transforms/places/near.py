@@ -203,7 +203,7 @@ def _cells_of(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s, Int64s, Int
     cell, row = _candidates(shapes, twin)  # twin: of each shape, the first with an equal line and reach
     fine, number = np.unique(cell, return_inverse=True)
     centres = np.array([h3_int.cell_to_latlng(index) for index in fine.tolist()], np.float64).reshape(-1, 2)[:, ::-1]
-    metres = centres[number] * shapes.scale[row]
+    metres = centres[number] * shapes.scale[row]  # (pairs, 2): east and north
     # H3 has filled areas (reach 0) by cells' centres already; of lines it was given wider outlines.
     is_inside = (shapes.reach_m[row] == 0) | shapely.contains_xy(shapes.area[row], *metres.T)
     cell, row, metres = cell[is_inside], row[is_inside], metres[is_inside]

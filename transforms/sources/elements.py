@@ -117,7 +117,7 @@ def _batches(
     rows = [row for element in elements if (row := mapping_of(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
-    columns = [[classify(value) for value in _values(rows, name)] for name in element_fields]  # as `fields`
+    columns = [[classify(value) for value in _values(rows, name)] for name in element_fields]  # below: `fields`
     rows_of_kinds: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         rows_of_kinds.setdefault(kinds, []).append(index)

@@ -133,7 +133,7 @@ class Partition:
         at_ms = time.time_ns() // 1_000_000
         messages, out_of_range = self._sorted_out(self._consumer.consume(max_messages, POLL_WAIT_S))
         if messages:
-            self._back()
+            self._back()  # ends an outage of brokers, if there is one
             self._at, self._message_s = cast(int, messages[-1].offset()) + 1, time.monotonic()
             with suppress(KafkaException):  # it is asked again
                 self._check_partitions(self._message_s)

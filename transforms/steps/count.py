@@ -40,7 +40,7 @@ class ByVehicle(beam.PTransform[PCollection[KeyedEvents | KeyedPartial], PCollec
         if self.in_panes:
             cap, columns = self.release.cap, self.release.columns
             panes = [wire.unpack_partial(data, () if cap else columns) for data in encoded]  # a cap sums samples later
-            partials, refused, duplicates = admit_late(panes, cap, columns)
+            partials, refused, duplicates = admit_late(panes, cap, columns)  # refused: late, perhaps a copy
             for name, rows in ((counters.DUPLICATES, duplicates), (_LATE_COUNTER, refused)):
                 if rows:  # operators see a counter from its first increment on, even of 0
                     count(name, rows)

@@ -192,7 +192,7 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - slots_before))
     if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused
-    elif outcome.units_lost_to_the_limit:
+    elif outcome.units_lost_to_the_limit:  # debits rest on counts, gone by now: refused periods lack slots
         recorded = {slot_s for slot_s, _ in _recorded_slots(job)}
         lacking = {facts.period for slot_s, facts in job.slots.items() if slot_s not in recorded}
         outcome.periods_refused = [period for period in outcome.debits if period in lacking]

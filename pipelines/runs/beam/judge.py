@@ -40,7 +40,7 @@ class DemandFact(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Verdict on an input. read_error: first file's, or empty. consents: permission to record."""
+    """Verdict on an input. read_error: first file's, or empty. consents: units may be recorded."""
 
     outcome: Outcome
     read_error: str = ""
@@ -53,7 +53,7 @@ def verdict_on(facts: Iterable[bytes], files: int, needed: Needed, excess: Calla
     files: number in the input. needed: periods that must have observations; None if that does not matter. excess: lists
     the periods whose debits exceed the account's limit.
     """
-    outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()
+    outcome, counts, wanted = Outcome(), Counter[str](), dict[str, list[Debit]]()  # wanted: by period
     decoded = [msgspec.json.decode(fact, type=dict[str, int] | DemandFact) for fact in facts]
     for numbers in decoded:
         counts.update(numbers if isinstance(numbers, dict) else {})

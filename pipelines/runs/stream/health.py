@@ -128,7 +128,7 @@ class _Watch:
             recorded, first = self._ended_since(from_s=0), self._first_of_period  # of recorded periods, and of a slot's
             overdue = [slot_s for slot_s in overdue if recorded - {first(slot_s)} and first(slot_s) not in recorded]
         former, self._overdue = self._overdue, len(overdue)
-        if not overdue:  # said once
+        if not overdue:  # one line when the last one is recorded
             return [Summary({"overdue": 0})] if former else []
         self._overdue_looks = 0 if not former else self._overdue_looks + 1
         if self._overdue_looks % OVERDUE_EVERY:
@@ -201,7 +201,7 @@ class _Watch:
             "rows": new.get(counters.ROWS, 0),
             "duplicates": new.get(counters.DUPLICATES, 0),
             "refused": {reason: count for reason, count in sorted(refused.items()) if count},
-            LOST: new.get(LOST, 0),
+            LOST: new.get(LOST, 0),  # units; the name is the counter's
             "units_changed": new.get(counters.health_name(counters.UNITS_CHANGED), 0),
             **{name: count for name in _SHOWN_ABOVE_0 if (count := new.get(name, 0))},
             "units_redrawn": new.get(counters.health_name(counters.UNITS_REDRAWN), 0),

@@ -97,7 +97,7 @@ BLOCK_READERS.update({codec: _block_reader(expand) for codec, expand in _EXPAND_
 
 def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     """Yields an open file's rows of `table`'s columns, in bounded batches. Raises UnreadableFile."""
-    header = fastavro.reader(file, "null")  # with a reader's schema, a bad default in the file's raises nothing
+    header = fastavro.reader(file, "null")  # read as "null", a bad default in its schema raises nothing
     if header.codec not in _EXPAND_BY_CODEC:
         codec = header.codec if header.codec in BLOCK_READERS else "that is unknown"
         raise UnreadableFile(path, f"codec {codec}: only {', '.join(_EXPAND_BY_CODEC)} are read")

@@ -127,7 +127,7 @@ class _Feed:
                 yield self._taken()
         self._parser.close()
         if not self._is_delivery:
-            raise ValueError
+            raise ValueError  # one of _DAMAGE_ERRORS
         yield self._taken()
 
     def _taken(self) -> RawBatch:

@@ -293,7 +293,7 @@ def most_claimed(units: Sequence[ClaimedUnit], rows: Tally, region: Sequence[int
     slot_of, cell_of = rows.slot_s[is_kept], rows.cell[is_kept]
     first = np.flatnonzero(changes(slot_of, cell_of))  # of a HAT: rows are sorted by slot, as `units`, and cell
     slot_s, cell = slot_of[first], cell_of[first]
-    # A vehicle's HATs are counted by kind: by distinct lists of claims, of which there are a few.
+    # A vehicle's HATs are counted by kind: by lists of claims, one for each statistic, of which few are distinct.
     kinds: dict[tuple[Claim, ...], int] = {}
     kind_of: list[int] = []  # by HAT
     for claimed in units:

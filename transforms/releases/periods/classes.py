@@ -86,8 +86,8 @@ def distribution_columns(
     means = groups.values + (posterior.means - learned.means)[:, None]
     # Classes narrow the variances of means too.
     shrinkage = np.minimum(1.0, posterior.mean_variances / learned.variances)[:, None]
-    shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # visits: expected vehicles
-    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)
+    shares, visits = tilted(posterior, means), groups.vehicles.mean(axis=-1)  # (cells, times)
+    mean_variances = groups.variances * shrinkage + groups.deviations.mean(axis=-1)  # last axis: NODES, see `Field`
     result = quantiles(posterior, shares, LEVELS, mean_variances, visits)
     percentiles = [rounded(np.clip(column, 0, upper_kmh)) for column in result]
     _, lower, upper = percentiles  # (LEVELS, cells, times); the widest interval is the last level's

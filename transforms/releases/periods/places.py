@@ -52,7 +52,7 @@ def learned_places(entries: Sequence[StageEntry], models: Learned, policy: Level
         read = read_unit(unit, policy.region, pieces.places)
         day = place_day(read)
         sums = sums.after(day)
-        proved = proved.after(day, sums, read.stage.kind)  # by sums of all days up to this one
+        proved = proved.after(day, sums, read.stage.kind)  # of all days so far: places with AT_LEAST vehicles
         slots.update(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))
     if not sums.days:
         return None

@@ -119,7 +119,7 @@ def _columns(
         lists=[],
         noise_std=np.where(np.isnan(value), np.nan, sd),
         bias_bound=nothing,
-        epsilon=nothing,
+        epsilon=nothing,  # a HAT has no epsilon of its own
         status=estimates.status[:, slots_of_rows].T.ravel().tolist(),
     )
     return HatColumns(

@@ -211,7 +211,7 @@ def _folded(source: StateSource) -> State:
     if state.days < len(source.periods):
         for day in source.days(state.days):
             state = add_day(state, day)
-        _FOLDED.append((source.digest, state))
+        _FOLDED.append((source.digest, state))  # from which this process's next estimate goes on
     # A stored state of more periods than are needed here may be another run's, and right.
     is_right = stored is not None and (stored.number > len(source.periods) or stored.rests_on == source.digest)
     if file is not None and not is_right:

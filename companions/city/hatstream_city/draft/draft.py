@@ -109,7 +109,7 @@ def _sentences(template: str, facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _toml(feed: DraftedFeed | None, town: Town | None, facts: Mapping[str, Any]) -> str:
     """Fills in the template of a specification; `facts` are its variables."""
-    secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))
+    secret, streets, keyed = (facts[name] for name in ("secret", "streets", "keyed"))  # secret: add-remove
     zones = (town.zone,) if town else feed.zones if feed else ()
     others = f", or {' or '.join(zones[1:])}" if len(zones) > 1 else ""
     zone = zones[0] if zones else "Etc/UTC"

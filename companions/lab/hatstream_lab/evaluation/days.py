@@ -75,7 +75,7 @@ class Days:
         limit: dict[str, Any] = {"epsilon": epsilon} if delta is None else {"epsilon": epsilon, "delta": delta}
         account, privacy = dict(self.tables["account"]), {**limit, "per": "period", "scope": "period"}
         if delta is not None:
-            account["accounting"] = "gdp"
+            account["accounting"] = "gdp"  # the tightest sum of Gaussian claims
         if span_days == 1:
             account["limit"] = epsilon if delta is None else limit
         else:
@@ -188,21 +188,21 @@ def local_hours(slot: Any, tables: Mapping[str, Any]) -> Any:
 def truth_of(days: Days, columns: Mapping[str, pa.Array | None]) -> pa.Table:
     """Sums reports by group: their number, vehicles, and means in km/h.
 
-    Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `own`, that of vehicles' means. columns: grouping
+    Columns: `reports`, `vehicles`, `truth`, the mean of reports, and `mean_of_vehicles`. columns: grouping
     columns by name; None for a column of the counted rows.
     """
     table = days.counted.select(["vehicle", "reports", "sums"])
-    table = table.append_column("own", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
+    table = table.append_column("vehicle_mean", pc.divide(table["sums"].cast(pa.float64()), table["reports"]))
     for name, column in columns.items():
         table = table.append_column(name, days.counted[name] if column is None else column)
-    sums = [("reports", "sum"), ("sums", "sum"), ("vehicle", "count_distinct"), ("own", "mean")]
+    sums = [("reports", "sum"), ("sums", "sum"), ("vehicle", "count_distinct"), ("vehicle_mean", "mean")]
     groups = table.group_by(list(columns)).aggregate(sums)
     reports = groups["reports_sum"].cast(pa.float64())
     figures = {
         "reports": reports,
         "vehicles": groups["vehicle_count_distinct"],
         "truth": pc.multiply(pc.divide(groups["sums_sum"].cast(pa.float64()), reports), days.step_kmh),
-        "own": pc.multiply(groups["own_mean"], days.step_kmh),
+        "mean_of_vehicles": pc.multiply(groups["vehicle_mean_mean"], days.step_kmh),
     }
     return pa.table({name: groups[name] for name in columns} | figures)
 

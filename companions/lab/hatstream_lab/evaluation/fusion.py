@@ -151,7 +151,7 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
     variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}
     if row["column"] in variances:
         return variances[row["column"]]
-    reports = Reports(services, np.zeros((len(services), 1)))
+    reports = Reports(services, np.zeros((len(services), 1)))  # fixed weights depend on no value
     weights = fixed_weights(reports) if row["column"] == "fixed" else np.full(len(services), 1 / len(services))
     pairs = zip(weights, reports.services, strict=True)
     return sum(float(weight) ** 2 * variances[service.name] for weight, service in pairs)

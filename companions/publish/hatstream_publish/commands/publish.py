@@ -60,7 +60,7 @@ def site_of(
 ) -> Site:
     """Makes the site that options of `publish` describe. Raises UsageError and InputError.
 
-    location: where the ledger is. pattern: of result files. texts: values of the other options of `publish`, by name.
+    location: where the ledger is. pattern: of result files. texts: the other options, by name. follows: see `Site`.
     """
     from hatstream_publish.edition.results import ResultFiles
     from hatstream_publish.edition.site import TRIPS, Site

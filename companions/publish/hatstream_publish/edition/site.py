@@ -227,7 +227,7 @@ class Site:
                     update.put(name, content)
                 day = day._replace(content=dict.fromkeys(day.content, b""))  # it is staged: memory is free
                 self._days[date] = stamps[date], day
-            self._digests |= {name: update.digests[name] for name in day.content}
+            self._digests |= {name: update.digests[name] for name in day.content}  # for the next update
             days.append(day)
         return days
 
