@@ -72,7 +72,7 @@ def values_at(column: Any, steps: Path) -> Any:
             import shapely
 
             points = shapely.from_wkb(np.array(column.to_pylist(), object), on_invalid="ignore")
-            degrees = getattr(shapely, _GETTERS[step])(points)
+            degrees = getattr(shapely, _GETTERS[step])(points)  # by step: longitude x or latitude y
             column = pa.array(degrees, mask=np.isnan(degrees))
     return column
 
@@ -311,7 +311,7 @@ def without_zone(column: str) -> str:
 def raw_batch(columns: Mapping[str, Any], refusals: Mapping[str, int]) -> RawBatch:
     """Creates a batch from fields' Arrow arrays and numbers of refused rows by reason.
 
-    The columns of a field (`vehicle`, `vehicle.1`) become one struct: see `LISTED`.
+    The columns of a field, such as parts of an id (`vehicle`, `vehicle.1`), become one struct: see `LISTED`.
     """
     parts: dict[str, list[Any]] = {}
     for name, array in columns.items():

@@ -100,13 +100,13 @@ def tip(db: sa.Connection) -> Tip:
 
 
 def append(db: sa.Connection, signature: Signature | None, *entries: Entry) -> None:
-    """Appends entries to the chain, under the caller's lock."""
+    """Appends an account's entries to the chain, under the caller's lock."""
     if not entries:
         return
     _, sequence, last_hash = tip(db)
     account = entries[0]["account"]
     if signature and sequence and entries[0]["kind"] != "account":
-        # An older version signed neither entries nor the head: a first entry says how many are unsigned.
+        # An older version signed nothing: a first entry says how many are unsigned. One that opens an account need not.
         signed: dict[str, Any] = {"entries before": sequence} if signed_since(db, account) is None else {}
         if not head_is_signed(of_accounts(db, ENTRY.c.account == account), {account}):
             signed |= HEAD_IS_SIGNED

@@ -86,9 +86,9 @@ class Head:
             if self._key and entry.get("is_unsigned"):  # one of an older version has been replaced by now
                 raise LedgerError(f"the head file {self._path} was replaced by one without a signature")
             accounts = sorted({*entry["accounts"], account})
-            if sequence > entry["sequence"]:
-                entry = RememberedHead(sequence=sequence, hash=hash_, accounts=[])
-            ledgers[genesis] = RememberedHead(sequence=entry["sequence"], hash=entry["hash"], accounts=accounts)
+            if sequence <= entry["sequence"]:
+                sequence, hash_ = entry["sequence"], entry["hash"]
+            ledgers[genesis] = RememberedHead(sequence=sequence, hash=hash_, accounts=accounts)
             self._write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:

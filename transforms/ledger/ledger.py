@@ -240,7 +240,7 @@ class Ledger:
     def recorded_slots(
         self, account: str, spec_id: str, from_s: int, to_s: int, *, is_live: bool = False
     ) -> set[tuple[int, int]]:
-        """Reads (slot, shard) of units in [from_s, to_s)."""
+        """Reads (slot, shard) of a release's units, or live slots, in [from_s, to_s)."""
         kind = ENTRY.c.shard == LIVE_COLUMN if is_live else ENTRY.c.shard != LIVE_COLUMN
         of_release = (ENTRY.c.kind == "release", ENTRY.c.account == account, ENTRY.c.spec_id == spec_id)
         in_range = (ENTRY.c.slot_s >= from_s, ENTRY.c.slot_s < to_s)

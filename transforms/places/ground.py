@@ -135,15 +135,15 @@ class Pieces:
     ) -> "Pieces":
         """Cuts a sorted region by fine cells' places.
 
-        fine, place, turns.row: one entry for each fine cell, `place` being that of rows without a heading. Raises
-        ValueError for a resolution not finer than the region's.
+        fine: H3 cells; place, of each: that of reports without a heading. turns: places of reports with one, by sector.
+        Raises ValueError for a resolution not finer than the region's.
         """
         coarse = _checked_coarser(region, resolution)
         cells = np.array(region, np.int64)
         order = np.argsort(fine)
         cell = number_in(cells, ancestors(fine[order], coarse))  # each fine cell's region cell
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
-        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)  # rows: of places by sector
+        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)  # places, (rows, SECTORS)
         # Of each fine cell without a heading, then of each row of `by_heading` and sector.
         all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         all_places = np.concatenate([place[order], by_heading.ravel()])

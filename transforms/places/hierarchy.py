@@ -72,7 +72,7 @@ def design_of(region: Sequence[int]) -> "Design":
     """Gathers what the model knows of a region: neighbours, parents, size of cells."""
     from dpops.learning import Design
 
-    if isinstance(region, Keys):
+    if isinstance(region, Keys):  # names, such as of lines, which have no neighbours
         return Design(parents=np.array(region.parents), neighbours=np.zeros((0, 2), np.int64))
     number = {cell_text(cell): position for position, cell in enumerate(region)}
     pairs = [

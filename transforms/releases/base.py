@@ -39,7 +39,7 @@ class DrawnUnit(NamedTuple):
 
 
 class History(NamedTuple):
-    """Inputs of a draw besides tallies: account and entries."""
+    """Account of a release, and its group's slots recorded so far; estimates need none."""
 
     account: LedgerAccount | None
     recorded: Sequence[RecordedSlot] = ()

@@ -103,7 +103,7 @@ def file_stem(spec_id: str, slot_start: str, prefix: str = HATS) -> str:
 
 
 def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shape: Shape = PLAIN) -> list[Path]:
-    """Writes a slot's file in each format, atomically."""
+    """Writes a slot's file per format, atomically; raises OtherValues over a differing one."""
     columns, schema = columns_of(slot, shape), schema_of(slot.statistics, shape, shown_names(slot.hats.optional, shape))
     prefix = slot.product or (LIVE if slot.is_live else HATS)
     stem = file_stem(slot.spec_id, slot.slot_start, prefix)
@@ -113,7 +113,7 @@ def publish_slot(slot: SlotEstimates, folder: Path, formats: Sequence[str], shap
         path = folder / file_of(slot.spec_id, slot.slot_start, kind, shape, prefix)
         path.parent.mkdir(exist_ok=True)
         encode = partial(_geojson, geometries=slot.hats.geometries) if kind == "geojson" else FORMATS[kind]
-        write_whole(path, encode(columns, schema, stem), partial(refuse_other_values, path, columns))
+        write_whole(path, encode(columns, schema, stem), check=partial(refuse_other_values, path, columns))
         written.append(path)
     failpoint("after-publish")
     return written

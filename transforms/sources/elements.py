@@ -57,11 +57,11 @@ class ReadElements(Parting[PCollection[Any]]):
 
 
 class _IntoBatches(beam.DoFn):
-    """DoFn into batches of equal Beam timestamps; bounded input has none, and no `_start`."""
+    """DoFn into batches of equal Beam timestamps; bounded input, without `_stream_start`, has none."""
 
     def __init__(self, reading: ReadElements) -> None:
         self._reading = reading
-        self._start = None if reading.start_s is None else Timestamp(reading.start_s)
+        self._stream_start = None if reading.start_s is None else Timestamp(reading.start_s)
         self._rows: dict[Timestamp, list[Any]] = {}
         self._own_in_a_row = 0  # latest rows, one after another, whose Beam timestamp is their event time: see MOST_OWN
 
@@ -70,22 +70,22 @@ class _IntoBatches(beam.DoFn):
 
     def process(self, element: Any, timestamp: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
         """Collects elements by timestamp, until a batch is full or the bundle ends."""
-        rows = self._rows.setdefault(MIN_TIMESTAMP if self._start is None else timestamp, [])
+        rows = self._rows.setdefault(MIN_TIMESTAMP if self._stream_start is None else timestamp, [])
         rows.append(element)
-        if self._start is None and len(rows) >= BATCH_ROWS:  # a stream's bundles are short
+        if self._stream_start is None and len(rows) >= BATCH_ROWS:  # a stream's bundles are short
             yield from self.finish_bundle()
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields batches at elements' Beam times; refuses rows whose event time equals it."""
+        """Yields batches at elements' Beam times; refuses a stream's rows stamped with event times."""
         for timestamp, rows in self._rows.items():
             if timestamp >= _END and self._reading.raises:  # no transport gives it
                 raise StepError(END_OF_TIME)
+            time = timestamp if self._stream_start is None else max(timestamp, self._stream_start)  # windows begin then
             for batch in _batches(rows, self._reading.names, self._reading.fields):
-                time = timestamp if self._start is None else max(timestamp, self._start)  # no window begins before it
-                if self._start is None or not isinstance(batch, RawBatch):  # nothing is late; or it is a refusal
+                if self._stream_start is None or not isinstance(batch, RawBatch):  # in bounded input nothing is late
                     yield _stamp(time, batch)
                     continue
-                if self._reading.raises:
+                if self._reading.raises:  # under own times an engine drops late rows uncounted
                     self._refuse_own_times(batch, timestamp)
                 else:
                     is_own = self._own_times(batch, timestamp)

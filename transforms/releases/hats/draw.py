@@ -185,7 +185,7 @@ def _drawn(by_slot: Sequence[_Slot], policy: Policy, noise: Noise) -> list[SlotD
     A statistic is drawn for up to about TOGETHER_ROWS rows at a time, which bounds memory.
     """
     occupied = [hats_of(slot.rows) for slot in by_slot]
-    with_users = [hats.with_users() for hats in occupied]
+    with_users = [hats.with_users() for hats in occupied]  # without HATs whose reports are all dropped
     drawn: list[list[Drawn]] = [[] for _ in by_slot]
     by_epsilon: dict[Fraction, list[int]] = {}  # slots' numbers
     for number, slot in enumerate(by_slot):

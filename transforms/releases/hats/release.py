@@ -63,7 +63,7 @@ class HatRelease(Policy):
 
     def draw(self, groups: Mapping[SlotShard, Tallies], history: History, noise: Noise) -> list[DrawnUnit]:
         """Draws all groups' HATs, once. Raises StepError where one has no plan."""
-        if history.recorded:
+        if history.recorded:  # a HAT has one draw, no stages
             return []
         failpoint("before-noise")
         try:

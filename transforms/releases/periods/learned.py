@@ -44,7 +44,7 @@ def learned_differences(entries: Sequence[StageEntry], policy: LevelsPolicy, sta
         return None
     models = learned_from(entries, policy)
     learned = learned_places(entries, models, policy)
-    difference_kmh = np.zeros(places.cell.size) if learned is None else learned.differences
+    difference_kmh = np.zeros(places.cell.size) if learned is None else learned.differences  # 0: none yet
     # A slot's weight in usual days, whose weight is the number of vehicles; `Differences` needs steps from 1 on, and
     # noise must not make one boundless: at most 100 days.
     by_slot = models.estimate().weights.sum(axis=0) / models.state.facts.vehicles

@@ -32,14 +32,14 @@ from transforms.time.calendar import recorded_hours
 class LearnedPlaces(NamedTuple):
     """Posterior of places, their cells' means, proved vehicles."""
 
-    places: place_model.PlaceFit
+    fit: place_model.PlaceFit
     cells: Float64s  # (places,), mean of each one's cell in the same hours, km/h
     vehicles: place_model.VehiclesProved  # at least four proved
 
     @property
     def differences(self) -> Float64s:
         """How far places lie from their cells, km/h."""
-        return self.places.values - self.cells
+        return self.fit.values - self.cells
 
 
 def learned_places(entries: Sequence[StageEntry], models: Learned, policy: LevelsPolicy) -> LearnedPlaces | None:
@@ -120,7 +120,7 @@ def place_product(
     # Each place's cell's numbers, (places, times).
     shown = replace(shown, **{name: getattr(shown, name)[cell] for name in shown.__dataclass_fields__})
     if product.name == "place-standing":
-        values, variances = places.places.values[:, None], places.places.variances[:, None]
+        values, variances = places.fit.values[:, None], places.fit.variances[:, None]  # given cells' usual means
         cell_means = places.cells[:, None]
         shift = cell_means - shown.values  # the cell's standing value has an interval as wide as its day's
         with_bounds = (cell_means, shown.lower95 + shift, shown.upper95 + shift)
@@ -128,15 +128,15 @@ def place_product(
         shown = replace(shown, values=value, lower95=lower, upper95=upper)
     else:
         values = shown.values + places.differences[:, None]
-        deviations = places.places.day_variances[:, None]  # of a place's day around its usual one
+        deviations = places.fit.day_variances[:, None]  # of a place's day around its usual one
         if product.name != "place-day":  # fewer vehicles: the cell's in that time, by the place's share of its weight
-            cell_weights = np.bincount(cell, places.places.weights, of_cells.values.shape[0])
-            share = places.places.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
+            cell_weights = np.bincount(cell, places.fit.weights, of_cells.values.shape[0])
+            share = places.fit.weights / np.maximum(cell_weights[cell], 1e-9)  # never divided by 0
             # At least a twentieth of a vehicle, so that TYPICAL's variance, which falls with vehicles, stays finite.
             vehicles = np.maximum(of_cells.vehicles[cell].mean(axis=-1) * share[:, None], 0.05)
             deviations = np.maximum(deviations, TYPICAL.of(vehicles))
         cell_variances = of_cells.variances + of_cells.of_ratios  # of_ratios: see `Field`
-        variances = places.places.variances[:, None] + cell_variances[cell] + deviations
+        variances = places.fit.variances[:, None] + cell_variances[cell] + deviations
     result = _estimates(values, variances, places, shown, upper_kmh)
     cells = np.array(texts_of(policy.region))[cell]
     parent = np.where(result.status == STATUS_NAMES[Status.PARENT], cells[:, None], "")
@@ -159,8 +159,7 @@ def _estimates(
     """
     sd = np.sqrt(variances)
     half = Z95 * sd
-    model = places.places
-    is_visited = model.weights - Z90 * np.sqrt(model.weight_variances) > LEAST_VEHICLES  # at the weight's lower bound
+    is_visited = places.fit.weights - Z90 * np.sqrt(places.fit.weight_variances) > LEAST_VEHICLES
     is_ok = (half < INFORMATIVE_KMH) & is_visited[:, None]
     fallback = np.where(cell_numbers.status == Status.OK, Status.PARENT, Status.UNRELIABLE)
     status = np.where(cell_numbers.status == Status.HELD_BACK, Status.HELD_BACK, np.where(is_ok, Status.OK, fallback))

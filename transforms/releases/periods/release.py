@@ -100,7 +100,7 @@ class PeriodRelease(VectorRelease):
             unit = all_of(StageUnit, history.recorded[-1].units)[0]
             stage = bare_stage(unit)  # the newest recorded one
             if stage.counts_vehicles and is_too_few(read_unit(unit, self.policy.region), self.policy.fleet.vehicles):
-                history.stop_once(unit, self.run)  # may raise MustStop: perhaps the wrong input
+                history.stop_once(unit, self.run)  # raises MustStop the first time: perhaps the wrong input
             if stage.number + 1 == stage.stages:
                 return []
         slots = self.slots[first_s].joint_slots_s
@@ -142,8 +142,8 @@ def plan_for(
     recorded = of_period(entries, period)  # this period's stages so far
     earlier = [entry for entry in entries if entry.unit.period != period and is_complete(entries, entry.unit.period)]
     last_period = of_period(earlier, earlier[-1].unit.period) if earlier else []
-    reference = recorded or last_period
-    counts = counts_vehicles(reference) if reference else policy.count is not None
+    precedent = recorded or last_period
+    counts = counts_vehicles(precedent) if precedent else policy.count is not None
     # A first day differs by its number of stages, less the one that counts vehicles.
     is_first = bare_stage(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
