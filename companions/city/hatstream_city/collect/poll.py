@@ -81,7 +81,7 @@ class Poller:
     def poll(self, is_stopped: Callable[[], bool] = lambda: False) -> tuple[Outcome, bytes]:
         """Sends one request; returns the outcome with any new message."""
         headers = {**self.headers, **self._conditions}
-        result, message = exchanged(Question(self.url, headers, WHOLE_S), is_stopped)
+        result, message = exchanged(Question(self.url, headers, deadline_s=WHOLE_S), is_stopped)
         self.reason, self._retry_after_s = result.reason, result.retry_after_s
         if result.outcome == "unchanged" and not self._last_digest:  # a server's fault: no condition was sent
             self.reason = "HTTP 304 to who has no message yet"

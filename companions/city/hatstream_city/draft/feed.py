@@ -238,7 +238,7 @@ def unknown_speeds(speed: Floats) -> tuple[float, ...]:
         # A power of 2 less 1, such as 255, or only nines: a format's largest number.
         is_mark = float(value).is_integer() and (int(value + 1) & int(value) == 0 or set(str(int(value))) == {"9"})
         is_code = value > _CODE_GAP * next_lower or (is_mark and value > max(_LEAST_MARK, _MARK_GAP * next_lower))
-        if not next_lower or not is_code:
+        if not next_lower or not is_code:  # beside zeros alone, no speed tells what is far above
             break
         high.append(value)
     return tuple(sorted([*negatives, *high]))

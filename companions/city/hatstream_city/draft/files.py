@@ -112,10 +112,10 @@ def read_folder(paths: Sequence[str]) -> Sample:
     first = read_sample(paths[0])
     names = [_vehicle_of(path) for path in paths]  # ids of vehicles, if each file is of one
     if first.layout in own_layouts() or len(set(names)) < 2 or any(map(_DATE_IN_NAME.search, names)):
-        return _with_others(first, paths)  # rows name their vehicles, or files are of days
+        return _with_more_rows(first, paths)  # rows name vehicles, as our own layouts' do, or files are of days
     columns = find_columns(first.columns)
     if columns.has_ids and np.ptp(codes_of(array_of(arrays_of(first.columns), columns.names["vehicle"]))):
-        return _with_others(first, paths)  # the first file has several vehicles
+        return _with_more_rows(first, paths)  # the first file has several vehicles
     every = -(-len(paths) // SAMPLED_FILES)  # rounded up: at most SAMPLED_FILES
     samples = [first, *(read_sample(path) for path in paths[every::every])]  # paths[0] is `first`
     if any(sample.columns.keys() != first.columns.keys() for sample in samples):
@@ -138,7 +138,7 @@ def _vehicle_of(path: str) -> str:
     return os.path.splitext(stem)[0] if suffix in (".gz", ".zst", ".zip") else stem
 
 
-def _with_others(first: Sample, paths: Sequence[str]) -> Sample:
+def _with_more_rows(first: Sample, paths: Sequence[str]) -> Sample:
     """Adds rows of further files with the same columns, up to ROWS."""
     columns = {name: list(values) for name, values in first.columns.items()}
     every = -(-len(paths) // (SAMPLED_FILES - NEIGHBOURS))

@@ -70,7 +70,7 @@ def read_sample(path: str) -> Sample:
     _check_letters(shown, data)
     try:
         sample = _sample(path, data)
-        if sample.layout in own_layouts():  # whose numbers have points
+        if sample.layout in own_layouts():  # whose decimal mark is a point
             return sample
         columns, decimal = with_points(sample.columns)
         return replace(sample, columns=columns, decimal=decimal)

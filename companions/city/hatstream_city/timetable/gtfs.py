@@ -164,7 +164,7 @@ class Gtfs:
         numbers, starts = np.unique(number, return_index=True)
         # Where a line crosses the antimeridian, it goes on beyond 180 degrees.
         lon = np.concatenate([lon[:0], *(np.unwrap(line, period=360) for line in np.split(lon, starts[1:]))])
-        index = np.full(len(ids) + len(shape_of_trip) + 1, -1)  # by number, in `starts`; -1 has the last place
+        index = np.full(len(ids) + len(shape_of_trip), -1)  # by number, in `starts`; -1 where a line has no point
         index[numbers] = np.arange(numbers.size)
         number_of_trip = np.where(has_no_shape, len(ids) + np.arange(shape_of_trip.size), shape_of_trip)
         return Lines(np.append(starts, number.size), lat, lon, index[number_of_trip])

@@ -62,9 +62,9 @@ def read_segments(
     for segment, segment_stretches in zip(segments, stretches, strict=True):
         count = runs.get(segment.stops, 0)
         passed = Counter(_segment_near(stretch, segment_at) for stretch in segment_stretches) if count else Counter()
-        for index, cells in passed.items():
+        for index, number in passed.items():
             if index is not None:
-                vehicles[index] += count * min(1.0, cells / len(stretches[index]))
+                vehicles[index] += count * min(1.0, number / len(stretches[index]))
     try:
         left_out = set(places_outside(document, region))
     except ValueError as error:

@@ -128,7 +128,7 @@ def map_page(texts: MapTexts, *, data: bytes | None = None, source: str | None =
     settings = {"source": source, "followMs": round(1_000 * follow_s)}
     return render(
         "map.html",
-        images=texts.tiles,
+        images=texts.tiles,  # allowed source
         connects=source is not None,
         title=texts.title,
         claim=texts.claim,
