@@ -111,7 +111,7 @@ def learn_classes(sums: ClassSums, cells: OfCells, edges: Float64s, day_weight: 
     prior_mean = np.full(classes, np.log(day_weight / classes))
     city, logs = prior_mean, prior_mean + offset  # log weights, (classes,) and (cells, classes)
     for _ in range(_CITY_ROUNDS):
-        for _ in range(_CELL_ROUNDS):
+        for _ in range(_CELL_ROUNDS):  # Newton steps; information: less the Hessian, (cells, classes, classes)
             gradient, information = _gradient_and_information(logs, measured, sums.precisions, cells, speeds)
             posterior_gradient = gradient - (logs - city - offset) @ precision
             step = np.linalg.solve(information + precision, posterior_gradient[..., None])[..., 0]

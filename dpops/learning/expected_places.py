@@ -52,7 +52,7 @@ def expected_maps(
     speed_sd, weight_sd = speed_noise(stage, share), weight_noise(stage, share)  # of a place's sums
     traffic = _relative_traffic(crowding)
     total_weight = RETAINED * fleet.vehicles * weight_at_places(fleet.profile, stage.kind, places / cells)
-    weights = total_weight * traffic / places  # of a place in each class, (classes,)
+    weights = total_weight * traffic / places  # of a place in each class, (classes,); bounds leave the part RETAINED
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a day's mean around the usual one
     maps, reports = [], traffic / traffic.sum()
     for day in days:

@@ -226,8 +226,8 @@ def _chunks(places: int) -> list[slice]:
 def learned_traffic(sums: PlaceSums, expected: Float64s, sizes: Float64s | None = None) -> tuple[Float64s, Float64s]:
     """Learns places' expected weights and probabilities of RATIOS from released weights.
 
-    Expected weights go with powers of cells' traffic and streets' sizes, the most likely ones of a few. RATIOS have the
-    mean of LAWS by likelihood: none is chosen, so that places that look busy by noise are not believed to be.
+    Expected weights go with powers of cells' traffic and streets' sizes, the likeliest ones of a few. Of RATIOS, weight
+    over expected, LAWS (distributions) are averaged by likelihood, so that places busy by noise are not believed to be.
     """
     if not sums.days:
         return expected, LAWS.mean(axis=0)

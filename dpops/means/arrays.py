@@ -71,7 +71,7 @@ def array_plans(
     takes the rest.
     """
     # Many HATs share a number of arrays and a sensitivity, and rational arithmetic is slow: each is divided once.
-    steps = {n: grid.step / (FINE_PER_STEP * n) for n in {laid.facts["arrays"] for laid in arrays}}
+    steps = {n: grid.step / (FINE_PER_STEP * n) for n in {laid.facts["arrays"] for laid in arrays}}  # n arrays
     scales = {sensitivity: sensitivity / noise_epsilon for sensitivity in {laid.sensitivity for laid in arrays}}
     return [
         ArrayPlan(

@@ -120,7 +120,7 @@ def interval_forecasts(hats: HatCounts, m_ub: Rule, errors: Callable[[Float64s, 
     # First rows of distinct HATs, and each HAT's index among them.
     first, back = distinct_rows(laid.arrays, laid.m_ub, laid.sensitivity, laid.sd)
     distinct, forecasts = laid.take(first), np.zeros(first.size)
-    for arrays, hats_of_size in groups_of(distinct.arrays):
+    for arrays, hats_of_size in groups_of(distinct.arrays):  # HATs of equal numbers of arrays, as a matrix
         # With few arrays the mean of the HAT decides where an interval must lie, so there it varies.
         centres = hats.prior.hat_means(hats.upper).tolist() if arrays <= FEW_ARRAYS else [hats.prior.mean]
         for rows in (hats_of_size[rows_at_once] for rows_at_once in chunks(hats_of_size.size, arrays)):

@@ -110,7 +110,7 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
     # The objective less 1, times n epsilon's numerator, is a fraction: cost / S; compared by products.
     cost = lengths * denominator * lengths.sum(axis=1)[:, None] - sums * sums * numerator
     best, top, bottom = lengths[:, -1], cost[:, -1], sums[:, -1]
-    for user in _larger(counts):
+    for user in _larger(counts):  # ascending distinct counts: of equally good ones the smallest stays
         better = cost[:, user] * bottom < top * sums[:, user]
         best, top = np.where(better, lengths[:, user], best), np.where(better, cost[:, user], top)
         bottom = np.where(better, sums[:, user], bottom)

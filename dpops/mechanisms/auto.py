@@ -100,11 +100,11 @@ class Auto(Mechanism):
         return np.array([forecast_of_one(best, hat, hats.grid, hats.epsilon, hats.prior) for hat, best in chosen])
 
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
-        """Draws each HAT by its planned mechanism."""
+        """Draws each HAT by its planned mechanism, of any options: these decide plans alone."""
         if len(totals) != len(plans):
             raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
         released: list[Integers] = [[] for _ in plans]
-        by_name = {candidate.name: candidate for candidate in _candidates(self.statistic)}  # any variant releases
+        by_name = {candidate.name: candidate for candidate in _candidates(self.statistic)}
         for name in sorted({plan.mechanism for plan in plans}):
             hats = [hat for hat, plan in enumerate(plans) if plan.mechanism == name]
             integers_of_hats = by_name[name].release([totals[hat] for hat in hats], [plans[hat] for hat in hats], noise)

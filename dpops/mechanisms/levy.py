@@ -24,9 +24,9 @@ GAMMA = 0.2  # the chance that the paper allows for an array mean to lie farther
 class Levy(ClippedArrays):
     """Noisy mean of array means, clipped around their median.
 
-    Means are clipped to 1.5 bins around the one drawn with epsilon / 2. Bins are tau = U sqrt(ln(2 Kbar / gamma) /
-    (2 m_UB)) wide (Hoeffding and a union bound). A bin's cost is the larger number of array means in lower or in higher
-    bins: one user moves it by at most 1, so P(bin) falls by at most exp(epsilon / 4) per unit.
+    Means are clipped to 1.5 bins around the one drawn with epsilon / 2. Bins are tau = U sqrt(ln(2 Kbar / GAMMA) /
+    (2 m_UB)) wide (Hoeffding, union bound over Kbar arrays). A bin's cost is the larger number of array means in lower
+    or in higher bins: one user moves it by at most 1, so P(bin) falls by at most exp(epsilon / 4) per unit.
     Source: S0 Algorithm 3, with the nearest midpoint (erratum E5) and the exact length of a truncated interval.
     """
 
@@ -69,7 +69,7 @@ class Levy(ClippedArrays):
         through -= np.repeat(through[first] - in_bin[first], bins)
         cost = np.maximum(through - in_bin, np.repeat(numbers, bins) - through)
         rates = [plan.epsilon / 4 for plan in plans]
-        drawn = choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first
+        drawn = choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first  # bins of equal width
         low, high = _interval(drawn, tau, bins, upper)
         return clipped_release(arrays, low, high, [[choice] for choice in drawn.tolist()], plans, noise)
 

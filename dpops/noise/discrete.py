@@ -136,8 +136,8 @@ def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance
 def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale: Int64s) -> Int64s:
     """Draws discrete Gaussian numbers by rejection from Laplace draws.
 
-    y of scale floor(sigma) + 1 = t passes with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)). Source: Canonne, Kamath,
-    Steinke 2020, Algorithm 3.
+    y of scale floor(sigma) + 1 = t passes with exp(-(|y| - sigma^2 / t)^2 / (2 sigma^2)). code, scale: each draw's
+    index in `variances`, and t. Source: Canonne, Kamath, Steinke 2020, Algorithm 3.
     """
     floats = np.array([float(variance) for variance in variances])
     out = np.zeros(code.size, np.int64)
@@ -153,7 +153,7 @@ def _discrete(source: Words, variances: Sequence[Fraction], code: Int64s, scale:
             exact_variance = variances[int(variance_of[row])]
             return (abs(int(drawn[row])) - exact_variance / int(t[row])) ** 2 / (2 * exact_variance)
 
-        accepted = source.exp_minus(rates, exact)
+        accepted = source.exp_minus(rates, exact)  # with probability exp(-rate); exact where floats cannot tell
         out[undecided[accepted]] = drawn[accepted]
         undecided = undecided[~accepted]
     return out

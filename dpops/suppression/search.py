@@ -261,7 +261,7 @@ class Search:
         self.is_alive[row] = False
         self.retained[hat] -= entry_count[entry]
         self._forget(vehicle, entry)
-        self.dropped[hat] = (self.samples_of[hat] - self.retained[hat]) / self.samples_of[hat]
+        self.dropped[hat] = (self.samples_of[hat] - self.retained[hat]) / self.samples_of[hat]  # a share
         # A HAT's rows descend by count: of its two largest, one that left is followed by the next that is still there.
         if row == self.first_row[hat]:
             self.first_row[hat], self.first_count[hat] = self.second_row[hat], self.second_count[hat]

@@ -104,10 +104,10 @@ def check_counts(hat: CountsKnown, grid: Grid, epsilon: Fraction) -> None:
 def tree_plan(
     mechanism: str, hat: CountsKnown, grid: Grid, epsilon: Fraction, bins: int, masses: Int64s, facts: Mapping[str, int]
 ) -> TreePlan:
-    """Plans a tree; level sensitivity is 2 max(masses).
+    """Plans a tree; a user's mass may change bins: sensitivity is 2 max(masses).
 
-    masses: int64 (users,), in units. bias_bound: misplaced mass, which bounds the bias of every share. rounding: a
-    user's histogram, scaled and cut to units, loses less than one from each prefix. facts: the mechanism's own.
+    masses: int64 (users,), to which histograms are scaled, in units. bias_bound: misplaced mass: bounds shares' bias.
+    rounding: a user's histogram, cut to units, loses less than one from each prefix. facts: the mechanism's own.
     """
     max_mass, total = int(masses.max()), int(masses.sum())
     shape = best_shape(bins)

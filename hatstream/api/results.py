@@ -52,20 +52,20 @@ def read_results(source: str | Sequence[str | Path | pa.Table]) -> dict[str, pa.
 
 def _each_once(table: pa.Table) -> pa.Table:
     """Deduplicates rows by HAT and statistic, final rows before live ones. Raises InputError."""
-    first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
-    # The first row of each key, by its number in `first`.
-    keys = first.select(list(_KEY_COLUMNS)).append_column("row", pa.array(range(first.num_rows)))
+    final_first = table.append_column("live", pc.ends_with(table["mechanism"], LIVE_MECHANISM)).sort_by("live")
+    # The first row of each key, by its number in `final_first`.
+    keys = final_first.select(list(_KEY_COLUMNS)).append_column("row", pa.array(range(final_first.num_rows)))
     grouped = keys.group_by(list(_KEY_COLUMNS)).aggregate([("row", "min")])
-    if grouped.num_rows == first.num_rows:
+    if grouped.num_rows == final_first.num_rows:
         return table
-    final = first.filter(pc.invert(first["live"])).select([*_KEY_COLUMNS, "value"])
+    final = final_first.filter(pc.invert(final_first["live"])).select([*_KEY_COLUMNS, "value"])
     values = final.group_by([*_KEY_COLUMNS, "value"]).aggregate([])
     if values.num_rows > values.group_by(list(_KEY_COLUMNS)).aggregate([]).num_rows:
         raise InputError(
             "two result files give different values of the same place and slot: they are of different specifications, "
             "or estimates of different days (`hatstream estimate --whole` beside `release`); name the files of one"
         )
-    return first.drop(["live"]).take(grouped["row_min"].sort())
+    return final_first.drop(["live"]).take(grouped["row_min"].sort())
 
 
 def _read(path: Path) -> pa.Table:

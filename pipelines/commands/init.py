@@ -68,9 +68,9 @@ def init(
         "limit": spec.account.limit.describe(),
         "adjacency": spec.account.adjacency,
         "over": [
-            {"days": bound.days, "first": first, "epsilon": float(loss.epsilon), "delta": float(loss.delta)}
+            {"days": bound.days, "first": first_period, "epsilon": float(loss.epsilon), "delta": float(loss.delta)}
             for bound in bounds
-            for first, loss in bound.over.items()
+            for first_period, loss in bound.over.items()
         ],
         "fits_again": fits_again(location.ledger, spec, bounds),
         "ledger": location.shown,

@@ -67,8 +67,8 @@ class SpanTotal:
             largest = max(ordinary, *(first.times * weights[weekday] for weekday in first_weekdays))
         shares = {weekday: weight / largest for weekday, weight in weights.items()}  # of the largest day
         is_uniform = first is None and all(shares[weekday] == 1 for weekday in timetable.weekdays)
-        share_sum, by_weekday = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
-        return cls(days, share_sum, *total, by_weekday, first, ordinary / largest, accounting)
+        heaviest, week = timetable.heaviest(days, shares, first), () if is_uniform else (*shares.values(),)
+        return cls(days, heaviest, *total, shares=week, first=first, ordinary=ordinary / largest, accounting=accounting)
 
     def of_a_day(self, share: Fraction = ONE) -> tuple[Fraction, Fraction | None]:
         """Computes a day's epsilon, and with delta its rho; epsilon then rounded up.

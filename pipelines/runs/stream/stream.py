@@ -98,8 +98,8 @@ def endless(
     """Builds a stream's job. life: first second, and the one after the last."""
     calendar, facts = StreamCalendar(spec.timetable, start_s, *life), StreamFacts(spec, *life)
     account = jobs.ledger_account_of(spec, location)
-    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)  # a slot each
-    return jobs.with_digest_form(job, location.ledger)
+    job = jobs.assemble(spec, calendar, facts, "slot", secret, account, outputs, in_slots=True)  # transaction: a slot
+    return jobs.with_digest_form(job, location.ledger)  # digests as its older ones: plain or keyed
 
 
 def identity_of(spec: Specification, secret: Secret, vehicle_shards: int) -> str:

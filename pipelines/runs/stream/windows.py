@@ -76,7 +76,7 @@ def released(
 ) -> Iterator[tuple[str, PCollection[SlotEstimates]]]:
     """Yields estimates of slots and periods, with sinks' prefix.
 
-    pane_s: length of a pane; rows after their pane's end wait for the end of the slot, or miss it.
+    later: whole periods' release. pane_s: of a pane; rows after its end wait for that of the slot, or miss it.
     """
     windows = InWindows(beats, start_s, pane_s)
     drawing = "by hexagon" if job.release.keeps_late else "live"  # name of the step: of HATs, or of live slots
