@@ -227,8 +227,8 @@ def _crossings(edges: Float64s, cdf: Float64s, band: tuple[Float64s, Float64s], 
 
     edges: (classes + 1,). cdf: share below each edge, (.., classes + 1). band: its upper and lower bounds, which reach
     the target at lower and at higher speeds. Where in its class a speed lies is unknown too, with the deviation of a
-    uniform law: squares of both errors add up. Standing is 0 km/h; an upper bound in its class is that class's end, one
-    in the open last class the speed bound.
+    uniform law: squares of both errors add up. A value of standing is 0 km/h, and an upper bound in that class is its
+    end; a value in the open last class has the speed bound as its upper one.
     """
     crossing, index = _inverse(edges, cdf, target)
     (lower, lower_index), (upper, upper_index) = (_inverse(edges, bound, target) for bound in band)

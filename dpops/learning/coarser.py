@@ -24,10 +24,10 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
     fit, day = models.fit, posterior.day
     weights = groups.totals(posterior.weights)
     share = posterior.weights / groups.to_hats(np.maximum(weights, 1e-12))
-    rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)
+    rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)  # days
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
-    weight_slopes = share * (posterior.values - groups.to_hats(values))
+    weight_slopes = share * (posterior.values - groups.to_hats(values))  # of values by HATs' log weights
     log_weight_rows = Stack(fit.weights.layout, [Item(groups, day.hours, day.index)], fit.coming + 1)
     log_variances = fit.weights.posterior.variances_of_rows(log_weight_rows([share])).reshape(groups.shape)
     variances = variances + _through_weights(models, posterior, groups, weight_slopes, log_weight_rows)
@@ -40,7 +40,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
         values=values,
         variances=variances,
         of_ratios=ratio_variances(values, weights, log_variances),
-        deviations=_pooled(groups, deviations, share) * repeats[..., None],
+        deviations=_pooled(groups, deviations, share) * repeats[..., None],  # a vehicle's is alike in all its HATs
         traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,
         weights=weights,

@@ -165,7 +165,7 @@ class EffectLayout:
         return next(int(self.span(block, day).start) for block in self.blocks if block.name == name)
 
     def prior(self, strengths: Strengths, days: Sequence[float]) -> EffectPrior:
-        """Builds the prior. days: how many days each (mean) day stands for."""
+        """Builds the prior. days: of how many days each one is the mean."""
         means, roots, names = np.zeros(self.size(len(days), border=True)), [], [block.name for block in self.blocks]
         for block, day, precision in self.precisions(strengths, days):
             span, root = self.span(block, day), math.sqrt(precision) * block.root
@@ -202,11 +202,11 @@ class EffectLayout:
         regressors = self.known(hours) | dict(regressors or {})
         for block in self.blocks:
             if day is not None or not block.is_daily:
-                values = effects[block.is_border][self.span(block, day or 0)]
+                values = effects[block.is_border][self.span(block, day or 0)]  # effects: (local, border)
                 if block.regressor is not None:  # of the block's only effect
                     total = total + values[0] * regressors.get(block.regressor, 0.0)
                 elif not block.is_border:
-                    of_cells = values.reshape(-1, block.slots)[block.cell_keys]
+                    of_cells = values.reshape(-1, block.slots)[block.cell_keys]  # (cells, slot keys), see `Block`
                     total = total + (of_cells if block.slots == 1 else of_cells[:, block.slot_keys[hours]])
         return np.asarray(total)
 

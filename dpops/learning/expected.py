@@ -243,7 +243,7 @@ def _level_evidence(
     of_hat, of_place, of_time, of_both = np.zeros((4, vehicles.size))
     for stage, (name, share) in ((planned, shared) for planned in stages for shared in planned.shares):
         groups = level(name, bounds.hats, Fraction(1))
-        precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2
+        precision = (_weight(stage, bounds, groups, vehicles) / noise(stage, share)) ** 2  # of a group's mean speed
         if groups.size == bounds.hats.size:  # of one day's HATs alone
             of_hat = of_hat + precision
         elif groups.slot_groups == 1:

@@ -143,13 +143,13 @@ def learn_places(sums: PlaceSums, around: Around) -> PlaceFit:
     sums = tempered(sums)  # large z-scores of Laplace noise tell less
     expected, ratios = learned_traffic(sums, around.expected, around.sizes)
     around = replace(around, expected=expected)
-    # The power of slowness (speed falls by it), and whether places differ from cells at all, are chosen by likelihood.
+    # The power of slowness (negative for speed), and whether places differ from cells at all, are chosen by likelihood.
     powers = _POWERS if around.sizes is not None else np.zeros(1)
     posteriors = [_posterior(ratios, -float(power), sums, around, SDS_KMH) for power in powers]
     moments, log_likelihood = max(posteriors, key=lambda posterior: posterior[1])
     means, report_means, variances, weights, weight_variances = moments  # report_means: of reports
-    _, of_copies = _posterior(ratios, 0.0, sums, around, COPIES_KMH) if sums.days else (None, log_likelihood)
-    evidence = log_likelihood - of_copies  # 0 without days
+    # Against places that copy their cells' speeds; 0 without days.
+    evidence = log_likelihood - _posterior(ratios, 0.0, sums, around, COPIES_KMH)[1] if sums.days else 0.0
     values = report_means if evidence >= EVIDENCE else around.values
     day_variances = TYPICAL.of(np.maximum(weights, 1.0))  # of a mean of so many vehicles
     return PlaceFit(
@@ -182,7 +182,7 @@ def _posterior(
     typical = ratios @ (RATIOS * _slowed(RATIOS, power))  # relative speed of all reports: makes their mean the cell's
     for chosen in _chunks(sums.weights.size):
         expected = around.expected[chosen]
-        weights, log = weight_nodes(ratios, sums, expected, chosen)  # (places, nodes)
+        weights, log = weight_nodes(ratios, sums, expected, chosen)  # (places, nodes); log: posterior by weights alone
         speeds, centred, centres, squares, information = (
             item[chosen, None] for item in (sums.speeds, sums.centred, sums.centres, sums.squares, sums.speed_precision)
         )

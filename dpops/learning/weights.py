@@ -162,9 +162,9 @@ class WeightField(LatentField):
             for item, hats in zip(sums, of_sums, strict=True)
         ]
         number_variances = np.array([number.log_variance for number in self.numbers])
-        precisions.append(1 / (1 / self._total_precisions + number_variances))
+        precisions.append(1 / (1 / self._total_precisions + number_variances))  # of log totals around log numbers
         values = self._residuals(sums, self.effects) + rows.times(self.effects)
-        return LinearData.of(rows, values, np.concatenate(precisions), self.wide)
+        return LinearData.of(rows, values, np.concatenate(precisions), self.wide)  # wide: first dense row
 
     def _residuals(self, sums: Sequence[NoisySums], effects: Effects) -> Float64s:
         """Computes residuals of released sums, then of log numbers around log totals less retention."""

@@ -115,12 +115,13 @@ def recipe(kind: Kind, epsilon: Fraction, rho: Fraction | None, bounds: BoundsOn
     # A fleet too small for single cells gets levels of larger places.
     if group_sd_kmh(kind, spread, "cell", dict(shares).get("cell", Fraction(1)), bounds) > fitted.LIMIT_SD_KMH:
         shares = first_shares = _coarser_levels(kind, spread, bounds)
-    bound, share, first_alpha, second_alpha = _FIRST_NUMBERS[kind]
+    bound, share, first_alpha, second_alpha = _FIRST_NUMBERS[kind]  # alpha: speeds' part of a share; weights: the rest
     later_bound, later_alpha = _LATER_NUMBERS[kind]
     first_parts, parts = alike(first_shares), alike(shares)  # for speeds and weights
     first = Stage(kind=kind, spread=spread, parts=first_parts, share=share, bound_kmh=bound, alpha=first_alpha)
     second = replace(first, parts=parts, share=1 - share, alpha=second_alpha)
     later = replace(second, share=Fraction(1), bound_kmh=later_bound, alpha=later_alpha)
+    # On the first day no centres of speeds are known: a stage finds them, another measures around them.
     return Recipe(first=(first, second), later=(later,))
 
 
@@ -129,9 +130,8 @@ def spread_of(kind: Kind, budget: Fraction) -> Fraction:
 
     Laplace: the scale, for the L1 norm and a budget of epsilon. Gaussian: the variance, for L2 and a budget of rho.
     """
-    if kind == "laplace":
-        return UNIT / budget
-    return Fraction(math.ceil(UNIT * UNIT / (2 * budget)))  # rounded up: never less noise
+    # Rounded up: never less noise.
+    return UNIT / budget if kind == "laplace" else Fraction(math.ceil(UNIT * UNIT / (2 * budget)))
 
 
 def _coarser_levels(kind: Kind, spread: Fraction, bounds: BoundsOnly) -> Shares:

@@ -86,7 +86,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
     """
     if share is not None and not 0 < share < 1:
         raise ValueError("share must be above 0 and below 1: the period's end needs the rest")
-    default_share, speeds, weights = _DEFAULTS[kind, epsilon >= 10]  # from 10 on fine levels are better
+    default_share, speeds, weights = _DEFAULTS[kind, epsilon >= 10]  # shares of levels; from 10 on of fine ones
     of_speeds, of_weights, nothing = dict(speeds), dict(weights), Fraction(0)
     names = of_speeds | of_weights  # a level may have a share of only one
     return Stage(
@@ -95,7 +95,7 @@ def live_stage(kind: Kind, spread: Fraction, epsilon: Fraction, share: Fraction 
         parts=tuple(Part(name, of_speeds.get(name, nothing), of_weights.get(name, nothing)) for name in names),
         share=Fraction(default_share) if share is None else share,
         bound_kmh=LIVE_BOUND_KMH,
-        alpha=LIVE_ALPHA,
+        alpha=LIVE_ALPHA,  # speeds' part of the share; weights have the rest
     )
 
 

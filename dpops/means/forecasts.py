@@ -56,7 +56,7 @@ def laid_out(hats: HatCounts, m_ub: Rule) -> LaidMany:
         grouping_sd = np.concatenate([*map(hats.prior.spread, excess, hats.counts)])
         between = max(hats.prior.between, MIN_SHARE_BETWEEN_USERS)
         # Of array means, (arrays,), over the prior's: users of an array average out, and samples within users.
-        variances = between / np.bincount(laid.array) + (1 - between) / laid.fills
+        variances = between / np.bincount(laid.array) + (1 - between) / laid.fills  # fills: samples in each array
         means = np.zeros(users.size)  # of `variances`, by HAT
         for length, rows in groups_of(laid.arrays):
             means[rows] = variances[laid.first_array[rows, None] + np.arange(length)].mean(axis=1)

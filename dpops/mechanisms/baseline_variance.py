@@ -72,7 +72,7 @@ class BaselineVariance(Mechanism):
         prior, errors = hats.prior, []
         for plan, (counts, _) in zip(plans, hats, strict=True):
             upper, true, shares = float(plan.upper), counts / plan.facts["samples"], weights(plan, counts)
-            # The mean of (sample - mean of the HAT)^2, less the square of what the weighted mean is off.
+            # The mean of (sample - mean of the HAT)^2, less the square of the weighted mean's error, of sd `spread`.
             variance, released = (prior.sd**2 - prior.spread(share, counts).item() ** 2 for share in (true, shares))
             sd = prior.of_squares().spread(shares - true, counts)  # of the bias: other weights of the same squares
             variance = min(variance, upper)
@@ -99,7 +99,7 @@ class BaselineVariance(Mechanism):
         exact = []
         for (denominator, (total, square)), plan in zip(sums, plans, strict=True):
             # floor(V RANGE / (U^2 / 4)) with V = (K d q - s^2) / (K d)^2 in grid steps squared; Python integers
-            samples = plan.facts.get("kept", plan.facts["samples"]) * denominator
+            samples = plan.facts.get("kept", plan.facts["samples"]) * denominator  # kept: samples below a cap
             exact.append(4 * RANGE * (samples * square - total * total) // (samples * plan.facts["upper_steps"]) ** 2)
         return mechanism.noisy_integers(np.array(exact, np.int64), plans, noise)
 

@@ -68,7 +68,7 @@ class Levy(ClippedArrays):
         through = np.cumsum(in_bin)
         through -= np.repeat(through[first] - in_bin[first], bins)
         cost = np.maximum(through - in_bin, np.repeat(numbers, bins) - through)
-        rates = [plan.epsilon / 4 for plan in plans]
+        rates = [plan.epsilon / 4 for plan in plans]  # `choose` spends twice that, half of epsilon
         drawn = choose(np.ones(cost.size, np.int64), cost, first, rates, noise).entry - first  # bins of equal width
         low, high = _interval(drawn, tau, bins, upper)
         return clipped_release(arrays, low, high, [[choice] for choice in drawn.tolist()], plans, noise)
@@ -89,10 +89,10 @@ def _tau(arrays: int, m_ub: int, upper: int) -> int:
 
 
 def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivity: Int64s) -> Float64s:
-    """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: (HATs, 1)."""
+    """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: widths, (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
     every = np.arange(bins)
-    # Each bin's cost and relative probability, (HATs, bins), then the error if it is drawn.
+    # Each bin's cost and relative probability, (HATs, bins), at half of epsilon, so a rate of 1/4; the error if drawn.
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(bin_of[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)

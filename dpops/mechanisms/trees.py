@@ -42,7 +42,7 @@ class CappedTree(TreeMechanism):
             trees.check_counts(hat, grid, epsilon)
             error = trees.share_error(trees.best_shape(self.bins)) / float(epsilon)
             cap = chosen(self.m_ub, hat.counts, hat.reported, cost)
-            masses = trees.UNITS_PER_SAMPLE * np.minimum(hat.counts, cap.max_count)
+            masses = trees.UNITS_PER_SAMPLE * np.minimum(hat.counts, cap.max_count)  # users' weights, in integers
             plans.append(trees.tree_plan(self.name, hat, grid, epsilon, self.bins, masses, {"m_ub": cap.max_count}))
         return plans
 

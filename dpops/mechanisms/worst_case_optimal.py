@@ -72,7 +72,7 @@ class WorstCaseOptimal(Mechanism):
         means, mean_errors = hats.prior.hat_means(hats.upper)[:, None], np.zeros(bound.size)
         clipped_users, shares, columns, moments = _clipped(hats, bound, means)
         start = np.cumsum(clipped_users) - clipped_users
-        for users, hats_of_size in groups_of(clipped_users):
+        for users, hats_of_size in groups_of(clipped_users):  # HATs of equally many, for rectangular arrays
             for rows in chunks(hats_of_size.size, means.size * max(users, scores.size)):
                 hat = hats_of_size[rows]
                 entries = start[hat, None] + np.arange(users)  # a HAT's clipped users follow one another

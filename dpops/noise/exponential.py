@@ -40,7 +40,7 @@ def choose(widths: Int64s, costs: Int64s, first: Int64s, rates: Sequence[Fractio
     if first.size == 0:
         return chosen
     sizes = np.diff(first, append=widths.size)
-    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)
+    candidates = np.add.reduceat(widths, first) if np.all(sizes > 0) else np.zeros(1)  # 0: refused below
     if np.any(widths < 0) or np.any(candidates < 1) or np.any(candidates > MOST_CANDIDATES):
         raise ValueError(f"a private choice needs between 1 and {MOST_CANDIDATES} candidates")
     min_cost = np.minimum.reduceat(np.where(widths > 0, costs, np.iinfo(np.int64).max), first)

@@ -206,7 +206,7 @@ class Search:
         scores = self._scores(work, self.entry_half[entries])  # errors by entry; overwrites `work`
         score = scores.item(scores.argmin())
         near = (scores <= score * (1 + TOLERANCE)).nonzero()[0] + first
-        if score > self.threshold_score * (1 + TOLERANCE):
+        if score > self.threshold_score * (1 + TOLERANCE):  # a float of `threshold`, in the units of scores
             return -1
         entry = near.item(0) if near.size == 1 else self._least(near)
         close = score >= self.threshold_score * (1 - TOLERANCE)

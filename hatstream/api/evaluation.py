@@ -101,7 +101,7 @@ def _days_of(spec: Specification, counts: pa.Table) -> dict[str, _Day]:
         raise UsageError("an evaluation releases days: account.unit must be 'vehicle-day'")
     sums = {column.name for column in _columns_of(spec, _release_of(spec, facts={}, account=_MemoryAccount.of(spec)))}
     columns = {name: _int64s(counts[name].combine_chunks()) for name in ("slot", "vehicle", "reports", *sums)}
-    columns["cell"], period_of = _keys_of(spec, counts), np.array(counts["period"].to_pylist())
+    columns["cell"], period_of = _cell_keys(spec, counts), np.array(counts["period"].to_pylist())
     for period in periods:
         facts = slot_facts(spec, range_of(spec.timetable, period, period))
         inside = np.flatnonzero((period_of == period) & (columns["cell"] >= 0))  # below 0: outside the region
@@ -312,7 +312,7 @@ def _int64s(column: pa.Array) -> Int64s:
     return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _keys_of(spec: Specification, counts: pa.Table) -> Int64s:
+def _cell_keys(spec: Specification, counts: pa.Table) -> Int64s:
     """Finds each row's counting key, (rows,): hexagon, key or piece; negative outside the region."""
     if spec.places is not None:
         pieces = spec.places.pieces

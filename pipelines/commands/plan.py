@@ -55,7 +55,7 @@ def _counts(counts_path: Path | None, synthetic: bool, pattern: str | None) -> C
             return sources.read_counts(counts_path, spec.timetable), None  # a file cannot be counted anew
         if pattern is not None:
             feed = sources.fullest_period(spec, pattern, progress)
-            return feed.counts(spec), feed.counts
+            return feed.counts(spec), feed.counts  # the second counts anew, for another specification
         if not synthetic:
             return None
         sample = extension("made-up-day", "lab")(spec.timetable.zone)
@@ -160,7 +160,7 @@ def show(plan: Planned, console: Console) -> None:
     console.print(f"{plan.name} ({plan.spec_id}): a plan; nothing was released or spent")
     console.print(f"Counts ({plan.hats:,} HAT{'s' if plan.hats > 1 else ''}): {plan.counts}")
     console.print(f"Forecast: {plan.forecast}")
-    _print_all(map(_classes, plan.statistics), console)
+    _print_all(map(_classes, plan.statistics), console)  # classes of HATs, by number of vehicles
     composed = plan.composed
     table = table_of("Composed total", "what adds up", ">HATs", ">epsilon")
     low, high = composed.epsilon_per_hat_least, composed.epsilon_per_hat_most

@@ -98,7 +98,7 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
 
 
 def _worth(value: Value, kind: _Kind, stage: Stage, fleet: Fleet, traffic: str) -> PlacesWorth:
-    """Forecasts maps of a kind of places by day. traffic: key of its crowdings."""
+    """Forecasts maps of places by day. traffic: name of its concentration, in `crowdings`."""
     crowding, days = kind.crowdings[traffic], range(1, MOST_DAYS + 1)
     maps = expected_maps(stage, fleet, places=kind.places, cells=kind.cells, crowding=crowding, days=days)
     shown = [maps[day - 1] for day in DAY_NUMBERS]

@@ -144,9 +144,9 @@ def newest_sentence(recorded: RecordedStages, hats: Sequence[tuple[str, str]]) -
     cells = {cell: row for row, cell in enumerate(texts_of(recorded.policy.region))}
     starts = map(table.text, recorded.spec.slots_of_period(newest.unit.slot_s))
     column_of_start = {start: column for column, start in enumerate(starts)}
-    part = float(sum(share[cells[cell], column_of_start[start]] for cell, start in hats if start in column_of_start))
+    of_hats = float(sum(share[cells[cell], column_of_start[start]] for cell, start in hats if start in column_of_start))
     return (
-        f" (those of {period} hold {hundredths(part)} of 100 reports, by released weights; an error of {error:.1f} "
+        f" (those of {period} hold {hundredths(of_hats)} of 100 reports, by released weights; an error of {error:.1f} "
         f"{value.unit} is expected by reports, {constant:.1f} with the period's mean everywhere)"
     )
 

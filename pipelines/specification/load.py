@@ -1,4 +1,4 @@
-"""Loading of specifications, with warnings of later refusals."""
+"""Loading of specifications, and warnings of what a release would refuse later."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ def _checked(document: Document, folder: Path, progress: Report) -> Specificatio
     statistics = statistics_of(document, prior) if levels is None else ()
     allocation = privacy.allocation
     if document.privacy.composition == "clip-user":
-        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))  # errors that must not grow
+        allocation = replace(allocation, suppress=weights_of(value.grid, statistics))  # whose errors must not grow
     has_headings = levels is not None and any(part.needs_headings for part in levels.parts)
     return Specification(
         name=document.name,

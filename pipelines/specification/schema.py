@@ -24,13 +24,13 @@ class Variant(NamedTuple):
 
 
 def variants() -> list[Variant]:
-    """Lists the mechanisms with their options."""
+    """Lists mechanisms with their options; VECTOR is `levels`, STATISTIC distributions over classes."""
     kinds = [
         Variant(
-            name,
-            tuple(statistic for statistic in registry.registered() if statistic in cls.statistics),
-            tuple(sorted(cls.adjacencies)),
-            table_type(cls, _HIDDEN_TABLES)["properties"],
+            mechanism=name,
+            statistics=tuple(statistic for statistic in registry.registered() if statistic in cls.statistics),
+            adjacencies=tuple(sorted(cls.adjacencies)),
+            options=table_type(cls, _HIDDEN_TABLES)["properties"],
         )
         for name, cls in registered().items()
     ]

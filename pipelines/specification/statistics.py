@@ -89,21 +89,21 @@ def levels_of(
     document: Document, allocation: Allocation, region: Sequence[int] | None, timetable: Timetable
 ) -> LevelsRelease | None:
     """Checks and builds the `levels` release; None for other mechanisms. Raises SpecificationError."""
+    # Only under counts-public may the mechanism be another one, or none be named, as its default is another.
     account, privacy, tables = document.account, document.privacy, document.statistic
     if account.adjacency == "counts-public" and "levels" not in [table.get("mechanism") for table in tables]:
         totals = ("delta", "span_days", "day_weights", "first_days")
-        extras = {f"privacy.{name}": getattr(privacy, name) for name in totals} | {
-            "fleet": document.fleet,
-            "live": document.live,
-            "places": None if document.places is None or document.places.column else document.places,
-        }
-        for name, value in (extras | {"output": document.output or None}).items():
+        extras: dict[str, object] = {f"privacy.{name}": getattr(privacy, name) for name in totals}
+        extras |= {"fleet": document.fleet, "live": document.live}
+        extras["places"] = document.places if document.places and not document.places.column else None  # of keys
+        extras["output"] = document.output or None
+        for name, value in extras.items():
             need(value is None, name, "goes with mechanism = 'levels'", "given")
         return None
     _check_levels(document, allocation, region)
     written = options_of(next(table for table in tables if table.get("name") in ("mean", COUNT.name)))
     counted = _counted(document, written) if tables[0].get("name") == COUNT.name else None  # which is alone then
-    options = written if counted is None else {}
+    options = written if counted is None else {}  # a count has its own, in `counted`
     try:
         release = levels_release(
             options,

@@ -117,7 +117,7 @@ def limit_from_toml(value: Any) -> Limit:
 
 
 def not_added_up(limit: Limit, spent: Accountant) -> str:
-    """Explains why an account's limit cannot add up spending."""
+    """Explains why a limit cannot add up spending under another noise; else ""."""
     refusing = next((span.limit for span in limit.spans if not span.limit.can_add(spent)), None)
     if refusing is None:
         return ""

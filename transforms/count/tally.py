@@ -188,7 +188,7 @@ class Ordered(NamedTuple):
 def derived_events(slots: Mapping[int, Events], rules: Rules, ground: Ground) -> tuple[Ordered, dict[str, int]]:
     """Derives a period's speeds and headings; counts rows without speed by reason."""
     ordered = _in_order(slots)
-    if rules.turning is not None:  # a report's place depends on its heading
+    if rules.turning is not None:  # a report's place depends on its heading, which is derived by these limits
         assert ground.resolution is not None, "keys have no positions"
         events = ordered.events
         cells = cells_at(events.lat_e7, events.lon_e7, ground.resolution)

@@ -51,8 +51,8 @@ MAPPED: Mapping[str, type[base.MappedLayout]] = _Registered(
 _ABOUT_HEADINGS = (
     ": a heading goes with places that have the property directed, and they need one, or input.derived_heading"
 )
-# Where a specification names the column of speed, key and key_within, for messages.
-_KEYS = {SPEED: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
+# Options that name the columns of the fields speed, key and key_within.
+_OPTIONS = {SPEED: "value.name", **dict(zip(base.with_keys(2)[2:4], ("places.column", "places.within"), strict=True))}
 _MOST_COLUMNS = {"vehicle": 4}  # parts of an id; other fields take a pair, such as date and clock
 _TIME_UNITS: Mapping[str, TimeUnit] = {unit: unit for unit in get_args(TimeUnit)}
 
@@ -94,7 +94,7 @@ def layout(
     are_reports = fields is None or fields[:2] == base.FIELDS[:2]  # rows begin with vehicle and time
     if name in FIXED and are_reports:
         # Of a fixed layout only key columns can be chosen, and the value's column if it is no speed (unit).
-        can_choose = columns and set(columns) <= {*_KEYS} - ({SPEED} if unit is None else set())
+        can_choose = columns and set(columns) <= {*_OPTIONS} - ({SPEED} if unit is None else set())
         refused = {"columns": None if can_choose else columns, "time_format": time_format, "decimal": decimal}
         chosen = {**(columns if columns and can_choose else {}), "vehicle": vehicle, "time": time}
         fixed = _with_choices(name, headed, fields, chosen, refused | options)
@@ -160,8 +160,8 @@ def _with_choices(
 ) -> Any:
     """Selects a fixed layout's optional columns.
 
-    headed: whether rows need a heading. fields: of rows that name a key, None: positions. chosen: columns of the
-    specification by field, None for the layout's default. refused: options of other layouts; ValueError unless None.
+    headed: whether rows need a heading. fields: of rows with a key in place of a position, else None. chosen: columns
+    that the specification names, by field; None: the default. refused: other layouts' options; ValueError unless None.
     """
     for option, argument in refused.items():
         if argument is not None:
@@ -181,12 +181,12 @@ def _with_choices(
     for field, column in chosen.items():
         choices = fixed.choices.get(field, ())
         names = () if column is None else _listed(column)
-        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:
+        if field == SPEED and column == columns[SPEED] and column not in fixed.units_of:  # nor another value
             raise ValueError(f"columns: {column!r} of layout {name!r} is a speed: write [speed] in place of [value]")
-        for column_name in () if is_table and field in _KEYS else names:
+        for column_name in () if is_table and field in _OPTIONS else names:
             if column_name not in choices:
                 rule = f"must be of {', '.join(choices)}" if choices else "has no other one"
-                raise ValueError(f"{_KEYS.get(field, field)}: with layout {name!r} {rule}, got {column_name[:60]!r}")
+                raise ValueError(f"{_OPTIONS.get(field, field)}: with layout {name!r} {rule}, got {column_name[:60]!r}")
         if names:
             columns[field] = names[0] if len(names) == 1 else names
     flat_names, flat_fields = _flat_columns(name, {key: columns[key] for key in fields if key in columns}, fields)
@@ -229,7 +229,7 @@ def _units(
     if time_format is not None and given_time_unit is not None:
         raise ValueError(f"time_unit: goes without time_format, got {given_time_unit!r}")
     parsed_format = None if time_format is None else TimeFormat.of(time_format)
-    if default_units is not None:
+    if default_units is not None:  # of a fixed layout, for which there is no time_format
         factor = default_units.value_per_unit if given_speed_unit is None else per_speed_unit[speed_unit]
         return replace(default_units, time_unit=_TIME_UNITS[time_unit], value_per_unit=factor, zone=time_zone)
     return Units(_TIME_UNITS[time_unit], per_speed_unit[speed_unit], time_zone, parsed_format)
@@ -265,7 +265,7 @@ def _flat_columns(
         for column in listed:
             if exclusive.count(column) > 1:
                 raise ValueError(f"columns.{field}: needs a column of its own, {column!r} is given twice")
-        if len(listed) > 1 and FILE in listed:
+        if len(listed) > 1 and FILE in listed:  # the file's name identifies the vehicle by itself
             raise ValueError(f"columns.{field}: {FILE!r} stands alone")
     flat = {
         f"{field}.{number}" if number else field: column

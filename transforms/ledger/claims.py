@@ -28,17 +28,17 @@ def check_claims(units: "Iterable[ClaimedUnit]", counted: Fraction = ZERO) -> No
     for unit in units:
         claimed_by_group[DebitGroup.of(unit.unit)].add(unit)
     for (spec_id, period, slot_s, _), claimed in claimed_by_group.items():
-        where_text = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
-        claim = claimed.claim().largest(Accountant(pure=counted))
+        where = f"period {period}" + ("" if slot_s is None else f", slot at {slot_s} s since 1970")
+        claim = claimed.claim().largest(Accountant(pure=counted))  # the debit must cover both
         if not claimed.debited.covers(claim):
             raise LedgerError(
-                f"{where_text}: the plans of {spec_id} claim more than the account was debited for them "
+                f"{where}: the plans of {spec_id} claim more than the account was debited for them "
                 f"({_claims_text(claim)} above {_claims_text(claimed.debited)})"
             )
         dearest = max((Accountant().compose(claims).pure for claims in claimed.hats), default=ZERO)
-        if claimed.rate and dearest > claimed.rate:  # the least epsilon of a HAT among its units
+        if claimed.per_hat and dearest > claimed.per_hat:
             raise LedgerError(
-                f"{where_text}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.rate})"
+                f"{where}: the plans of {spec_id} claim more than a HAT's epsilon ({dearest} above {claimed.per_hat})"
             )
 
 
@@ -48,7 +48,7 @@ class _Claimed:
 
     debits: dict[int, Accountant] = field(default_factory=dict)  # largest shard's, by slot
     hats: Counter[tuple[Claim, ...]] = field(default_factory=Counter)  # number of HATs by their claims
-    rates: set[Fraction] = field(default_factory=set)  # epsilons per HAT
+    hat_epsilons: set[Fraction] = field(default_factory=set)  # by unit
 
     def add(self, claimed: "ClaimedUnit") -> None:
         """Counts a unit's HATs by claims; keeps the largest debit of shards."""
@@ -58,7 +58,7 @@ class _Claimed:
         for code, number in Counter(code_by_cell.values()).items():
             self.hats[distinct[code]] += number
         if isinstance(unit, HatUnit):
-            self.rates.add(unit.per_hat.epsilon)
+            self.hat_epsilons.add(unit.per_hat.epsilon)
 
     @property
     def debited(self) -> Accountant:
@@ -66,9 +66,9 @@ class _Claimed:
         return sum(self.debits.values(), Accountant())
 
     @property
-    def rate(self) -> Fraction:
-        """Epsilon of a HAT, or 0 without any."""
-        return min(self.rates, default=ZERO)
+    def per_hat(self) -> Fraction:
+        """Least epsilon of a HAT among the units, or 0 without any."""
+        return min(self.hat_epsilons, default=ZERO)
 
     def claim(self) -> Accountant:
         """Adds up a vehicle's claims in the dearest HATs that the debit pays.
@@ -79,10 +79,10 @@ class _Claimed:
         hats: Counter[Accountant] = Counter()
         for claims, number in self.hats.items():
             hats[Accountant().compose(claims)] += number
-        if not self.rate:  # no epsilon per HAT
+        if not self.per_hat:  # no epsilon per HAT
             return most_of(hats, hats.total())
         is_uneven = any(FREE in claims and {*claims} != {FREE} for claims in self.hats)  # draws some of its statistics
-        return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.rate), 1))
+        return most_of(hats, 1 if is_uneven else max(math.ceil(self.debited.pure / self.per_hat), 1))
 
 
 class ClaimedUnit(NamedTuple):

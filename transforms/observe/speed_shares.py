@@ -49,7 +49,7 @@ class SpeedShares(NamedTuple):
 def counts_of(table: pa.RecordBatch, rules: Rules) -> dict[str, int]:
     """Counts implausible speeds among a batch's complete rows, for `shares_in`."""
     if rules.derived is not None or rules.keys is not None or not rules.is_speed:
-        return {}
+        return {}  # the feed has no speeds, or no positions to compare them with
     units = rules.units
     ids, time = vehicle_ids(table.column("vehicle"), rules.vehicle_form), units.instants(table.column("time"))
     lat, lon = units.numbers(table.column("lat")), units.longitudes(table.column("lon"))

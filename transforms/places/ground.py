@@ -175,7 +175,7 @@ class Pieces:
         pieces[~is_cut] = number_in(self.region, ancestors(cells[~is_cut], self.coarse))
         if self.is_directed and heading is not None:
             rows = np.flatnonzero(is_cut & (heading >= 0))
-            heading_row = self.heading_row[number[rows]]
+            heading_row = self.heading_row[number[rows]]  # NOWHERE: one place in all directions
             rows, heading_row = rows[heading_row != NOWHERE], heading_row[heading_row != NOWHERE]
             pieces[rows] = self.by_heading[heading_row, sector_of(heading[rows])]
         return pieces

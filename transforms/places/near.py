@@ -173,7 +173,7 @@ def ignore(_done: int, _whole: int) -> None:
 
 def near_pairs(shapes: Shapes, report: Report = ignore) -> NearPairs:
     """Lists fine cells centred in shapes' areas, by distance."""
-    twin = _twins(shapes)
+    twin = _twins(shapes)  # of each shape, the first one of equal outline
     order = np.argsort(twin, kind="stable")  # twins are in one part, which finds their cells once
     chunks = []
     for first in range(0, order.size, AT_ONCE):

@@ -84,7 +84,7 @@ class ToRows(beam.PTransform[PCollection[SlotEstimates], PCollection[Any]]):
         return slots | "as rows" >> beam.FlatMap(self._rows, kind).with_output_types(kind)
 
     def _rows(self, slot: SlotEstimates, kind: Any, time: Any = beam.DoFn.TimestampParam) -> Iterator[Any]:
-        """Yields a slot's rows, dicts or NamedTuples, with timestamps of their slot's end."""
+        """Yields a slot's rows, of type `kind`, with timestamps of their slot's end."""
         for row in rows_of(slot, self.shape):
             end = Timestamp.from_rfc3339(row["slot_end"]).predecessor()  # the last instant inside of the slot's window
             typed: Any = row

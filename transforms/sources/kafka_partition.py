@@ -111,7 +111,7 @@ class Partition:
         self._consumer = _consumer(topic, self._note)
         self._at: int | None = None  # the consumer's next offset
         self._end = -1  # where Kafka last said that the partition ends
-        self._message_s = self._asked_s = time.monotonic()  # the clock of all these times
+        self._message_s = self._asked_s = time.monotonic()  # the clock of all times here
         self._counted_s = -math.inf  # partitions are counted at once: a job must refuse at its first poll
         self._trouble = ""  # the last error of the connection
         self._away_since_s: float | None = None  # brokers do not answer
@@ -191,9 +191,9 @@ class Partition:
         if code in _GONE_ERRORS:  # the client reports that of every topic while no broker answers, so a broker is asked
             try:
                 _partitions(self._consumer, self._topic, ASK_S)
-            except KafkaSourceError:
+            except KafkaSourceError:  # a broker knows no such topic
                 is_gone = True
-            except KafkaException:
+            except KafkaException:  # no broker answers
                 pass
         self._gone_since_s = (self._gone_since_s or now_s) if is_gone else None  # since the first answer that says so
         if self._gone_since_s is not None and now_s - self._gone_since_s > GONE_S:

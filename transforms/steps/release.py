@@ -116,7 +116,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
     """Recorded slots of encoded units, one transaction a key.
 
     needs_rows: a key without data is an error, since its input is wrong. may_lose: skips what the limit refuses, else
-    an error. needs_consent: records a key only if CONSENT is among its units.
+    an error. needs_consent: records a key only with CONSENT among its units, which says that all input is usable.
     """
 
     account: LedgerAccount
@@ -133,7 +133,7 @@ class Record(beam.PTransform[PCollection[KeyedUnit], PCollection[RecordedSlot]])
         """Records a key's units; yields slots. Raises StepError."""
         _, encoded_units = group
         encoded = list(encoded_units)
-        if self.needs_consent and records.CONSENT not in encoded:
+        if self.needs_consent and records.CONSENT not in encoded:  # the judge of the whole input refused it
             return
         units = decoded(self.store.get(unit) if self.store else unit for unit in encoded if unit != records.CONSENT)
         if self.needs_rows and not any(hat.plan is not None for unit in units for hat in unit.released):

@@ -123,7 +123,7 @@ class Timetable:
         if WEEKDAYS[day.weekday()] not in self.weekdays:
             return []
         minutes = self._cut(day, self.slot_minutes)
-        if minutes is None:
+        if minutes is None:  # a change of the clock is inside a slot
             shorter = [m for m in range(self.slot_minutes - 1, 0, -1) if self.slot_minutes % m == 0]
             fit = [str(m) for m in shorter if self._cut(day, m) is not None][:SUGGESTED]
             raise CalendarError(

@@ -148,7 +148,7 @@ class _Watch:
         return [Summary(public={}, operator_only=Operator(counted))] if counted else []
 
     def _period_lines(self) -> list[Summary]:
-        """Returns health lines of newly released or stopped periods."""
+        """Returns health lines of newly released or stopped periods, each by its first slot."""
         from transforms.releases.periods.stages import read_unit
 
         spec, levels, lines = self._spec, self._spec.by_levels, []

@@ -43,7 +43,7 @@ class ParquetTable(MappedLayout):
                 parquet = _open(path, file, self.columns, self.units.zone)
                 _refuse_bomb(path, parquet, self.columns)
                 paths = [_path(column, parquet.schema_arrow) for column in self.columns]
-                needed = list(dict.fromkeys(map(_stored, self.columns, paths)))
+                needed = list(dict.fromkeys(map(_stored, self.columns, paths)))  # columns, or what is nested in them
                 groups, most = list(share.among(parquet.metadata.num_row_groups)), base.BATCH_ROWS
                 for batch in parquet.iter_batches(most, row_groups=groups, columns=needed, use_threads=False):
                     arrays = (base.values_at(batch.column(head), steps) for head, steps in paths)

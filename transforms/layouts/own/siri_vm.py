@@ -141,7 +141,7 @@ class _Feed:
         name = tag.rpartition("}")[2]  # without the namespace
         self._path.append(name)
         self._is_delivery |= name == _DELIVERY
-        if self._at_vehicle:  # the depth of the open activity, from which paths of fields begin
+        if self._at_vehicle:  # depth of the open activity: paths of fields begin there, and longer ones are none
             self._field = self._paths.get(tuple(self._path[self._at_vehicle : self._at_vehicle + _MOST_DEPTH]))
             if self._field is not None:
                 self._row[self._field] = ""

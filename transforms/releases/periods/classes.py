@@ -48,7 +48,7 @@ def learned_classes(entries: Sequence[StageEntry], models: Learned, policy: Leve
     for unit in (entry.unit for entry in entries if part_of(entry.unit) == "classes"):
         read = read_unit(unit, policy.region)
         (level,), classes = read.levels, len(read.stage.classes) + 1
-        # (cells, classes): a moving report was summed MOVING times, a standing one once; both count alike again.
+        # (cells, classes): moving reports were summed MOVING times, lest standing ones fill norms; now all count alike.
         factors = times_of(classes) / MOVING
         sums = sums.after(level.weights.reshape(-1, classes) / factors, (level.weight_sd / factors) ** 2)
         hours |= set(recorded_hours(unit.slot_start, unit.slot_end, read.stage.laid.hats.hours))

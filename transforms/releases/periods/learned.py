@@ -72,7 +72,7 @@ def day_estimates(
     is_declared = policy.fleet.profile != Profile()  # the default profile suits no fleet in particular
     vehicles, status = vehicles_about(posterior, is_declared)  # (3, cells, slots): number and bounds
     return _hat_estimates(shown.estimates)._replace(
-        about=(*vehicles, STATUS_NAMES[status]),
+        about=(*vehicles, STATUS_NAMES[status]),  # about how many vehicles were there
         parent=np.where(shown.estimates.status == Status.PARENT, parents[:, None], ""),
         parent_values=(shown.values, shown.lower95, shown.upper95),
         products=product_estimates(models, posterior, policy, slots, entries),

@@ -87,7 +87,7 @@ class LevelsPolicy:
             first=scaled(self.first, share),
             later=scaled(self.later, share),
             live=None if self.live is None else replace(self.live, share=share * self.live.share),
-            by_day=None,
+            by_day=None,  # `count` stays: its share, which `counted_first` takes from the others, is equal on all days
         )
 
     @property
@@ -220,8 +220,8 @@ def draw_stage(
 def drawn_facts(
     sums: Sums, stage: Stage, slots: Sequence[SlotFacts], slot_s: int, policy: LevelsPolicy, noise: Noise, name: str
 ) -> dict[str, Any]:
-    """Draws noise; returns stages' and live slots' common fields. name: in the digest."""
-    prefix = f"{policy.spec_id}/{slot_s}/{name}/".encode()
+    """Draws noise; returns stages' and live slots' common fields. name: of the stage."""
+    prefix = f"{policy.spec_id}/{slot_s}/{name}/".encode()  # equal sums of another stage have another digest
     exact = b"".join(column.astype("<i8").tobytes() for column in sums)
     return {
         "spec_id": policy.spec_id,
@@ -233,7 +233,7 @@ def drawn_facts(
         "plan": as_stored(stage),
         "integers": release(sums, stage, noise).tolist(),
         "digest": hmac.digest(policy.digest_key, prefix + exact, "sha256").hex(),
-        "total": policy.on(slots[0].period).total,
+        "total": policy.on(slots[0].period).total,  # scaled to the period's share
     }
 
 

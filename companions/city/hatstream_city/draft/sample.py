@@ -252,7 +252,7 @@ def _places_of_objects(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, 
                 path = (*path, EACH if isinstance(value, list) else ANY)
                 counts[path] += len(objects)
                 stack += [(path, inner) for inner in objects[:_MOST_ALIKE]]
-            elif isinstance(value, dict):
+            elif isinstance(value, dict):  # a key with a mark of paths would be read as several
                 keys = [key for key in islice(value, _MOST_NESTED) if key and not _PATH_MARKS.search(key)]
                 stack += [((*path, key), value[key]) for key in keys if isinstance(value[key], dict | list)]
     # Places of several objects come first, then those under the fewest arrays, then those of the most objects.

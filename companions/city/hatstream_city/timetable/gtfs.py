@@ -177,7 +177,7 @@ def read_gtfs(path: Path) -> Gtfs:
         try:
             with _opened(path, f"{name}.txt") as file:
                 header = _header(file)
-            with _opened(path, f"{name}.txt") as file:
+            with _opened(path, f"{name}.txt") as file:  # from its start again
                 table, bad = _table(_Utf8(file), header, columns)
         except FileNotFoundError:
             if name in _NEEDED_BY_TABLE:

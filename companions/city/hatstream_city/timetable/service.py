@@ -130,7 +130,7 @@ def service_of(feed: Gtfs, calendar: ServiceCalendar, stop_cells: Int64s) -> Ser
     stops = 1 + int(placed_stop.max(initial=0))
     pairs, count = np.unique(placed_stop[:-1][is_same_run] * stops + placed_stop[1:][is_same_run], return_counts=True)
     keys, hour = {"route_id": route, "stop_id": stop, "trip_id": trip}, s // _HOUR_S
-    # Profiles need places from 1 on, as 0 is none: rows of a table begin at 0.
+    # by_key: profiles by route, stop or trip in place of cells, from 1 on, as 0 is none: rows begin at 0.
     return ServiceDay(
         day=calendar.date_of(busiest),
         first=days[0],

@@ -47,7 +47,7 @@ def release_again(spec: Path, ledger: str, sample: Path, first: dict[str, Any], 
     RuntimeError if a digest or a byte differs, something was drawn anew, or the run failed.
     """
     day = first["periods"][0]
-    second = release(spec, ledger, str(sample), (day["period"],) * 2, output)
+    second = release(spec, ledger, str(sample), (day["period"],) * 2, output)  # from and to
     changed, digests = second["operator_only"]["stages_that_differ_now"], len(day["stages"])
     folder, files = Path(first["files"][0]).parent, [Path(path) for path in second["files"]]
     different = [path for path in files if path.read_bytes() != (folder / path.name).read_bytes()]

@@ -107,8 +107,8 @@ def _line_search(rows: ReportRows, shares: Float64s, goal: Float64s, point: Eval
 def _best_quadratic(point: Evaluation, shares: Float64s, start: Float64s) -> Float64s:
     """Minimises the quadratic model of -log-likelihood + sum(y), y >= 0, at `shares`.
 
-    A coordinate is free to be above 0 once its slope falls, and is a local minimum as its neighbours fit as well,
-    until it turns negative: an active set (Lawson, Hanson 1974). point: derivatives at `shares`. start: a guess of y.
+    Free coordinates may be above 0: one is freed where its slope is below 0 and least among its neighbours, which fit
+    as well, until it turns negative: an active set (Lawson, Hanson 1974). point: derivatives. start: a guess of y.
     """
     ridge = 1e-9 * float(np.trace(point.curvature)) / shares.size  # reports may not tell two buckets apart
     matrix = point.curvature + ridge * np.eye(shares.size)

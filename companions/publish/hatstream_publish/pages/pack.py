@@ -211,9 +211,9 @@ def _packed_layer(
 
     Values are stored as (value - origin) / step in 16 bits, bounds as steps below and above the value.
     """
-    name, (title, columns, mask) = f"layer{number}", layer
+    name, (title, columns, mask) = f"layer{number}", layer  # columns: of the value and of its bounds
     subset, chosen = rows.filter(mask), mask.to_numpy()
-    slot, place, is_parent = grid.slot[chosen], grid.place[chosen], shows_parent(subset)
+    slot, place, is_parent = grid.slot[chosen], grid.place[chosen], shows_parent(subset)  # parent: larger area
     numbers = [_drawn(subset, column, is_parent) for column in columns]
     finite = np.nan_to_num(numbers)
     origin = min(0.0, float(np.floor(finite.min(initial=0.0))))
