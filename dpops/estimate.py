@@ -84,7 +84,7 @@ def noisy_queries(queries: Sequence[int], plans: Sequence[Mapping[str, Any]], mi
     # Version 1 published a bias without rounding.
     is_old = np.array([plan.get("version", 1) < 2 for plan in plans], np.bool_)
     return Estimates(
-        numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],  # (1, 3, HATs)
+        numbers=np.stack([value, np.maximum(value - half, 0.0), np.minimum(value + half, upper)])[None],  # one output
         lists=[],
         noise_std=noise_std,
         bias_bound=np.where(is_old, bias, np.minimum(bias + rounding, upper)),

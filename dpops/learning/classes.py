@@ -142,7 +142,7 @@ def _gradient_and_information(
 ) -> tuple[Float64s, Float64s]:
     """Computes log-likelihood gradients and Gauss-Newton information by log weights.
 
-    Observed are class weights, `measured` (cells, classes) of `precisions` (classes,), and each cell's mean speed.
+    Observed are class weights, `measured` (as logs: (cells, classes)) of `precisions` (classes,), and cells' means.
     """
     weights, shares = np.exp(logs), _shares(logs)  # weights are their own derivatives by log weights
     means = shares @ speeds

@@ -41,7 +41,7 @@ class Learned:
         return self._field(self.fit.days[index], index)
 
     def _field(self, values: DayValues, index: int) -> Field:
-        """Computes a day's HAT means, km/h, their variances, and its gate's numbers."""
+        """Computes a day's HAT means, km/h, variances, and criteria of showing it (`gate`)."""
         fit, hours = self.fit, values.hours
         field, posterior = fit.speeds.layout, fit.speeds.posterior
         hats, log_variances = fit.weights.of_day(values, index)
@@ -51,12 +51,12 @@ class Learned:
         means = field.hats(posterior.mean, hours, index, day.regressors)
         variances = posterior.variances_of_hats(hours, index, day.regressors)
         share, speed_stages = hats / hats.sum(), values.speed_stages
-        shift = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
+        moved_kmh = float(np.sum(share * (means - speed_stages[-1].centre))) if speed_stages else 0.0
         gate = Gate(
             ratio=self._ratio(day, means, variances),
-            moved_kmh=shift,
+            moved_kmh=moved_kmh,
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
-            is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,
+            is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,  # days up to it: none is folded yet
         )
         one_weight = float(fit.speeds.one_weights[index])
         spread = fit.speeds.cautious_spread
@@ -103,19 +103,19 @@ def _with_single_hats(
         Values, weights, and precisions of these releases' means, (cells, slots) each.
     """
     precisions = np.zeros(kmh.shape)
-    deviations = spread.of(weights / one_weight, kmh)
+    mean_variances = spread.of(weights / one_weight, kmh)  # of HATs' means around the field
     for stage in day.speed_stages:
         for level in stage.levels:
-            if level.groups.shape != kmh.shape:
+            if level.groups.shape != kmh.shape:  # its groups are of several HATs
                 continue
             variances = weights * (fitted.HAT_LOG_VARIANCE * weights + one_weight) + weights**2 * log_variances
             gain = variances / (variances + level.groups.to_hats(level.weight_variances))
             surprise = level.groups.to_hats(level.weights) - weights
-            weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # above 0, as divisors
+            weights = np.maximum(weights + gain * surprise, 0.05 * weights)  # any part above 0, as it divides
             residual = kmh - stage.centre
-            posterior_variances = 1 / (1 / deviations + precisions)
+            posterior_variances = 1 / (1 / mean_variances + precisions)
             noise = level.groups.to_hats(level.speed_variances)
-            noise = noise + (1 - gain) * variances * (posterior_variances + residual**2)
+            noise = noise + (1 - gain) * variances * (posterior_variances + residual**2)  # E[(mean - centre)^2]
             precision = weights**2 / noise
             speed_gain = posterior_variances * precision / (1 + posterior_variances * precision)
             kmh = kmh + speed_gain * (level.groups.to_hats(level.speeds) / weights - residual)

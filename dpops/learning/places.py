@@ -265,7 +265,7 @@ def _law_logs(sums: PlaceSums, expected: Float64s, chosen: slice) -> Float64s:
 def _weight_grid(
     sums: PlaceSums, expected: Float64s, chosen: slice
 ) -> tuple[Float64s, Float64s, Int64s, Float64s, Float64s]:
-    """Lays a grid of possible weights for each place, with likelihoods.
+    """Lays grids of possible weights, RATIOS of expected ones, by place, with likelihoods.
 
     Returns:
         (places, RATIOS) each: weights; the log likelihood of the place's sum; the index in RATIOS of the ratio below,
@@ -274,7 +274,7 @@ def _weight_grid(
     """
     precision = max(sums.weight_precision, _TINY)
     measured = sums.weights[chosen] / precision  # estimates by sums alone, of variance 1 / precision
-    is_sure = measured > _SURE / np.sqrt(precision)  # these have their grid around the estimate, see _SURE
+    is_sure = measured > _SURE / np.sqrt(precision)  # these have a grid around the estimate: _NEAR, in deviations
     weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
     fraction, density = np.zeros(weights.shape), np.ones(weights.shape)
@@ -282,7 +282,7 @@ def _weight_grid(
         ratio = weights[is_sure] / expected[is_sure, None]
         position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
         low[is_sure] = position.astype(np.int64)
-        fraction[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # as RATIOS[1:] are even in logs
+        fraction[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # even in logs, but for RATIOS[0] = 0
     scores = np.sqrt(precision) * (weights - measured[:, None])
     log = -surprise(scores, sums.days) if sums.is_laplace else -0.5 * scores**2
     return weights, log, low, fraction, density

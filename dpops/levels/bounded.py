@@ -113,9 +113,9 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     count = int(vehicle[-1]) + 1 if vehicle.size else 0  # of vehicles
     u_sums = [_sums(groups, u) for groups in touched]
     speed_shares = [float(level.speed_share) for level in stage.levels]
-    alpha = Fraction(1) if stage.counts_public else stage.alpha
+    alpha = Fraction(1) if stage.counts_public else stage.alpha  # speeds' part of the budget: exact weights take none
     shares = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
-    # The norm of weights mixes levels of weights and of speeds by their budgets; speeds are clipped by that of theirs.
+    # Weights are divided by a norm over both kinds' levels, by their budgets; speeds are clipped by that of theirs.
     norm, u_speed_norm = (_norm(touched, u_sums, level_shares, count, stage) for level_shares in (shares, speed_shares))
     w = u / np.maximum(norm, float(stage.least_norm * UNIT))[vehicle]
     v = w * residuals(rows, stage)
@@ -161,7 +161,7 @@ def _integers(
 
     weights, speeds: sums of w and v (see `unchecked`) by level, (entries,). scale: clips speeds, (vehicles,), up to 1.
     """
-    start, lists = 0, []  # start: query of the level's first group
+    start, lists = 0, []  # start: query of the level's first weight; `stage.groups` later that of its first speed
     for level, groups, w, v in zip(stage.levels, touched, weights, speeds, strict=True):
         per_weight, per_kmh = coefficients(level, stage)
         s = scale[groups.vehicle]

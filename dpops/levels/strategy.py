@@ -141,8 +141,8 @@ def posterior_of(prior: Variances, precisions: Variances) -> dict[Component, flo
 def precisions_of(stage: Stage, bounds: BoundsOnly, centres: Variances, busyness: float) -> dict[Component, float]:
     """Computes the precision, (km/h)^-2, that one release of a stage adds to each component."""
     norm, bound = _norm(stage, bounds, centres), float(stage.bound_kmh)
-    # Noise is proportional to the bound, and to 1 over the part of weights that clipping leaves, about bound / this
-    # root (1 for norms far below the bound, bound / norm far above it): so to the root.
+    # Noise grows with the bound, and with 1 over the part that clipping leaves of vectors: 1 if norms are far below the
+    # bound, bound / norm if far above. This root is bound over that part: from the bound to the norm, smoothly.
     noise_factor = (bound**3 + norm**3) ** (1 / 3)
     precisions = dict.fromkeys([*PRIOR_SD_KMH, _HAT], 0.0)
     for name, share in stage.shares:

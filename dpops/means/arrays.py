@@ -188,7 +188,7 @@ def lay_out(counts: Int64s, users: Int64s, grid: Grid, epsilon: Fraction, m_ub: 
     width = fills[array]
     # A user of r of an array's w samples moves its mean by ceil(U r / w) fine steps; the sensitivity is the largest.
     moved = np.maximum.reduceat(-(-grid.upper_steps * FINE_PER_STEP * samples // width), first)
-    return ArrayLayout(length, arrays, moved, samples, array, fills, samples / width / arrays[hat])
+    return ArrayLayout(length, arrays, moved, samples, array, fills, weight=samples / width / arrays[hat])
 
 
 class PlannedHats(NamedTuple):

@@ -140,10 +140,10 @@ class QuantileInterval(ClippedArrays):
             """Averages E|error| over equally likely pairs of ends, (HATs,) in units; means: (HATs, arrays)."""
             arrays, upper, errors = means.shape[1], np.full(len(means), hats.upper), np.zeros(len(means))
             rank = float(self.rank(arrays, hats.epsilon))
-            ranks = rank, arrays - rank
+            ranks = rank, arrays - rank  # of the lower and the upper end
             drawn = [forecasts.expected_quantiles(means, upper, target, quarter, _NODES) for target in ranks]
             ends = [forecasts.ends_of(means, quantiles) for quantiles in drawn]
-            sensitivity = np.minimum(upper_steps, laid.sensitivity)
+            sensitivity = np.minimum(upper_steps, laid.sensitivity)  # of the sum: ends are U apart at most
             for rows in forecasts.chunks(len(means), _NODES**2):
                 # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
                 low = Ends(*(column[rows, :, None] for column in ends[0]))

@@ -120,9 +120,9 @@ def minimax(counts: Int64s, epsilon: Fraction) -> Int64s:
 def convex(counts: Int64s) -> Int64s:
     """Minimises the convex relaxation of the worst-case error.
 
-    It is 1 - S(m) / n + max(m / m_max, n / (L m_max)), without epsilon. Over real numbers the minimum is at
-    max(n / L, k-th largest count), k = floor(n / m_max) + 1; the integers beside n / L are compared exactly. Source: S1
-    section VI, with its true minimiser (erratum E7: the published recipe ignores kinks).
+    It is 1 - S(m) / n + max(m / m_max, n / (L m_max)) for n samples of L users, without epsilon. Over real numbers the
+    minimum is at max(n / L, k-th largest count), k = floor(n / m_max) + 1; the integers beside n / L are compared
+    exactly. Source: S1 section VI, with its true minimiser (erratum E7: the published recipe ignores kinks).
     """
     lengths = []
     for of_hat in counts:

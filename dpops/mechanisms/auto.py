@@ -53,7 +53,7 @@ class Auto(Mechanism):
         for mechanism in _candidates(self.statistic, self.prior):
             try:
                 plan = mechanism.plan(hat, grid, epsilon)
-            except PlanError as reason:  # noise beyond bounds, where a constant still has a plan
+            except PlanError as reason:  # its noise is beyond bounds; a constant has none
                 refusal = reason
                 continue
             error = plan.error() if hats is None else mechanism.forecasts(hats).item()
@@ -85,7 +85,7 @@ class Auto(Mechanism):
         candidates = _candidates(self.statistic, self.prior)
         errors = np.array([candidate.forecasts(hats) for candidate in candidates])
         best = errors.min(axis=0)
-        costs = []  # by HAT: 0 if the plan draws nothing, else 1. Equal for equally many users: one HAT of each
+        costs = []  # by HAT: 0 if the plan draws nothing, else 1. One HAT tells of all in its matrix of `hats.counts`
         for candidate in candidates:
             firsts = [CountsKnown.all_of(counts[0]) for counts in hats.counts if candidate.may_be_constant]
             is_drawn = [not plan.is_constant for plan in candidate.plans(firsts, hats.grid, hats.epsilon)]

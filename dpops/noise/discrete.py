@@ -118,7 +118,7 @@ def ratio(scale: Fraction) -> tuple[int, int]:
 
 def _drawn(source: Words, variances: Sequence[Fraction], law: _Law, min_variance: int = 0) -> Int64s:
     """Draws by `law` (_discrete or _rounded); 0 for variance 0. Raises ValueError."""
-    kinds, code = distinct(variances)
+    kinds, code = distinct(variances)  # distinct ones, and each draw's index in them
     for variance in kinds:
         if not 0 <= variance < MOST_VARIANCE:
             raise ValueError(f"a noise variance must be >= 0 and below 2**98 squared steps, got {variance}")

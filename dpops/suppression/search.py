@@ -240,15 +240,15 @@ class Search:
         """Computes errors over `scale`, float64 (HATs,): `weights` times the four worst cases.
 
         work: float64 (4, HATs), the rows of `state` and one more, overwritten in place, as this is the inner loop:
-        by the mean's bias and sensitivity, then by p (1 - p) of the variance's two, see `_half`. half_samples: `_half`.
+        by the mean's bias and sensitivity, then by p (1 - p) of the variance's two. half_samples: `_half` of samples.
         """
         dropped, largest_share, retained, half = work
         largest_share /= retained  # the sensitivity k* / K; `dropped` is the bias 1 - K / n
         np.multiply(retained, 0.5, out=half)
         np.floor(half, out=half)
         half /= retained  # `_half` of the retained samples
-        np.minimum(largest_share, half, out=half)
-        np.minimum(dropped, half_samples, out=retained)
+        np.minimum(largest_share, half, out=half)  # p of the variance's sensitivity: that share, at most `_half`
+        np.minimum(dropped, half_samples, out=retained)  # p of its bias, likewise
         variances = work[2:]
         variances *= 1 - variances  # p (1 - p); `weights` has the factor 4
         scores: Floats = self.weights.dot(work)

@@ -48,8 +48,8 @@ def read_trees(
         low, high = between.low * width - margin, between.high * width + margin
         return Between(np.maximum(low, 0.0), np.minimum(high, upper))
 
-    widths, noise_law = readings.standard_errors(miss), law(*shape)
-    half = widths * (scale[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
+    sds, noise_law = readings.standard_errors(miss), law(*shape)  # sds: how many, to either side
+    half = sds * (scale[:, None] * noise_law.prefix_sd()) + (bias + rounding)[:, None]
     cdf = consistent(raw)
     outputs = {"cdf": _around(cdf, readings.cdf_interval(raw, half))}
     for name, level in QUANTILES.items():
@@ -58,7 +58,7 @@ def read_trees(
         outputs[name] = _around(value * width, in_units(between, margin=grid / 2))  # samples are rounded to the grid
     # A share t of misplaced weight moves a mean by at most U t; the middle of its bin, a sample by half a width.
     moved = (width + grid) / 2
-    between = in_units(readings.mean_interval(raw, noise_law, scale, widths), upper * bias + upper * rounding + moved)
+    between = in_units(readings.mean_interval(raw, noise_law, scale, sds), upper * bias + upper * rounding + moved)
     outputs["mean"] = _around(readings.mean(cdf) * width, between)
     # t moves a variance by at most U^2 t (1 - t), or U^2 / 4 from t = 1/2 on; moving samples by e, by U e + e^2. Half
     # of `miss` is for the mean that it is around.

@@ -154,9 +154,9 @@ def quantile_interval(raw: Float64s, half: Float64s, probability: float) -> Betw
     return Between(may_reach.argmax(axis=1) - 1.0, last_unsure + 1.0)
 
 
-def mean_interval(raw: Float64s, law: Law, scale: Float64s, widths: float) -> Between:
-    """Bounds the binned mean by `widths` standard errors of noise: `scale`, (HATs,), times `law`'s."""
-    centre, half = mean(raw), widths * scale * mean_sd(law)
+def mean_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Between:
+    """Bounds the binned mean by `sds` standard errors of noise: `scale`, (HATs,), times `law`'s."""
+    centre, half = mean(raw), sds * scale * mean_sd(law)
     last = raw.shape[1] + 0.5  # middle of the last bin, K - 0.5, where a mean is at most; 0.5 is the first's
     return Between(np.clip(centre - half, 0.5, last), np.clip(centre + half, 0.5, last))
 
@@ -166,16 +166,16 @@ def mean_sd(law: Law) -> float:
     return float(law.sd(np.ones((law.weights.shape[1], 1)))[0])
 
 
-def variance_interval(raw: Float64s, law: Law, scale: Float64s, widths: float) -> Between:
+def variance_interval(raw: Float64s, law: Law, scale: Float64s, sds: float) -> Between:
     """Computes the interval of the binned variance.
 
-    widths: standard errors at half this interval's miss probability. With e1, e2 the errors of mean m and second
+    sds: standard errors at half this interval's miss probability. With e1, e2 the errors of mean m and second
     moment, V' - V = (e2 - 2 m e1) - e1^2 at the true m. The first is linear in the noise; its standard deviation is
     convex in m, so at its largest at an end of the interval of the mean.
     """
-    centre, mean_half = mean(raw), widths * scale * mean_sd(law)
+    centre, mean_half = mean(raw), sds * scale * mean_sd(law)
     middle = variance_around(raw, centre)
-    half = widths * scale * np.maximum(variance_sd(law, centre - mean_half), variance_sd(law, centre + mean_half))
+    half = sds * scale * np.maximum(variance_sd(law, centre - mean_half), variance_sd(law, centre + mean_half))
     upper = (raw.shape[1] + 1) ** 2 / 4  # largest variance within [0, K] (Popoviciu)
     return Between(np.clip(middle - half, 0.0, upper), np.clip(middle + half + mean_half**2, 0.0, upper))
 

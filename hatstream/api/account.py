@@ -79,7 +79,7 @@ class AccountReport:
         return cls(
             spec=spec,
             place=place,
-            guarantee=guarantees.sentence(spec, bounds, spec.privacy.allocation.epsilon, most),
+            guarantee=guarantees.sentence(spec, bounds, hat=spec.privacy.allocation.epsilon, spent=most),
             spent=spent,
             limit=limit,
             bounds=bounds,

@@ -248,7 +248,7 @@ def count_days(
         starts = [slot.start_s for slot in period_slots]
         slots = {slot_s: wire.unpack_events(packed_by_slot[slot_s]) for slot_s in starts if slot_s in packed_by_slot}
         if slots and rules.need_whole_periods:
-            slots = derived_events(slots, rules, spec.ground)[0].by_slot()  # with speeds or headings of whole days
+            slots = derived_events(slots, rules, spec.ground)[0].by_slot()  # events, with speeds or headings
         for slot_s, events in slots.items():
             counted, _duplicates = tally(events, slot_s, release.cap, _columns_of(spec, release, bins))
             tables.append(_rows_of(spec, period, starts.index(slot_s), counted))

@@ -33,7 +33,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 class _BackupHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Header before the entries. made: UTC. key: hexadecimal, secret. head: by ledger."""
+    """Header before the entries. made: UTC. key: hexadecimal, secret. head: by ledger's genesis."""
 
     made: str
     key: str
@@ -84,7 +84,7 @@ def write_backup(location: AccountLocation, path: Path) -> Backup:
             if older.read(len(_FORMAT_NAME)) != _FORMAT_NAME:
                 raise LedgerError(f"{path} is there already and is no backup of hatstream: it stays as it is")
     key, book = read_key(location.key), location.ledger
-    remembered = dict(location.witness.read_all())  # before the ledger is read, which never lags behind it
+    remembered = dict(location.witness.read_all())  # the head file: before the ledger, which never lags behind it
     book.verify()
     entries, timestamp = list(book.entries()), datetime.now(UTC).isoformat(timespec="seconds")
     # With the head of these entries: the ledger may have grown since the head was read.
@@ -236,7 +236,7 @@ def read_backup(path: Path) -> Backup:
         first, *lines = content.splitlines()
         backup = Backup(msgspec.json.decode(first, type=_BackupHeader), [msgspec.json.decode(line) for line in lines])
         _, newest_hash = backup.last
-        if backup.header.head[backup.genesis]["hash"] != newest_hash:
+        if backup.header.head[backup.genesis]["hash"] != newest_hash:  # genesis: the first hash, a ledger's name
             raise ValueError
     except (*_DAMAGE_ERRORS, IndexError):
         raise LedgerError(f"the backup {path} is damaged: nothing of it was taken") from None

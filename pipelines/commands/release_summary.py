@@ -180,12 +180,12 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
     from transforms.releases.periods.stages import read_unit
 
     levels, entries = spec.by_levels, location.ledger.stages(spec.account.name, spec.spec_id)
-    first_stages = {entry.unit.period: entry.unit for entry in entries if not entry.unit.stage}
+    first_stages = {entry.unit.period: entry.unit for entry in entries if entry.unit.stage == 0}
     region = spec.cells.region or ()
     slots, outcome = Counter(slot.period for slot in run.calendar.slots), run.outcome.opened()
 
     def stages_of(period: str, number: Callable[[EntryNumber], int]) -> list[dict[str, Fact]]:
-        """Lists a period's stages. number: maps sequence numbers in the ledger to shown ones."""
+        """Lists a period's stages. number: maps sequence numbers to shown ones; 0: none."""
         return [
             {
                 "share": str(bare_stage(entry.unit).share),
@@ -210,7 +210,7 @@ def summarise_levels(spec: Specification, run: FinishedRun, location: AccountLoc
             {
                 "period": period,
                 "slots": slots[period],
-                "stages": stages_of(period, counted(entries).__getitem__),  # the ledger's own would count audit events
+                "stages": stages_of(period, counted(entries).__getitem__),  # own ones would tell of audit events
                 "epsilon": float(levels.epsilon_of(period)),
                 "cells": len(region),
                 "delta": float(levels.delta or 0),

@@ -147,7 +147,7 @@ def _composed(
     if in_slot is not None:
         per_slot, per_period = _exactly(vehicle_hats, rates)
         debit = ComposedTotal(float(debited), "exact")
-        if counts.days is not None:  # slots are named by starts: of so many days of the one period that `counts` has
+        if counts.days is not None:  # slots are named by starts: all counts are of one period, of so many days
             per_period, debit = (_of_all_days(spec, total, counts.days[0]) for total in (per_period, debit))
         elif has_several_periods(spec, counts):
             per_period, debit = (ComposedTotal(total.epsilon, "at most") for total in (per_period, debit))
@@ -162,7 +162,7 @@ def _composed(
         if in_period is not None and spec.privacy.allocation.total is None:
             per_period = ComposedTotal(float(rates[0] * in_period), "exact")
             per_slot = per_slot if per_slot.epsilon is not None else ComposedTotal(per_period.epsilon, "at most")
-    is_bounded = debit.known != "if alike" and debit.epsilon is not None
+    is_bounded = debit.known != "if alike" and debit.epsilon is not None  # if days are alike: a guess, no bound
     fits = is_bounded and spec.account.limit.fits(Accountant(pure=Fraction(debit.epsilon or 0)))
     return Composed(
         epsilon_per_hat_least=float(min(rates)),

@@ -50,7 +50,7 @@ def needs_of(spec: Specification, within: float, epsilon: Fraction) -> Mechanism
     stat = next((statistic for statistic in spec.statistics if statistic.name == "mean"), None)
     if stat is None:
         return None
-    rows = [_need(spec, stat, epsilon * factor, within, is_now=factor == 1) for factor in FACTORS]
+    rows = [_need(spec, stat, epsilon * factor, within, is_now=factor == 1) for factor in FACTORS]  # of epsilon
     name = stat.mechanism.name
     return MechanismNeeds(
         mechanism=name,

@@ -75,7 +75,7 @@ def plan_places(spec: Specification, bounds: BoundsOnly) -> PlannedPlaces | None
     if levels.counts_public or levels.live is not None or spec.keys is not None:
         return None
     share = SHARE if levels.places is None else levels.places.share  # the default, if none are specified
-    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # that of places, appended last
+    stage = with_places(levels.recipe.later, share * levels.usual_share)[-1]  # of places, appended last, on a usual day
     coarse, cells = spec.cells.resolution, bounds.hats.cells
     pieces = None if levels.places is None else levels.places.pieces
     specified = None if pieces is None or pieces.places.geometries else pieces.resolution  # None for a file's shapes
@@ -193,20 +193,20 @@ def of_distributions(spec: Specification, facts: BoundsOnly) -> list[str]:
 
 def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, grid: Grid, days: int) -> float:
     """Forecasts the error, km/h, of percentile LEVEL after so many released days."""
-    later = scaled(levels.strategy.later, levels.usual_share)
+    later = scaled(levels.strategy.later, levels.usual_share)  # of a day that has the usual part of its span's total
     *_, means_stage, last = classes.with_stage(later, classes.share)  # the last stage is of classes
-    edges, prior = edges_in_units(classes.edges, grid), {part: sd**2 for part, sd in PRIOR_SD_KMH.items()}
+    edges, prior = edges_in_units(classes.edges, grid), {name: sd**2 for name, sd in PRIOR_SD_KMH.items()}
     profile, number, kind = facts.fleet.profile, edges.size - 1, levels.recipe.kind
     # Means of busy cells matter, as errors are by reports: exp(s^2 / 2) is a lognormal's mean over its median.
     precisions = precisions_of(means_stage, facts, prior, math.exp(fitted.BUSIER**2 / 2))
-    posterior = posterior_of(prior, {part: days * precision for part, precision in precisions.items()})
+    posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
-    part = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of norms, as rho is quadratic
-    sd = last.noise_sd / (UNIT * part) / (times_of(number) / MOVING)  # of classes, as if all reports weighed alike
+    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # at most, as rho is quadratic
+    sd = last.noise_sd / (UNIT * norm) / (times_of(number) / MOVING)  # of classes, as if standing reports weighed alike
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(number, weight / number)  # taken as equal
     day_variance = float(TYPICAL.of(np.array(visits)))  # of the mean of so many vehicles around the usual one
     cell = ExpectedCell(VEHICLES * class_weights, sum(posterior.values()), day_variance, visits)
     visitors = facts.fleet.vehicles * profile.cells / facts.hats.cells  # of the average cell
     typical = (visitors * class_weights, facts.hats.cells) if days else None  # of which the city is learned
-    return expected_error(edges, cell, days / sd**2, LEVEL, typical)
+    return expected_error(edges, cell, precisions=days / sd**2, target=LEVEL, typical=typical)

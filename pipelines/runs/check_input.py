@@ -69,7 +69,7 @@ def check_input(
         # The reading step appends hashes of each batch's ids to the spool, (ids, 3): of an id as text, in lower case
         # (`casefold`) and as an integer, which show what another form of ids would merge.
         check = _Check(replace(bounded_here(job, paths, needed=None, spool=spool), spells=True))  # no period needs rows
-        with report_steps(job, estimate_rows(paths), progress):  # steps report to it, so `run` need not
+        with report_steps(job, estimate_rows(paths), progress):  # steps report to it: `watch` need not
             counts = InProcess("local").run(check.build, f"hatstream-check-{spec.name}", watch=lambda _: None).counts
         ids = merged([np.frombuffer(report, np.int64).reshape(-1, 3) for report in spool.read_appended()])
     outcome = Outcome()
@@ -102,16 +102,16 @@ class _Check:
                 for name, number in msgspec.json.decode(fact, type=dict[str, int]).items():
                     if name.startswith(judge.UNREADABLE):
                         raise StepError(name.removeprefix(judge.UNREADABLE))
-                    if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):  # for the judge alone
+                    if name != counters.ROWS and not name.startswith(judge.OF_PERIOD):  # for a verdict alone
                         count(name, number)
             return
         if job.rules.need_whole_periods:
             for _, table in tasks.derived(self.bounded.by_slot(parts), job.rules, job.ground, job.release, count):
-                self._add(table.slot_s, table.cell, table.kept)
+                self._add(table.slot_s, table.cell, table.kept)  # without a cap: all reports
             return
         events, duplicates = distinct(wire.unpack_events(self.bounded.by_slot(parts)[slot_s]))
         count(counters.DUPLICATES, duplicates)
-        self._add(np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64))
+        self._add(np.full(events.cell.size, slot_s), events.cell, np.ones(events.cell.size, np.int64))  # one each
 
     def _add(self, slots_s: Int64s, cell: Int64s, rows: Int64s) -> None:
         """Counts observations by slot. slots_s, cell, rows: start, index and number, (entries,) each."""

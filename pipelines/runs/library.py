@@ -183,8 +183,8 @@ class _AsCalled:
     def in_order(self, tallies: PCollection[KeyedTally], job: Job) -> PCollection[SlotEstimates]:
         """Releases a single period after those recorded earlier."""
         spec, periods = self.spec, self.calendar.periods
-        if key := spec.input.needs_whole_periods:
-            raise SpecificationError(f"{key} is for `hatstream release` only: give rows with what it would derive")
+        if option := spec.input.needs_whole_periods:
+            raise SpecificationError(f"{option} is for `hatstream release` only: give rows with what it would derive")
         if len(periods) > 1:
             raise UsageError(
                 f"the range holds {len(periods)} periods, and by {spec.kind!r} each rests on what was recorded "

@@ -320,8 +320,8 @@ def value_of(document: Document) -> Value:
     check_name("value.unit", value.unit)
     need(value.lower < value.upper, "value.lower", "must be below value.upper", value.lower)
     need(max(abs(value.lower), abs(value.upper)) <= 10**6, "value", "must lie within 1e6", value.upper)
-    derived = document.input.derived_speed or document.input.speed_unit
-    need(derived is None, "input", "goes without speed_unit and derived_speed where [value] is measured", "given")
+    of_speeds = document.input.derived_speed or document.input.speed_unit
+    need(of_speeds is None, "input", "goes without speed_unit and derived_speed where [value] is measured", "given")
     return Value.between(value.name, value.unit, value.lower, value.upper)
 
 

@@ -224,17 +224,17 @@ class LevelsRelease:
         if self.counted is not None:
             return {**plain, **msgspec.to_builtins(self.counted), "accounting": self.accounting}
 
-        def numbers(stage: Stage) -> dict[str, str]:
+        def numbers(stage: Stage) -> dict[str, str]:  # alpha: the part of the share that speeds get, weights the rest
             return {name: str(getattr(stage, name)) for name in ("share", "bound_kmh", "alpha")}
 
-        for name, stages in (("first", self.recipe.first), ("later", self.recipe.later)):
+        for name, stages in (("first", self.recipe.first), ("later", self.recipe.later)):  # days
             plain[name] = [{"shares": _parts_text(stage.shares), **numbers(stage)} for stage in stages]
         plain["exponent"] = str(self.exponent)
         if self.live is not None:
             weights = [(part.level, part.weights) for part in self.live.parts if part.weights]
             speeds = [(part.level, part.speeds) for part in self.live.parts if part.speeds]
             plain["live"] = {"speeds": _parts_text(speeds), "weights": _parts_text(weights), **numbers(self.live)}
-        return plain if self.accounting == "zcdp" else plain | {"accounting": self.accounting}
+        return plain if self.accounting == "zcdp" else plain | {"accounting": self.accounting}  # so old ids stay
 
 
 def _parts_text(shares: Iterable[tuple[str, Fraction]]) -> list[list[str]]:
@@ -261,7 +261,7 @@ def levels_release(
             raise ValueError(f"fleet: {name} must be between 1 and 10,000,000; it is {number}")
     public = Fleet(vehicles=table.vehicles, profile=Profile(**profile))
     kind: Kind = "laplace" if total.delta is None else "gaussian"
-    epsilon, rho = total.of_a_day()
+    epsilon, rho = total.of_a_day()  # rho: of Gaussian noise, else None
     hours = sorted({minute // 60 for minute in timetable.service_minutes})
     bounds = BoundsOnly(hats=hats_of(region, hours), fleet=public)
     names_levels = (written.levels or written.first_levels) is not None  # a strategy chooses where counts are secret

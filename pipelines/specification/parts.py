@@ -86,7 +86,7 @@ def parts_of(
 ) -> tuple[PartRequest, ...]:
     """Checks and builds parts, by stage. read: returns a file's text, by path, key."""
     table, statistics = document.places, {table.get("name"): table for table in document.statistic}
-    places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)
+    places = () if table is None or table.column else (_places_of(table, document, region, read, progress),)  # not keys
     if STATISTIC not in statistics:
         return places
     field = f"statistic {STATISTIC!r} with mechanism 'levels'"
@@ -188,4 +188,4 @@ def _visits(content: str, names: Sequence[str]) -> tuple[float, ...]:
     total = float(np.nansum(numbers))
     if not total > 0:
         raise ValueError("visits needs a place with vehicles")
-    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())
+    return tuple(np.maximum(np.nan_to_num(numbers), HARDLY * total / len(names)).tolist())  # a 0 may be wrong

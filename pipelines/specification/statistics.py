@@ -176,7 +176,7 @@ def _products(document: Document, timetable: Timetable) -> tuple[Product, ...]:
     day_parts = {"days" if table.product == "cell-day" else table.product: table.parts for table in document.output}
     with raise_as(SpecificationError, ValueError, "output: "):
         products = {name: product_of(name, times, slot_minutes, service) for name, times in day_parts.items()}
-        return tuple(({"days": Product("days")} | products).values())
+        return tuple(({"days": Product("days")} | products).values())  # named or not
 
 
 def _check_levels(document: Document, allocation: Allocation, region: Sequence[int] | None) -> None:

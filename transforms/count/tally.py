@@ -52,7 +52,7 @@ def tally_pane(events: Events, cap: ContributionBound | None, columns: Sequence[
     if cap is None:
         sums = {column.name: column.add_up(events.value, row, pair.size) for column in columns}
         return Partial(*rows, sums, NO_SAMPLES), duplicates
-    return Partial(*rows, {}, _candidates(events, row, cap)), duplicates  # sums follow once panes are merged
+    return Partial(*rows, {}, _candidates(events, row, cap)), duplicates  # sums once panes are merged and capped
 
 
 def merge_panes(

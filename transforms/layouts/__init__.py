@@ -80,7 +80,7 @@ def layout(
 
     Args:
         columns: Column of each field, or for vehicle `{file}`; several are an id's parts, date and clock, or degrees.
-            Of a fixed layout, those of keys and value.
+            Of a fixed layout, those of the public keys that stand for positions, and of the value, alone.
         fields: For rows other than positions: first an id, last a number. headed: Positions have headings.
         unit: Unit of a value other than speeds; speed_unit is its input's.
 

@@ -122,7 +122,7 @@ def instants(column: pa.Array, time_unit: TimeUnit, zone: str | None = None, par
     if time_unit == "iso":
         if is_text(kind):
             return (parse or _iso)(column, zone)
-        return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))
+        return absolute(np.zeros(len(column), np.int64), np.zeros(len(column), np.bool_), nulls(column))  # all bad
     if time_unit == "ms" and is_text(kind):  # `/Date(1773133200000-0700)/`: the offset says on which clock it is shown
         text = as_string(column)
         if pc.any(pc.starts_with(text, "/Date(")).as_py():
@@ -237,7 +237,7 @@ def _of_rows(column: pa.Array, of_values: Numbers | Instants) -> Iterator[Any]:
 def _text_numbers(column: pa.Array, decimal: DecimalMark) -> Numbers:
     """Parses all texts at once; if one fails, only those in plain notation."""
     text = as_string(column)
-    if decimal == ",":  # a point becomes ?, which is bad
+    if decimal == ",":  # a point, here no decimal mark, becomes ?, which no number has
         text = pc.replace_substring(pc.replace_substring(text, ".", "?"), ",", ".")
     bare = text
     if any(pc.any(pc.starts_with(text, blank)).as_py() for blank in (" ", "\t")):

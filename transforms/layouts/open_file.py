@@ -126,7 +126,7 @@ def _archive_of(path: str) -> _Archive | None:
 def _read(path: str, _mtime_ns: int, _size: int, codec: str | None) -> _Archive:
     """Reads an archive's index, cached while its file is unchanged.
 
-    codec: None for a zip, empty for an uncompressed tar.
+    codec: None for a zip, empty for an uncompressed tar. A sparse file lies in a tar in several pieces: left out.
     """
     if codec is None:
         zipped = zipfile.ZipFile(path)

@@ -59,7 +59,7 @@ class TimeFormat:
         directives = re.findall("%.?", text)
         unknown = next((name for name in directives if name not in _FIELDS), None)
         fields = [_FIELDS[directive][0] for directive in directives if directive in _FIELDS]
-        has_clock = "midnight" not in fields  # seconds since midnight stand for hour and minute
+        has_clock = "midnight" not in fields  # else seconds since midnight stand for it: a date alone is needed
         missing = [field for field in _NEEDED_FIELDS[: None if has_clock else 3] if field not in fields]
         rule = ""
         if len(text) > _MOST_LETTERS:

@@ -258,7 +258,7 @@ def fits(db: sa.Connection, head: Head, signature: Signature | None) -> bool:
     Raises LedgerError if the remembered entry is missing, or for an unsigned head: that is accepted only where it knows
     the ledger, and no entry says that the head is signed.
     """
-    remembered = head.read_all().get(genesis(db) or "")
+    remembered = head.read_all().get(genesis(db) or "")  # by the first entry's hash, which names a ledger
     if remembered is None:
         if signature and not head.is_signed():
             raise LedgerError(f"{_UNSIGNED}and does not know this ledger: it was made for another one. {_RESTORE}")

@@ -92,7 +92,7 @@ class Head:
             self._write(ledgers)
 
     def _read(self) -> tuple[dict[str, RememberedHead], bool]:
-        """Reads ledgers and whether they're signed. Raises LedgerError."""
+        """Reads newest entries by genesis, and whether they're signed. Raises LedgerError."""
         try:
             data = read_regular(self._path, HEAD_BYTES)
             try:

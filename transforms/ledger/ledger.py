@@ -83,7 +83,7 @@ class Ledger:
         """Writes the account once. Returns "created", "unchanged" or "limit lowered"; refuses any other change."""
 
         def open_or_lower(db: sa.Connection) -> str:
-            if not self._compare_with_head(db) and chain.must_know(db, self.signature):
+            if not self._compare_with_head(db) and chain.must_know(db, self.signature):  # a head unaware of releases
                 raise LedgerError(f"{UNKNOWN_TO_HEAD}, though there are releases with this key in it: restore it")
             self._home(db, account.name)  # refuses an account of another ledger
             recorded = spending.find_account(db, account.name)

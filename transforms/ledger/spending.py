@@ -255,7 +255,7 @@ def spent_by_specification(db: sa.Connection, account: str, period: str | None) 
     for of_period, spec_id, first_at, last_at in db.execute(query).all():
         by_slot = debits_by_slot(_debits_of(db, account, [of_period], ENTRY.c.spec_id == spec_id)[of_period])
         total, spec = sum(by_slot.values(), Accountant()), specs[spec_id]
-        slots = max(len(by_slot), _slots_of_newest(db, account, of_period, spec_id, spec))  # 0 if unreadable
+        slots = max(len(by_slot), _slots_of_newest(db, account, of_period, spec_id, spec))  # one debit may be of many
         spent.append(Spent(of_period, spec_id, spec.name, slots, len(by_slot), total, first_at, last_at))
     return spent
 

@@ -57,11 +57,11 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)  # fills `place` by cell
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
-    # Cells with equal lists of places and masks share a row of the table: it is filled from the first of them.
+    # Cells with equal lists of (place, mask), one integer each, share a row of the table: the first of them fills it.
     rows = np.flatnonzero(is_directed[of_cell])
-    code = _codes(np.cumsum(is_directed)[of_cell[rows]] - 1, near.place[rows] << SECTORS | masks[rows])
+    code = _codes((np.cumsum(is_directed) - 1)[of_cell[rows]], near.place[rows] << SECTORS | masks[rows])
     _, first_index, number = np.unique(code, return_index=True, return_inverse=True)
-    turn_row = np.full(cell.size, NOWHERE)
+    turn_row = np.full(cell.size, NOWHERE)  # each cell's row of `table`
     turn_row[is_directed] = number
     table = np.full((first_index.size, SECTORS), NOWHERE)
     row_of_first = np.full(cell.size, NOWHERE)  # the row that a cell fills: only the first cell of each row does

@@ -94,6 +94,7 @@ class _ReadPartition(beam.DoFn):
             if number:
                 count(name, number)
         pause_s = 0 if len(poll.payloads) >= self._most else PAUSE_S
+        # A producer may stamp what it likes: where messages' own times decide what is late, only the broker's serve.
         poll, refused = _stamped_by_broker(poll) if self._watermark.by_own_times else (poll, 0)
         # Messages are stamped with the watermark that decides which of their events are late: one yield for each.
         late_us = late_from(self._watermark, estimator, poll.timestamps_ms)
@@ -102,9 +103,8 @@ class _ReadPartition(beam.DoFn):
             payloads = [poll.payloads[i] for i in chosen.tolist()]
             yield TimestampedValue(Messages(payloads, poll.timestamps_ms[chosen]), Timestamp(micros=at_us))
         if refused:  # these are counted where messages are decoded: they need an element, without messages
-            yield TimestampedValue(
-                Messages([], poll.timestamps_ms[:0], refused), element_time(promised_by(estimator, self._watermark))
-            )
+            at = element_time(promised_by(estimator, self._watermark))
+            yield TimestampedValue(Messages([], poll.timestamps_ms[:0], refused), at)
         # While messages of an outage are still to come, neither their times nor silence move the watermark.
         newest_ms = newest_plausible_ms(poll.timestamps_ms, poll.at_ms) if poll.outage_over else None
         move(estimator, self._watermark, newest_ms, poll.at_ms, idle=poll.idle and poll.outage_over)

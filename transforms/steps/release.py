@@ -87,16 +87,16 @@ class Draw(beam.DoFn):
         tally_bytes = {slot_shard: filter(None, encoded) for slot_shard, encoded in groups.items()}  # no heartbeats
         for unit, exposure in tasks.draw_units(tally_bytes, self._step.release, History(self._step.account)):
             passed("drawn", unit.slot_s)
-            spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)
+            spending: records.UnitSpending = str(unit.per_hat), unit.key, str(unit.debit)  # key: its row of the ledger
             demand = (unit.slot_s, records.SPENDING), msgspec.json.encode(spending)
             yield TaggedOutput(records.DEMAND, (unit.period, demand))
             if exposure is not None:
                 demand = (unit.slot_s, records.EXPOSURE), wire.pack_exposure(exposure)
                 yield TaggedOutput(records.DEMAND, (unit.period, demand))
             text = encode(unit)
-            # Units of one key are recorded in one transaction.
-            transaction_key = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
-            yield transaction_key, records.UnitBytes(text if store is None else store.put(text))
+            # Units of one name are recorded in one transaction.
+            transaction_name = {"range": "", "period": unit.period, "slot": str(unit.slot_s)}[transaction]
+            yield transaction_name, records.UnitBytes(text if store is None else store.put(text))
 
 
 def _of_range(element: Any) -> WindowedValue:

@@ -111,7 +111,7 @@ class Judge(beam.PTransform[PCollection[KeyedFact], PCollection[KeyedUnit]]):
 def demand_fact(group: tuple[str, Iterable[tuple[SlotShard, bytes]]], shares: Sequence[Fraction]) -> KeyedFact:
     """Encodes a period's debits and vehicles' spending. shares: of epsilon, by statistic."""
     period, elements = group
-    # By slot: epsilon of a HAT; packed numbers of HATs by vehicle. wanted: as in `DemandFact`.
+    # By slot: epsilon of a HAT; packed numbers of HATs by vehicle. wanted: units' debits, see `DemandFact`.
     epsilons, wanted, exposures = dict[int, Fraction](), [], dict[int, list[bytes]]()
     for (slot_s, kind), data in elements:
         if kind == SPENDING:

@@ -162,7 +162,7 @@ def estimate_rows(paths: Sequence[str]) -> int | None:
     from transforms.layouts.mapped.parquet import ParquetFooter
 
     total = 0.0
-    line_bytes: dict[str, list[float]] = {}
+    line_bytes: dict[str, list[float]] = {}  # bytes per line of sampled files, by kind; `_lines` extends it
     for path in paths:
         kind = os.path.splitext(path)[1].lower()
         try:
@@ -170,7 +170,7 @@ def estimate_rows(paths: Sequence[str]) -> int | None:
                 (batch,) = read_apart(ParquetFooter(), path)
                 rows: float | None = max(batch.table.column("rows")[0].as_py(), 0)  # a forged footer may be negative
             else:
-                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINE_SUFFIXES else None  # extends it
+                rows = _lines(path, line_bytes.setdefault(kind, [])) if kind in _LINE_SUFFIXES else None
         except (OSError, UnreadableFile):
             return None
         if rows is None:

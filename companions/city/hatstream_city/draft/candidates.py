@@ -61,7 +61,7 @@ def best_time(times: Mapping[str, Any], lat: Any, lon: Any, ids: Any) -> str:
     first = next(iter(times))
     track, codes = track_of(times[first], lat, lon), codes_of(ids)
     order = np.lexsort((track.us, codes))
-    order = order[track.fits[order]]
+    order = order[track.fits[order]]  # valid rows, by vehicle and time
     is_step = np.diff(codes[order]) == 0  # between rows of one vehicle
     moved = (np.diff(track.lat[order]) != 0) | (np.diff(track.lon[order]) != 0)
     if not (is_step & ~moved).any():  # vehicles always move: any column of times agrees

@@ -262,7 +262,7 @@ def _of_days(rows: pa.Table, days: Iterable[str]) -> pa.Table:
 
 def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> dict[str, Any]:
     """Describes the newest edition, and where its newest slot's values lie."""
-    data = next((name for name in files if name.startswith(f"{MAPS}/")), None)
+    map_file = next((name for name in files if name.startswith(f"{MAPS}/")), None)
     return {
         "title": edition.info.title,
         "licence": edition.info.licence.url or edition.info.licence.name,
@@ -271,7 +271,7 @@ def _pointer(edition: Edition, slot: NewestSlot, files: Mapping[str, bytes]) -> 
         "slot": {"start": slot.start, "end": slot.end, "kind": slot.kind, "values": slot.values.num_rows},
         "values": LATEST_VALUES,
         "days": DAYS,
-        **({"map": data} if data else {}),
+        **({"map": map_file} if map_file else {}),
     }
 
 
