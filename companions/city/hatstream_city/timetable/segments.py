@@ -179,7 +179,7 @@ def _without_overlaps(
 ) -> tuple[list[int], dict[Stretch, int]]:
     """Picks segments, shortest first, that follow no earlier one for the most part.
 
-    stretches: of each segment. Returns indices of segments, and the index that each stretch belongs to.
+    stretches: along each segment, in order. Returns indices of segments, and the index that each stretch belongs to.
     """
     segment_at: dict[Stretch, int] = {}
     indices = []

@@ -26,7 +26,7 @@ USERS, SAMPLES, MOST, MEDIAN = 217, 17_166, 417, 46
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 """What NumPy and zipfile say of an archive that is none."""
 MOST_SAMPLES = 10_000_000  # of a set: it is drawn whole, and ten times as large
-_BETWEEN_HATS = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
+_BETWEEN_USERS = 0.27  # guessed: share of the variance between users of the ITMS-like speeds
 
 ITMS_PRIOR = Prior(MEAN_KMH, math.sqrt(VARIANCE_KMH2))
 
@@ -50,8 +50,8 @@ def itms_like(seed: int, counts: Int64s | None = None) -> list[DataSet]:
     base = np.sort(itms_counts() if counts is None else counts)[::-1]
     rng = np.random.default_rng(seed)
     samples, users = base * 10, np.sort(np.tile(base, 10))[::-1]
-    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN_HATS), base.size), base)
-    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN_HATS), effects.size)
+    effects = np.repeat(rng.normal(0, math.sqrt(_BETWEEN_USERS), base.size), base)
+    raw = effects + rng.normal(0, math.sqrt(1 - _BETWEEN_USERS), effects.size)
     shift, stretch = MEAN_KMH, math.sqrt(VARIANCE_KMH2)
     # Clipping changes mean and variance, so shift and stretch are corrected until both are the published ones.
     for _ in range(200):  # far beyond convergence

@@ -74,9 +74,9 @@ def run(spec: FusionSpecification, pattern: str, output: Path, key: Path, progre
     read = values.size + sum(refused.values())
     if not values.size:
         raise InputError(nothing_usable("row of the telemetry", read, refused, "[telemetry]"))
-    nowhere = np.zeros_like(observed.vehicle)
-    slot_us = nowhere if spec.hours is None else spec.hours.starts_us(observed.event_us)
-    cell = nowhere if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
+    undivided = np.zeros_like(observed.vehicle)  # one group of all
+    slot_us = undivided if spec.hours is None else spec.hours.starts_us(observed.event_us)
+    cell = undivided if spec.resolution is None else _cells(observed.lat_e7, observed.lon_e7, spec.resolution)
     rows = perturb(observed.vehicle, slot_us, cell, values, spec.services, Noise())
     rows_of_user = Counter(row["user"] for row in rows)
     leakage = max(rows_of_user.values()) / len(spec.services) * spec.epsilon_of_all  # each mean is a row per service
