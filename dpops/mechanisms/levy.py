@@ -61,7 +61,7 @@ class Levy(ClippedArrays):
             return []
         tau, bins = (np.array([plan.facts[name] for plan in plans], np.int64) for name in ("tau", "bins"))
         upper = np.array([plan.facts["upper_steps"] * FINE_PER_STEP for plan in plans], np.int64)
-        numbers, first = arrays.numbers, np.cumsum(bins) - bins
+        numbers, first = arrays.numbers, np.cumsum(bins) - bins  # numbers: array means by HAT; first: bin of each HAT
         bin_of = _bins(arrays.means, np.repeat(tau, numbers), np.repeat(upper, numbers))
         # Numbers of array means in each bin, and in it and lower ones of its HAT: the cost is the larger side's.
         in_bin = np.bincount(bin_of + np.repeat(first, numbers), minlength=int(bins.sum()))

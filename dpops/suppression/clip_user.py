@@ -71,5 +71,5 @@ def clip_user(
     search = Search(tally, factors)
     most_hats = search.run()
     is_kept = np.empty(hat.size, np.bool_)
-    is_kept[tally.order] = search.alive
+    is_kept[tally.order] = search.alive  # in the order of the given rows
     return Clipped(is_kept, most_hats)

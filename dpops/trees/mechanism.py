@@ -123,7 +123,7 @@ class TreeMechanism(Mechanism):
 
     @classmethod
     def estimates(cls, released: Sequence[Integers], plans: Sequence[Mapping[str, Any]], miss: float) -> Estimates:
-        """Reads all outputs with intervals; noise and bias: nan.
+        """Reads all outputs, with intervals that miss with probability `miss`; noise, bias: nan.
 
         The first output is a quantile: its noise depends on the distribution's shape, and any bias may move it.
         """
@@ -136,7 +136,7 @@ class TreeMechanism(Mechanism):
             outputs = read_trees([released[hat] for hat in indices], plans_of_shape, shape, miss)
             unknown = np.full(len(plans_of_shape), np.nan)
             shape_estimates = Estimates(
-                numbers=np.array([outputs[name] for name in OUTPUTS[:-1]]),  # values and both ends, (outputs, 3, HATs)
+                numbers=np.array([outputs[name] for name in OUTPUTS[:-1]]),  # not cdf: value, ends, (outputs, 3, HATs)
                 lists=[[(*row, 1.0) for row in outputs["cdf"].value.tolist()]],  # up to the last edge, U
                 noise_std=unknown,
                 bias_bound=unknown,

@@ -115,8 +115,8 @@ class Release(beam.PTransform[PCollection[Any], PCollection[Any]]):
             return self._open(elements, spec, outputs)
         if self.start is None or self.end is None:
             raise UsageError("a bounded PCollection needs start and end: the days that it holds, both included")
-        account = self.ledger, self.key
-        hats = ClosedHats.of(spec, self.start, self.end, *account, outputs=outputs, unattended=self.unattended)
+        ledger_and_key = self.ledger, self.key
+        hats = ClosedHats.of(spec, self.start, self.end, *ledger_and_key, outputs=outputs, unattended=self.unattended)
         assigned = elements | "hats" >> AssignHats(hats)
         tallies = assigned | "users" >> ContributionsPerUser(hats)
         runner = _AsCalled(spec, hats.calendar, needs_rows=spec.counts_are_public and not self.allow_empty)

@@ -148,7 +148,7 @@ def plan_for(
     is_first = bare_stage(recorded[0].unit).stages - counts == len(policy.first) if recorded else not earlier
     if number < len(recorded):
         return stage_of(recorded[number].unit, policy.region, policy.public_places), is_first
-    stages = policy.on(period).stages(is_first=is_first, counts=counts)
+    stages = policy.on(period).stages(is_first=is_first, counts=counts)  # on: with that day's share of the total
     evidence = (  # a count alone teaches no centres: the stage after it rests on earlier periods
         earlier if counts and number == 1 else sorted([*earlier, *recorded], key=lambda entry: int(entry.sequence))
     )
