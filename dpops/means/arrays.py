@@ -52,7 +52,7 @@ def lay_out_wrapped(hat: CountsKnown, grid: Grid, epsilon: Fraction, m_ub: Rule)
     user_sensitivity = np.zeros(counts.size, np.int64)  # ceil(U share) in fine steps, over the user's arrays
     np.add.at(user_sensitivity, group.user, -(-grid.upper_steps * FINE_PER_STEP * group.samples // width))
     weight: Float64s = np.bincount(group.user, weights=group.samples / width / arrays, minlength=counts.size)  # type: ignore[assignment]
-    clipping = float(grid.upper) * transport_bias(weight, counts / reported)
+    clipping = float(grid.upper) * transport_bias(weight, counts / reported)  # the weight that users gain
     facts = {**facts_of(hat, grid), "m_ub": length, "arrays": arrays}
     return Arrays(length, group, weight, int(user_sensitivity.max()), bias=clipping + _rounding(grid), facts=facts)
 

@@ -135,7 +135,7 @@ class Search:
         self.exact = lru_cache(maxsize=100_000)(factors.exact)  # of (samples, retained, heaviest); fractions are slow
         self.scale = max(factors)  # errors over this are the scores: no epsilon makes them overflow
         bias, variance_bias, sensitivity, variance_sensitivity = factors  # weights of the four worst cases
-        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # of p (1 - p): `_half`
+        weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # a variance's are 4 p (1 - p)
         self.weights = np.array([float(weight / self.scale) for weight in weights])
         self.alive = np.ones(tally.hat.size, np.bool_)
         self.is_alive, self.counts = self.alive.data, tally.counts.data

@@ -139,7 +139,7 @@ def read_counts(path: Path, timetable: Timetable) -> SampleCounts:
     if not isinstance(counts, list) or not counts:
         raise InputError(f'{path} must hold a list of counts, or an object with such a list under "counts"')
     for index, count in enumerate(counts):
-        if type(count) is not int or not 1 <= count <= MOST_SAMPLES:
+        if type(count) is not int or not 1 <= count <= MOST_SAMPLES:  # True is no count
             raise InputError(f"{path}: count number {index + 1} of the list must be {_COUNT_RULE}")
     if sum(counts) > MOST_SAMPLES:
         raise InputError(f"{path}: a HAT has more than {MOST_SAMPLES} samples")

@@ -331,7 +331,7 @@ def _notes(
         period_text = "one day" if unit == "vehicle-day" else f"one period ({unit})"
         notes.append(f"all slots of the counts are taken as those of {period_text}")
     elif len(counts.days) > 1:
-        number = len(counts.days)
+        number = len(counts.days)  # `days`: numbers of days, by period
         notes.append(f"the counts are of {number} periods ({unit}); what adds up is of the one in which it is most")
     elif unit == "vehicle-day":
         notes.append("all slots of the counts are those of one day")

@@ -169,7 +169,7 @@ class PerKey(beam.PTransform[PCollection[Any], Any]):
         if len(axes) != (1 if self.axes is None else 2):  # keys and axes both, or neither
             raise UsageError("name the public keys: keys=[..], or axes=([..], [..])")
         epsilon, *delta = self.total if isinstance(self.total, tuple) else (self.total,)
-        columns = self.columns
+        columns = self.columns  # a new dict; the key is a place's column
         outer, *inner = ([_text(key) for key in keys] for keys in axes)
         places: dict[str, Any] = {"column": columns.pop("key"), "keys": outer}
         if inner:

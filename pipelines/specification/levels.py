@@ -146,7 +146,7 @@ class LevelsRelease:
             total=self.claim,
             epsilon=self.epsilon,
             delta=self.delta,
-            first=self._with_parts(self._completed(self.strategy.first)),
+            first=self._with_parts(self._completed(self.strategy.first)),  # with settings outside of recipes, and parts
             later=self._with_parts(self._completed(self._later())),
             region=region,
             value=value,

@@ -246,7 +246,7 @@ def _candidates(shapes: Shapes, twin: Int64s) -> tuple[Int64s, Int64s]:
     first = np.flatnonzero(is_first)
     outline = shapes.area[first]
     is_line = shapes.reach_m[first] > 0
-    lines = first[is_line]
+    lines = first[is_line]  # outlined wider than their reach: `_WIDER`
     outline[is_line] = shapely.buffer(shapes.line[lines], _WIDER * shapes.reach_m[lines], quad_segs=_CORNERS)
     polygons, line_of_polygon = shapely.get_parts(outline, return_index=True)
     h3_polygons = _polygons(polygons, shapes.scale[first][line_of_polygon])

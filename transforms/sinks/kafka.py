@@ -83,7 +83,7 @@ class Sender:
                     except BufferError:  # the queue is full; it empties, as messages are given up after DELIVERY_S
                         self._producer.poll(_FULL_WAIT_S)
         except KafkaException as error:
-            raise self._recorded_but(error.args[0]) from None
+            raise self._recorded_but(error.args[0]) from None  # rows are recorded, but not sent
 
     def wait(self) -> None:
         """Waits until all messages are confirmed. Raises StepError."""

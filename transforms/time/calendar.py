@@ -291,7 +291,7 @@ class StreamCalendar:
     def locate(self, event_us: Int64s) -> Where:
         """Finds slots and periods of events, microseconds since 1970."""
         edge_us, slot_us = self.edge_s * 1_000_000, self.timetable.slot_s * 1_000_000
-        to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000
+        to_us = min(self.to_s, int(time.time()) + MOST_AHEAD_S) * 1_000_000  # later ones are of clocks that run ahead
         in_range = (event_us >= self.from_s * 1_000_000) & (event_us < to_us)
         plausible_us = np.where(in_range, event_us, edge_us)  # datetime cannot hold all others
         start_us = plausible_us - (plausible_us - edge_us) % slot_us

@@ -128,7 +128,7 @@ def _columns(
         mechanism=[VECTOR] * value.size,
         epsilon_slot=[str(policy.epsilon)] * value.size,
         estimates=of_cells,
-        vehicles=[None] * value.size,
+        vehicles=[None] * value.size,  # counts are secret
         reports=[None] * value.size,
         optional={**optional, "model": [VERSION] * value.size},
     )

@@ -211,7 +211,7 @@ def _unit_of(
     The ratio is of speeds in this unit to those of consecutive positions; None if unknown.
     """
     # ratio: way by speeds, as if in m/s, over way by positions.
-    ratio, own = speed_ratio(rows), own_layouts().get(sample.layout)
+    ratio, own = speed_ratio(rows), own_layouts().get(sample.layout)  # own: None unless its columns are fixed
     unit, why = speed_unit(str(columns.names.get("speed", "")), rows, ratio)
     if own is not None:  # a layout's unit is believed unless distances contradict it
         unit_kmh = float(own.layout.units.value_per_unit)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hatstream.api import load
-from hatstream_lab.evaluation.days import HAT_KEYS, Days, joined_with_truth, truth_of
+from hatstream_lab.evaluation.days import Days, joined_with_truth, truth_of
 
 CLASSES = {"1 to 2": (1, 2), "3 to 9": (3, 9), "10 to 29": (10, 29), "30 or more": (30, np.inf)}
 """HATs by the number of vehicles that drove through them, from and to, both included."""
@@ -86,7 +86,7 @@ def compare_hexagons(days: Days, rows: pa.Table) -> list[dict[str, Any]]:
     rows = rows.select(["slot_start", "cell", "value", "lower95", "upper95"])
     rows = rows.append_column("period", pc.utf8_slice_codeunits(rows["slot_start"], 0, 10))
     rows = rows.append_column("slot", pa.array([number[start] for start in rows["slot_start"].to_pylist()], pa.int64()))
-    hats = joined_with_truth(rows, truth_of(days, dict.fromkeys(HAT_KEYS)), how="right outer")
+    hats = joined_with_truth(rows, days.hats, how="right outer")
     constant, error = np.abs(hats["truth"] - days.mean_kmh), np.abs(hats["truth"] - hats["value"])
     inside = (hats["lower95"] <= hats["truth"]) & (hats["truth"] <= hats["upper95"])
     half_width = (hats["upper95"] - hats["lower95"]) / 2

@@ -148,7 +148,7 @@ def exact_of(row: Mapping[str, Any]) -> float | None:
         return None
     services = _services("mean", MEANS[row["config"]])
     value = np.array(_BETA_RMS)  # the variance there is the mean over all values
-    variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}
+    variances = {service.name: float(service.mechanism.variance(value)) / SCALE for service in services}  # SCALE users
     if row["column"] in variances:
         return variances[row["column"]]
     reports = Reports(services, np.zeros((len(services), 1)))  # fixed weights depend on no value

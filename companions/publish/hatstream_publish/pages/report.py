@@ -106,7 +106,7 @@ def draw_report(report: AccountReport, rows: Mapping[str, pa.Table], path: Path)
         "most": spent,
         "delta": float(report.most.delta),
         "chance": report.most.chance_text,
-        "odds": odds(spent or limit),
+        "odds": odds(spent or limit),  # of the limit, before anything is spent
         "limit": limit,
         "limit_text": report.limit.describe(),
         "limit_has_delta": report.has_delta,
