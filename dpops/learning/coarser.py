@@ -39,12 +39,12 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
         posterior,
         values=values,
         variances=variances,
-        of_ratios=ratio_variances(values, weights, log_variances),
+        of_ratios=ratio_variances(values, weights, log_variances),  # of means over uncertain weights
         deviations=_pooled(groups, deviations, share) * repeats[..., None],  # a vehicle's is alike in all its HATs
         traffic_deviations=_pooled(groups, posterior.traffic_deviations, share),
         repeats=repeats,
         weights=weights,
-        vehicles=_pooled(groups, posterior.vehicles, None),
+        vehicles=_pooled(groups, posterior.vehicles, None),  # sums of numbers, not means
     )
 
 

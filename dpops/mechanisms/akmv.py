@@ -34,7 +34,7 @@ class Akmv(Mechanism):
         """Plans the clipping bound's rank and the noisy sum.
 
         rank: of T, from below. coarse: bits that sums drop so that candidates stay below 2**30. count_i, users_i: how
-        many users have a count.
+        many users have a count, from which the bias of clipping at T follows once it is drawn.
         """
         counts, reported = hat
         check_plan_input(counts, reported, grid.upper_steps, epsilon)

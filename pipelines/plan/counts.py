@@ -270,18 +270,18 @@ class FeedPeriod:
 
 def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedPeriod:
     """Reads the input's period with most observations. Raises InputError, which hides content."""
-    edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())  # any edge of a slot
+    edge_s = int(spec.timetable.midnight(date(2000, 1, 2)).timestamp())  # a midnight, as any edge of a slot would do
     slots = StreamCalendar(spec.timetable, edge_s, FROM_US // 1_000_000, TO_US // 1_000_000)  # of all days
     rules = spec.rules(slots, b"counted, and then forgotten")  # any key: hashes of vehicles are only compared here
     by_period: dict[str, list[Observations]] = {}
     refused, rows = Counter[str](), 0
     for path in input_paths(pattern):
         try:
-            for batch in read_apart(spec.input.layout, path):
+            for batch in read_apart(spec.input.layout, path):  # in a process apart, if its format may crash
                 parsed, reasons = parse(batch.table, rules)
                 observed, _, outside = locate(parsed, spec.cells.ground)
                 refused += Counter(reasons) + Counter(batch.refused) + Counter({hexagons.OUTSIDE_REGION: outside})
-                periods = slots.locate(observed.event_us)
+                periods = slots.locate(observed.event_us)  # `period`: of each row, an index into `periods`
                 for index in np.unique(periods.period).tolist() if observed.event_us.size else ():
                     of_period = observed.take(periods.period == index)
                     by_period.setdefault(periods.periods[index], []).append(of_period)
@@ -292,7 +292,7 @@ def fullest_period(spec: Specification, pattern: str, progress: Report) -> FeedP
         except OSError as error:
             raise InputError(f"{path}: {reason_of(error)}") from None
     if not by_period:
-        reasons_text = "; ".join(f"{rows:,} refused: {reason}" for reason, rows in refused.most_common(3))
+        reasons_text = "; ".join(f"{number:,} refused: {reason}" for reason, number in refused.most_common(3))
         raise InputError(f"no row of the input is usable{': ' + reasons_text if reasons_text else ''}")
     period = max(by_period, key=lambda name: sum(of_period.event_us.size for of_period in by_period[name]))
     fullest = Observations(*map(np.concatenate, zip(*by_period[period], strict=True)))
