@@ -92,7 +92,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: widths, (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
     every = np.arange(bins)
-    # Each bin's cost and relative probability, (HATs, bins), at half of epsilon, so a rate of 1/4; the error if drawn.
+    # Each bin's cost and relative probability, (HATs, bins): a rate of epsilon / 4 spends half; the error if drawn.
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(bin_of[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
