@@ -61,7 +61,7 @@ def expected_maps(
         # Noise of a day's mean, sum of speeds over weight; an error of the weight scales the place's difference.
         noise_variance = (speed_sd**2 + prior_variance * weight_sd**2) / weights**2
         variance = 1 / (1 / prior_variance + day / (noise_variance + day_variances))
-        half = Z95 * np.sqrt(variance + day_variances / day)
+        half = Z95 * np.sqrt(variance + day_variances / day)  # of the released days' mean, as in `learn_places`
         is_sure = weights - Z90 * weight_sd / math.sqrt(day) > LEAST_VEHICLES
         maps.append(
             ExpectedMap(

@@ -112,9 +112,9 @@ class Around:
 class PlaceFit:
     """Posterior of places, float64 (places,) each.
 
-    values: mean of reports at the place, or its cell's while evidence is below EVIDENCE, km/h; variances: around them.
-    weights: on a usual day, and their variances. day_variances: of a day's mean around the usual one. evidence: log
-    likelihood ratio of places that differ from their cells to places that do not.
+    values: mean of reports at the place, or its cell's while evidence is below EVIDENCE, km/h; variances: of released
+    days' mean around them. weights: on a usual day, and their variances. day_variances: of a day's mean around the
+    usual one. evidence: log likelihood ratio of places that differ from their cells to places that do not.
     """
 
     values: Float64s

@@ -126,12 +126,12 @@ class WeightField(LatentField):
             self.solve(data, is_rough=True)
             if index % 2 == 0 and (index + 2 < rounds or rounds < 3):
                 self._update_variances()
-            largest = self._step(sums, data)
+            largest_step = self._step(sums, data)  # in log weights
             previous, self.strengths = self.strengths, self.posterior.next_strengths(self.effects)
             self._update_totals(data)
             learned = [block.name for block in self.layout.blocks if block.is_learned]
             changes = [np.max(np.abs(np.log(self.strengths[name] / previous[name]))) for name in learned]
-            if largest < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
+            if largest_step < _CONVERGED and max(changes) < _STRENGTHS_CONVERGED:
                 break
 
     def finish(self, sums: Sequence[NoisySums], next_day: DayValues, number: VehicleNumber) -> None:

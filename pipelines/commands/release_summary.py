@@ -150,7 +150,7 @@ def show_check(checked: "InputCheck", *, as_json: bool) -> None:
         facts: dict[str, Fact] = {
             "periods": [period._asdict() for period in checked.periods],
             "refused": refused,
-            "vehicle_ids": checked.merged._asdict(),
+            "vehicle_ids": checked.merged._asdict(),  # that another `input.vehicle_form` merges
             "speeds": checked.shares._asdict(),
         }
         click.echo(Summary(public={}, operator_only=Operator({"rows": checked.outcome.rows} | facts)).json())

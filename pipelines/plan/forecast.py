@@ -99,7 +99,7 @@ class Forecaster:
     def candidates(self, stat: RequestedStatistic, hat: totals.PlannedHat) -> list[RankedPlan]:
         """Ranks a HAT's candidate mechanisms, the best first; only `auto` has several."""
         epsilon, mechanism, grid, prior = hat.epsilon * stat.share, stat.mechanism, self._grid, self._prior
-        key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())
+        key = (stat.name, epsilon, hat.reported, hat.samples.tobytes())  # a ranking rests on nothing else
         if key in self._known:
             return self._known[key]
         counts = CountsKnown(hat.samples, hat.reported)

@@ -55,7 +55,7 @@ def decode(data: bytes | str) -> Unit:
     stored = msgspec.json.decode(data, type=Stored)
     try:
         total = None if stored.epsilon_total is None else claim_of(stored.epsilon_total)
-        debit = stored.epsilon_slot if stored.debit is None else stored.debit
+        debit = stored.epsilon_slot if stored.debit is None else stored.debit  # None: it is what the slot spends
         facts = _shared_fields(stored) | {"debit": claim_of(debit), "total": total}
         if stored.scope not in ("slot", "period"):  # "stage" or "live"
             return _vector(stored, facts)

@@ -138,7 +138,7 @@ def read_days(
     shared = ("name", "slot", "cells", "speed", "input", "fleet")
     levels: dict[str, Any] = {name: base[name] for name in shared if name in base}
     account = {name: base["account"][name] for name in ("name", "unit", "timezone")}
-    levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}
+    levels |= {"account": account | {"adjacency": "add-remove"}, "statistic": [MEAN]}  # secret counts
     is_made = base["cells"]["region"] == "occupied"  # all cells with reports: `levels` needs a list
     if is_made:  # releases HAT by HAT may leave the region open: so the first day's cells are counted
         first = count_days(load(hat_tables(base)), pattern, dates, report=report)
