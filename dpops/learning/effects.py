@@ -246,7 +246,8 @@ class Stack:
     """Rows of items' weighted sums of HATs, by effect; built once for any weights."""
 
     def __init__(self, layout: EffectLayout, items: Sequence[Item], days: int) -> None:
-        self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # first rows, and the end
+        """Places items' sums by group, a row each, under the effects that they touch."""
+        self.starts = np.cumsum([0, *(math.prod(item.groups.shape) for item in items)])  # items' first rows, the end
         hours = {item.hours.tobytes(): item.hours for item in items}
         by_hours = {key: layout.known(of_key) for key, of_key in hours.items()}  # equal for many items
         self._known = [by_hours[item.hours.tobytes()] for item in items]  # the layout's regressors, by item

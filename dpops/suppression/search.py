@@ -141,7 +141,7 @@ class Search:
         self.is_alive, self.counts = self.alive.data, tally.counts.data
         begin, self.end = tally.begin[:-1], tally.begin[1:].data  # rows of each HAT, heaviest vehicles first
         is_single = np.diff(tally.begin) == 1
-        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])
+        second = np.where(is_single, 0, tally.counts[np.where(is_single, 0, begin + 1)])  # no row follows a last one
         self.samples = tally.samples.astype(np.float64)
         dropped = (tally.samples - tally.retained) / tally.samples
         self.state = np.stack([dropped, tally.heaviest, tally.retained])
@@ -152,11 +152,11 @@ class Search:
         self.first_row, self.second_row = begin.copy().data, (begin + 1).data  # of a HAT's two heaviest vehicles left
         self.occupancy = np.bincount(tally.vehicle)  # number of HATs of each vehicle
         last = np.cumsum(self.occupancy)
-        self.first, self.last = (last - self.occupancy).data, last.data
+        self.first, self.last = (last - self.occupancy).data, last.data  # entries of each vehicle
         self.entry_row = np.lexsort((tally.hat, tally.vehicle))
         self.entry_hat = tally.hat[self.entry_row]
         self.entry_count = tally.counts[self.entry_row].astype(np.float64)
-        self.entry_share = self.entry_count / self.samples[self.entry_hat]
+        self.entry_share = self.entry_count / self.samples[self.entry_hat]  # of the HAT's samples, dropped if it leaves
         self.entry_half = _half(self.samples)[self.entry_hat]
         columns = (self.entry_row, self.entry_hat, self.entry_count, self.entry_share, self.entry_half)
         self.entry_columns = tuple(column.data for column in columns)

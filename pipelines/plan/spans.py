@@ -91,7 +91,7 @@ def _worth(total: SpanTotal, spec: Specification, bounds: BoundsOnly, *, as_spec
     """Forecasts the errors of an account's first released days, at a span's total."""
     levels, width = spec.by_levels, spec.value.width
     strategy = chosen(recipe_at(levels, bounds, *total.of_a_day()), bounds, levels.free)
-    relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))
+    relative = dict(zip(WEEKDAYS, total.shares or [Fraction(1)] * len(WEEKDAYS), strict=True))  # to the largest share
     is_counted = levels.fleet_is_declared and not levels.counts_public  # any stage has the noise that a count takes
     counting = count_stage(strategy.later[0], bounds.fleet.vehicles, day_share=total.least) if is_counted else None
     begin, first_factors = 0, list[Fraction]()  # of the first days, from that weekday on
@@ -212,7 +212,7 @@ def usable_parts(levels: LevelsRelease, bounds: BoundsOnly, trips: Float64s | No
     are distributed as trips, (HATs,); without these lognormally, as over cells, or wider, as some may have no trip.
     """
     stages = stages_of(levels, bounds, is_first=days == 1)
-    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # prior variance of HATs' log numbers of vehicles
+    spread = HAT_SPREAD if trips is None else fitted.BUSIER**2  # variance of HATs' log numbers, given any trips
     # Posterior variances; neighbours and hours inform too, which cuts noise to SMOOTHED of it, as more days would.
     unknown = weight_log_variances(stages, bounds, _VEHICLES, days / fitted.SMOOTHED**2, spread)
     # Where counts are secret, estimates are of the field, around which HATs vary.

@@ -74,7 +74,7 @@ def serve() -> None:
         os.dup2(nowhere, 2)
         while request := receive(requests):
             sent: Future[None] | None = None
-            for answer, table in _answers(pickle.loads(request)):
+            for answer, table in _answers(pickle.loads(request)):  # the parent's own words, no input
                 if sent is not None:
                     sent.result()  # one batch waits at most, and a failure to send raises here
                 sent = sender.submit(_send_answer, answers, answer, table)  # while the next batch is decoded

@@ -117,14 +117,14 @@ def _batches(
     rows = [row for element in elements if (row := mapping_of(element)) is not None]
     count(counters.ROWS, len(elements))
     yield from dead_letters("read", {"malformed": len(elements) - len(rows)})
-    columns = [[classify(value) for value in _values(rows, name)] for name in element_fields]  # below: `fields`
+    columns = [[classify(value) for value in _values(rows, name)] for name in element_fields]  # (kind, value), by field
     rows_of_kinds: dict[tuple[Kind, ...], list[int]] = {}
     for index, kinds in enumerate(zip(*([kind for kind, _ in column] for column in columns), strict=True)):
         rows_of_kinds.setdefault(kinds, []).append(index)
     for kinds, chosen in rows_of_kinds.items():
         values_of = [[column[number][1] for number in chosen] for column in columns]
         arrays = [pa.array(values, TYPES[kind]) for kind, values in zip(kinds, values_of, strict=True)]
-        yield raw_batch(dict(zip(fields, arrays, strict=True)), refusals={})
+        yield raw_batch(dict(zip(fields, arrays, strict=True)), refusals={})  # `fields`: the layout's names
 
 
 def value_in(element: Any, name: str) -> Any:

@@ -125,7 +125,7 @@ def publish(
     settings = texts | {name: texts[name] and texts[name].absolute() for name in ("places_path", "ground_path")}
     try:
         if follows:
-            write_options(folder, settings)
+            write_options(folder, settings)  # for `stream --site`, which continues with them
             with asked_to_stop() as stop:
                 keep_current(site, stop)
             return 0
