@@ -44,7 +44,7 @@ class Learned:
         """Computes a day's HAT means, km/h, variances, and criteria of showing it (`gate`)."""
         fit, hours = self.fit, values.hours
         field, posterior = fit.speeds.layout, fit.speeds.posterior
-        hats, log_variances = fit.weights.of_day(values, index)
+        hats, log_variances = fit.weights.of_day(values, index)  # weights of HATs, and variances of their logs
         if values.speed_stages:  # sums of speeds have updated the day's total weight
             hats = fit.speeds.weights[index]
         day = DayFields(index=index, hours=hours, weights=hats, regressors={"traffic": fit.weights.traffic(values)})
@@ -63,13 +63,13 @@ class Learned:
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
         numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
-        counts, of_nodes = np.maximum(numbers, 1.0), (kmh[..., None], precisions[..., None])
+        counts, nodes_kmh = np.maximum(numbers, 1.0), kmh[..., None]  # (cells, slots, NODES), (cells, slots, 1)
         return Field(
             values=kmh,
             variances=variances,
             of_ratios=ratio_variances(means, hats, log_variances),
-            deviations=spread.of_reports(counts, *of_nodes),
-            traffic_deviations=traffic_variances(spread.of(counts, of_nodes[0]), precisions, spread.floor),
+            deviations=spread.of_reports(counts, nodes_kmh, precisions[..., None]),
+            traffic_deviations=traffic_variances(spread.of(counts, nodes_kmh), precisions, spread.floor),
             precisions=precisions,
             spread=spread,
             weights=weights,

@@ -282,7 +282,7 @@ def _weight_grid(
         ratio = weights[is_sure] / expected[is_sure, None]
         position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
         low[is_sure] = position.astype(np.int64)
-        fraction[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # even in logs, but for RATIOS[0] = 0
+        fraction[is_sure], density[is_sure] = position - low[is_sure], 1 / ratio  # as RATIOS[1:] are even in logs
     scores = np.sqrt(precision) * (weights - measured[:, None])
     log = -surprise(scores, sums.days) if sums.is_laplace else -0.5 * scores**2
     return weights, log, low, fraction, density

@@ -162,7 +162,7 @@ def count_stage(stage: Stage, vehicles: int, day_share: Fraction = Fraction(1)) 
     else:
         most_scale = vehicles * min(gap / -math.log(2 * USUAL_STOPS), smallest / -math.log(2 * EMPTY_PASSES))
         share = float(stage.spread) / (UNIT * most_scale) / float(1 - COUNT_ALPHA)
-    rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)
+    rounded = Fraction(math.floor(share * _SHARE_STEPS) + 1, _SHARE_STEPS)  # up
     if rounded > MOST_SHARE * day_share:
         return None
     count = replace(stage, parts=alike((("city", Fraction(1)),)), bound_kmh=COUNT_BOUND_KMH, alpha=COUNT_ALPHA)

@@ -285,7 +285,7 @@ def _at(runs: _Runs, report_s: Vector) -> tuple[Vector, Vector]:
     since_s = np.clip(report_s - runs.depart_s[run], 0.0, lasts_s)
     left_s, ramp_s = lasts_s - since_s, peak_ms / ACCELERATION_MS2
     driven_m = np.select(
-        [since_s < ramp_s, left_s < ramp_s],
+        [since_s < ramp_s, left_s < ramp_s],  # it speeds up, or brakes; else it has the peak speed
         [ACCELERATION_MS2 * since_s**2 / 2, length_m - ACCELERATION_MS2 * left_s**2 / 2],
         peak_ms * (since_s - ramp_s / 2),
     )

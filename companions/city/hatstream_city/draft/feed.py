@@ -118,7 +118,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     by_column = arrays_of(sample.columns)
     arrays = {field: array_of(by_column, column) for field, column in columns.names.items()}
     is_placed, placed = _placed(arrays, columns)
-    if not placed.us.size and not columns.missing:
+    if not placed.us.size and not columns.missing:  # missing: fields without a column
         raise InputError(f"{path}: no row has a vehicle, a time and a position")
     if not at_sea and isinstance(columns.names["lat"], str):  # a pair has letters of the hemisphere: no sign can lack
         _check_on_land(path, placed)
