@@ -117,7 +117,7 @@ def unchecked(rows: Rows, stage: Stage) -> Vectors:
     shares = [float(alpha * level.speed_share + (1 - alpha) * level.weight_share) for level in stage.levels]
     # Weights are divided by a norm over both kinds' levels, by their budgets; speeds are clipped by that of theirs.
     norm, u_speed_norm = (_norm(touched, u_sums, level_shares, count, stage) for level_shares in (shares, speed_shares))
-    w = u / np.maximum(norm, float(stage.least_norm * UNIT))[vehicle]
+    w = u / np.maximum(norm, float(stage.least_norm * UNIT))[vehicle]  # by the least norm short days weigh less
     v = w * residuals(rows, stage)
     weights, speeds = [_sums(groups, w) for groups in touched], [_sums(groups, v) for groups in touched]
     speed_norm = _norm(touched, speeds, speed_shares, count, stage)

@@ -201,7 +201,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     precisions = precisions_of(means_stage, facts, prior, math.exp(fitted.BUSIER**2 / 2))
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
-    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # at most, as rho is quadratic
+    norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector: rho is quadratic
     sd = last.noise_sd / (UNIT * norm) / (times_of(number) / MOVING)  # of classes, as if standing reports weighed alike
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(number, weight / number)  # taken as equal

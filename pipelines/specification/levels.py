@@ -230,7 +230,7 @@ class LevelsRelease:
         for name, stages in (("first", self.recipe.first), ("later", self.recipe.later)):  # days
             plain[name] = [{"shares": _parts_text(stage.shares), **numbers(stage)} for stage in stages]
         plain["exponent"] = str(self.exponent)
-        if self.live is not None:
+        if self.live is not None:  # its weights and its speeds have levels each
             weights = [(part.level, part.weights) for part in self.live.parts if part.weights]
             speeds = [(part.level, part.speeds) for part in self.live.parts if part.speeds]
             plain["live"] = {"speeds": _parts_text(speeds), "weights": _parts_text(weights), **numbers(self.live)}

@@ -87,7 +87,7 @@ class _ReadPartition(beam.DoFn):
         start = PartitionStart(*element)
         position = tracker.current_restriction().start
         poll = self._partition(start).poll(position, self._most)
-        if poll.position > position and not tracker.try_claim(poll.position - 1):
+        if poll.position > position and not tracker.try_claim(poll.position - 1):  # the engine took it back
             return
         ahead = int(np.count_nonzero(is_ahead(poll.timestamps_ms, poll.at_ms)))
         for name, number in ((counters.REMOVED, poll.removed), (counters.AHEAD, ahead)):
