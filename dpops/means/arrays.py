@@ -217,11 +217,11 @@ def planned(counts: Int64s, users: Int64s, reported: Int64s, grid: Grid, epsilon
     laid = lay_out(counts, users, grid, epsilon, m_ub)
     excess, bias = np.maximum(laid.weight - counts / np.repeat(reported, users), 0.0), np.empty(users.size)
     for size, hats in groups_of(users):  # HATs of equally many users are the rows of one matrix
-        bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)
+        bias[hats] = excess[first[hats, None] + np.arange(size)].sum(axis=1)  # weight that users have above their share
     steps = np.full(users.size, grid.upper_steps)
     # In the order of FACTS, (facts, HATs).
     facts = np.stack([users, samples, counts[first], reported, steps, laid.length, laid.arrays, laid.sensitivity])
-    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))
+    return PlannedHats(laid, facts, float(grid.upper) * bias + _rounding(grid))  # moved from 0 to U
 
 
 def lay_out_together(hats: Sequence[CountsKnown], grid: Grid, epsilon: Fraction, m_ub: Rule) -> list[Arrays]:
