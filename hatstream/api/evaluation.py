@@ -105,12 +105,12 @@ def _days_of(spec: Specification, counts: pa.Table) -> dict[str, _Day]:
     for period in periods:
         facts = slot_facts(spec, range_of(spec.timetable, period, period))
         inside = np.flatnonzero((period_of == period) & (columns["cell"] >= 0))  # below 0: outside the region
-        inside = inside[np.lexsort([columns[name][inside] for name in ("cell", "vehicle", "slot")])]
+        inside = inside[np.lexsort([columns[name][inside] for name in ("cell", "vehicle", "slot")])]  # a tally's order
         rows = {name: column[inside] for name, column in columns.items()}
         days[period] = _Day(
             facts,
             wire.Tally(
-                slot_s=np.array(list(facts), np.int64)[rows["slot"]],
+                slot_s=np.array(list(facts), np.int64)[rows["slot"]],  # "slot": its number in the period
                 vehicle=rows["vehicle"],
                 cell=rows["cell"],
                 kept=rows["reports"],

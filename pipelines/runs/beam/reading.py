@@ -149,7 +149,7 @@ def pieces_of(layout: Layout, paths: Sequence[str]) -> list[Piece]:
             small.append((size, os.fsencode(path)))
         else:
             pieces += [(size / shares, Piece(os.fsencode(path), number, shares)) for number in range(shares)]
-    per_piece = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))  # so that several threads have pieces to read
+    per_piece = max(1, min(SMALL_FILES, len(small) // PROBED_FILES))  # PROBED_FILES pieces at least, for threads
     for start in range(0, len(small), per_piece):
         (_, first), *others = group = small[start : start + per_piece]
         size = sum(size for size, _ in group)
