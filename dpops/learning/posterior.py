@@ -18,6 +18,7 @@ from dpops.types import Float64s, Int64s
 
 EXACT = 1_500  # most effects with exact variances; of more, local ones are sampled
 SAMPLES, ROUGH_SAMPLES = 64, 24  # of many effects' posterior: for variances; for strengths alone, which pool a block
+BATCH = 8  # samples drawn at once, which bounds a large city's memory
 _SAME = 1e-9  # tolerance of ratios by which columns are multiples of one another
 LARGEST_STEP = 10.0  # most that a strength's factor is in a round, so that one that cannot be learned stays finite
 
@@ -104,25 +105,32 @@ class Posterior:
         return Effects(local - self._solved @ (self._expand @ at_border), at_border[: self._border])
 
     def _draw(self, narrow: EffectRows, wide: EffectRows, columns: int) -> Float64s:
-        """Draws `samples` and `conditional`; returns posterior variances of the prior's local rows.
+        """Draws so many `samples` and `conditional`; returns posterior variances of the prior's local rows.
 
         Perturbation: the adjoint of random signs, one for each row of the prior and of data, has the precision as
         covariance; times the covariance it is a sample. Hutchinson's (1990) estimator multiplies the prior's rows of
         samples by the rows' signs: without data they agree, and the variance is exact.
         """
         rng, prior = np.random.default_rng(1), self._prior  # a fixed seed: estimates repeat exactly
-        local, border, of_narrow, of_wide = (  # signs, (rows, samples)
-            1.0 - 2 * rng.integers(0, 2, (rows.shape[0], columns), np.int8)
+        signs = [  # bits, (rows, columns)
+            rng.integers(0, 2, (rows.shape[0], columns), np.int8)
             for rows in (prior.local, prior.border, narrow.local, wide.local)
-        )
-        shift = narrow.adjoint(of_narrow)
-        del of_narrow  # a large city's memory
-        self.conditional = np.ascontiguousarray(self._factor.solve(prior.local.T @ local + shift.local))
-        # A^-1 times the local shift and the wide rows' part: l in `_back_substituted`.
-        at_local = self.conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
-        at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
-        self.samples = self._back_substituted(at_local, at_border)
-        return np.asarray(np.mean(local * (prior.local @ self.samples.local), axis=1))
+        ]
+        variances = np.zeros(prior.local.shape[0])
+        self.conditional = np.empty((len(self._coupling), columns))
+        self.samples = Effects(np.empty_like(self.conditional), np.empty((self._border, columns)))
+        for batch in (slice(start, start + BATCH) for start in range(0, columns, BATCH)):
+            local, border, of_narrow, of_wide = (1.0 - 2 * drawn[:, batch] for drawn in signs)  # +1 or -1
+            shift = narrow.adjoint(of_narrow)
+            conditional = self._factor.solve(prior.local.T @ local + shift.local)
+            # A^-1 times the right-hand side: of the local shift, and of the wide rows.
+            at_local = conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
+            at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
+            samples = self._back_substituted(at_local, at_border)
+            variances += np.sum(local * (prior.local @ samples.local), axis=1) / columns
+            self.conditional[:, batch] = conditional
+            self.samples.local[:, batch], self.samples.border[:, batch] = samples
+        return variances
 
     def _draw_exactly(self) -> Float64s:
         """Computes roots of covariances as `samples` and `conditional`.

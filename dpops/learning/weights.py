@@ -142,6 +142,7 @@ class WeightField(LatentField):
         self.variances = [*self.variances, np.zeros((self.layout.cells, next_day.hours.size))]  # until updated below
         self._start_days([None])  # the last day, which has no released total
         data = self._linear(self._prepare_rows(sums))
+        del self.stack  # a large city's memory
         self.solve(data, is_rough=False)
         self._update_variances()
         self._update_totals(data)
