@@ -73,9 +73,8 @@ def publish(world):
         (folder / "hats-gone.csv").symlink_to(folder / "nowhere")
 
     def tell(process, _):
-        waited(process, (site / "latest.json").exists, PATIENCE_S * choose.random())
-        os.kill(process.pid, choose.choice(SIGNALS))
-        process.join(TOLD_S)
+        waited(process, (site / "latest.json").exists, 1 + PATIENCE_S * choose.random())  # signals kill it at first
+        end(process, choose.choice(SIGNALS))
 
     asked = ["publish", "--spec", world.path("spec.toml"), *world.account, "--input", str(folder), "--all", "--follow"]
     more = ["--publisher", "Town", "--licence", "CC0-1.0", "--output", str(site)]
@@ -114,16 +113,21 @@ def stream(world):
         def tell(process, _):
             waited(process, engine.was_watched.is_set, PATIENCE_S * wait_s)
             time.sleep(wait_s)
-            until = time.monotonic() + TOLD_S
-            while process.is_alive() and time.monotonic() < until:  # one that has just begun does not listen yet
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process.pid, number)
-                process.join(EVERY_S)
+            end(process, number)
 
         more = ["--metrics", f"127.0.0.1:{choose.choice([0, 1, 99_999])}"] if choose.random() < 0.2 else []
         asked = ["stream", "--spec", world.path("spec.toml"), "--folder", world.path("feed"), "--from", "2022-01-01",
                  "--output", world.path("out"), "--formats", "csv", *engine.options, *world.account, *more]  # fmt: skip
         world.run(asked, meanwhile=tell)
+
+
+def end(process, number):
+    """Tells a process to end until it does: one that has just begun does not listen yet."""
+    until = time.monotonic() + TOLD_S
+    while process.is_alive() and time.monotonic() < until:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+        process.join(EVERY_S)
 
 
 def waited(process, holds, patience_s=TOLD_S) -> bool:

@@ -194,7 +194,7 @@ def test_the_preview_shows_files_on_this_machine_alone_and_ends_when_it_is_told_
         assert address.startswith("http://127.0.0.1:")
         assert requests.get(address, timeout=9).content == FILES["index.html"]
         assert requests.get(f"{address}/latest.json", timeout=9).headers["cache-control"] == "no-cache"
-        for name in ("pipe.json", "elsewhere.json", ".staging/half.json", "map/", "..%2f..%2fetc/hostname", "nothing"):
+        for name in ("pipe.json", "elsewhere.json", ".staging/half.json", "map/", "..%2fetc/hostname", "no", "a" * 300):
             assert requests.get(f"{address}/{name}", timeout=9).status_code == 404, name
         assert requests.post(address, timeout=9).status_code == 501
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -23,9 +24,9 @@ class _Files(SimpleHTTPRequestHandler):
     def send_head(self) -> Any:
         """Answers with a file inside the folder; hidden and outside ones are 404."""
         root, path = Path(self.directory).resolve(), Path(self.translate_path(self.path))
-        path = path / "index.html" if path.is_dir() else path
+        path = path / "index.html" if os.path.isdir(path) else path  # False of names too long for a file system, too
         is_hidden = any(part.startswith(".") for part in path.parts[len(Path(self.directory).parts) :])
-        if is_hidden or not path.is_file() or not path.resolve().is_relative_to(root):
+        if is_hidden or not os.path.isfile(path) or not path.resolve().is_relative_to(root):
             self.send_error(404)
             return None
         return super().send_head()
