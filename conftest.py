@@ -4,6 +4,7 @@ import gc
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import hypothesis
@@ -45,9 +46,9 @@ LONGEST = ("images", "extras", "tutorial", "races", "metrics", "histories", "ser
 
 
 def pytest_unconfigure() -> None:
-    """Removes what Beam, servers and ended processes leave."""
+    """Removes what Beam, servers and ended processes leave, after multiprocessing's own folders (-100) in it."""
     if FOLDER is not None:
-        shutil.rmtree(FOLDER, ignore_errors=True)
+        Finalize(None, shutil.rmtree, (FOLDER, True), exitpriority=-200)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers

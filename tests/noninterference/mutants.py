@@ -143,10 +143,10 @@ def _(_stage: Any, self: Any, *more: Any) -> Any:
 
 
 @mutant("digest-without-a-key", "keyed-digests", "transforms.releases.periods.stages:drawn_facts")
-def _(drawn_facts: Any, sums: Any, *more: Any) -> Any:
+def _(drawn_facts: Any, sums: Any, *more: Any, **named: Any) -> Any:
     """The digest of a stage's sums needs no key: who reads the ledger finds small sums by trying all."""
     plain = hashlib.sha256(b"".join(column.tobytes() for column in sums)).hexdigest()
-    return {**drawn_facts(sums, *more), "digest": plain}
+    return {**drawn_facts(sums, *more, **named), "digest": plain}
 
 
 # --- what is late -------------------------------------------------------------------------------------------------
