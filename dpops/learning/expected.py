@@ -65,12 +65,12 @@ def expected_days(
     days = [scaled(recipe.later if day else recipe.first, share) for day, share in enumerate(shares)]
     if counts_public:
         days = [tuple(map(_at_public_counts, stages)) for stages in days]
-    weights = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
+    weight_sds = [0.0] * len(days) if counts_public else list(_weights(days, bounds, counts_vehicles))
     cells = [(chance, list(_of_cells(days, bounds, busy))) for busy, chance in strategy.busyness_classes()]
     noiseless = sum(chance * _hat_variance(bounds, busy) for busy, chance in strategy.busyness_classes())
     expected = []
-    for day, weight_sd in enumerate(weights):
-        # Means over cells of what `_of_cells` yields: three errors, pattern variance, its unknown part.
+    for day, weight_sd in enumerate(weight_sds):
+        # Means over cells of what `_of_cells` yields: squared errors by FLEETS, pattern variance, its unknown part.
         *errors, pattern, unknown = (sum(chance * sums[day][column] for chance, sums in cells) for column in range(5))
         low_kmh, kmh, high_kmh = (MEAN_ABSOLUTE_NORMAL * math.sqrt(error) for error in errors)
         expected.append(

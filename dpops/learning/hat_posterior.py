@@ -130,7 +130,7 @@ def learned(state: State) -> Learned:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Posterior of the current day; leans: variance share removed by its slots."""
+    """Posterior of the current day; leans: part of the forecast variance that slots remove."""
 
     field: Field
     leans: Float64s

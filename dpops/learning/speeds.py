@@ -52,7 +52,7 @@ class SpeedField(LatentField):
         self.weights, self.traffic = list(hats), [weights.traffic(day) for day in weights.days]
         # An hour's weight is at most that of all the day's vehicles: if it is above, as where gaps in a feed leave
         # vehicles fewer HATs than declared, one vehicle weighs more in a HAT.
-        one_weight = self._facts.hat_weight * math.exp(weights.retention)
+        one_weight = self._facts.hat_weight * math.exp(weights.retention)  # of a vehicle in a HAT, after clips
         most = [of_day.sum(axis=0).max() / self._facts.hats_in_hour for of_day in hats]  # if all drive in that hour
         self.one_weights = np.maximum(one_weight, most / np.array([number.upper95 for number in weights.numbers]))
         # The prior variance of a day's doubt is what weights leave open of its log total; at least a sd of 1 %.

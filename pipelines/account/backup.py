@@ -57,9 +57,10 @@ class Backup(NamedTuple):
         return self.entries[-1]["seq"], self.entries[-1]["hash"]
 
     def with_entries(self, entries: Entries) -> "Backup":
-        """Returns a backup with these entries and their head."""
+        """Returns a backup with these, newer entries of the same ledger, and their head."""
         head, newest = self.header.head, entries[-1]
-        last = RememberedHead(sequence=newest["seq"], hash=newest["hash"], accounts=head[self.genesis]["accounts"])
+        accounts = head[self.genesis]["accounts"]  # of this key; one opened meanwhile is remembered at its next entry
+        last = RememberedHead(sequence=newest["seq"], hash=newest["hash"], accounts=accounts)
         return Backup(_BackupHeader(self.header.made, self.header.key, head | {self.genesis: last}), entries)
 
     @property
