@@ -16,7 +16,7 @@ import msgspec
 from pipelines.commands.terminal import console as console
 from pipelines.commands.terminal import progress_bars as progress_bars
 from pipelines.errors import UsageError
-from pipelines.option_types import FORMATS, FURTHER, LocalPath, listed
+from pipelines.option_types import FORMATS, FURTHER, LocalPath, NonEmptyPath, listed
 
 if TYPE_CHECKING:
     from pipelines.account.location import AccountLocation
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transforms.sources.topic import Topic
 
 Command = Callable[..., Any]
-FILE = click.Path(path_type=Path, dir_okay=False)
+FILE = NonEmptyPath(path_type=Path, dir_okay=False)
 
 
 def packed(name: str, made_by: Command, *options: Callable[[Command], Command]) -> Callable[[Command], Command]:

@@ -47,6 +47,14 @@ SPOILED = {
 }
 
 
+def test_a_key_without_a_name_is_wrong_use(released, hatstream):
+    """An empty variable of a shell, where a name was meant: the path would be the current folder."""
+    code, _, err = hatstream(
+        "init", "--spec", released / "spec.toml", "--ledger", released / "other.sqlite", "--key", ""
+    )
+    assert (code, "'--key': a path is needed" in err) == (1, True)
+
+
 @pytest.mark.parametrize("how", SPOILED)
 @pytest.mark.parametrize("command", ["verify", "show", "report"])
 def test_a_key_that_was_named_and_cannot_be_used_is_an_error(how, command, released, tmp_path, hatstream):
