@@ -192,13 +192,14 @@ class EffectLayout:
         return precisions
 
     def known(self, hours: Int64s) -> dict[str, Float64s]:
-        """Takes known regressors of HATs in slots of these hours, (cells, slots)."""
+        """Takes known regressors of HATs in slots of these hours, by name, (cells, slots)."""
         return {name: values[:, hours] for name, values in self._known.items()}
 
     def hats(self, effects: Effects, hours: Int64s, day: int | None, regressors: Regressors | None = None) -> Float64s:
         """Sums effects of each HAT, (cells, slots). day: None leaves daily effects out."""
         days = None if day is None else np.full(hours.size, day)
-        total = self.slot_rows(hours, days, effects.border.size) @ effects.border  # (slots,): equal in all cells
+        # (slots,), equal in all cells: border effects, but for those with a regressor, which follow.
+        total = self.slot_rows(hours, days, effects.border.size) @ effects.border
         regressors = self.known(hours) | dict(regressors or {})
         for block in self.blocks:
             if day is not None or not block.is_daily:

@@ -124,7 +124,7 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
         _check_on_land(path, placed)
     zones = tuple(zones_at(_middle(placed.lat), _middle(placed.lon))) if placed.us.size else ()
     columns = _with_zone(columns, zones, arrays, is_own=sample.layout in own_layouts())
-    usable = 0.0 if columns.missing else usable_share(files[0], sample, columns)
+    usable = 0.0 if columns.missing else usable_share(files[0], sample, columns)  # not judged while a column is open
     if usable < _LEAST_USABLE and not columns.missing:
         rule = _UNFIT if sample.layout in own_layouts() else _UNREAD
         raise InputError(f"{files[0]}: {rule.format(usable, sample.layout)}")
@@ -134,8 +134,8 @@ def feed_of(path: Path, *, header_time: bool = False, at_sea: bool = False) -> D
     cells = np.unique(cells_at(placed.lat, placed.lon, RESOLUTION))
     placed_ids = arrays["vehicle"].filter(pa.array(is_placed))
     ids = merged(vehicle_ids(placed_ids).ids)
-    is_cut = is_placed.size >= ROWS
-    # With a column FILE each file is of one vehicle.
+    is_cut = is_placed.size >= ROWS  # a longer sample was not read in full
+    # With a column FILE each file is of one vehicle. Else rows beyond the sample are counted too, up to limits.
     vehicles_a_day = len(files) if FILE in sample.columns else _most_a_day(placed_ids, placed.us)
     has_more_rows = FILE not in sample.columns and not columns.missing and (is_cut or len(files) > 1)
     if has_more_rows and (counts := counted(files, sample, columns, RESOLUTION, zones[0] if zones else "UTC")):
