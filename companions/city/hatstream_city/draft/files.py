@@ -167,7 +167,7 @@ def _without_file(sample: Sample) -> Mapping[str, Sequence[Any]]:
 
 
 def _has_id_of_file(sample: Sample) -> bool:
-    """Checks for an unused column that has one value a file, another in each: an id."""
+    """Checks for an unused column with another value in each file: an id."""
     by_name, files = find_columns(sample.columns, FILE), sample.columns[FILE]
     excluded = {FILE} if by_name.missing else set(names_in(by_name.names.values()))  # missing: a guess
     for values in (values for name, values in sample.columns.items() if name not in excluded):
