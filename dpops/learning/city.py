@@ -18,8 +18,7 @@ _HOURS = np.arange(HABITS)
 _CONSTANT, _CLOCK, _PART = 0 * _HOURS, _HOURS % HOURS, _HOURS % HOURS // BLOCK_H
 _DAY_OFF = np.where(_HOURS >= HOURS, _CLOCK, -1)
 """Keys of effects by hour of a day (see `Design`): all alike, of the clock, parts of the day, days off."""
-_NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7
-"""Of a hexagon in H3."""
+_NEIGHBOURS, _PARTS_OF_A_CELL = 6, 7  # of a hexagon in H3
 
 
 def weight_layout(design: Design) -> EffectLayout:

@@ -18,8 +18,7 @@ from dpops.levels.stages import UNIT, Level, Stage, level, scaled
 from dpops.spread import CAUTION, FLEET_SD, LEAST_VEHICLES, TYPICAL, TYPICAL_KMH, Z95, VehicleSpread
 from dpops.types import Float64s
 
-MEAN_ABSOLUTE_NORMAL = math.sqrt(2 / math.pi)
-"""Mean absolute value over root mean square of a normal law."""
+MEAN_ABSOLUTE_NORMAL = math.sqrt(2 / math.pi)  # mean absolute value over root mean square of a normal law
 
 
 FLEETS = 1 / fitted.FLEETS_DIFFER, 1, fitted.FLEETS_DIFFER
@@ -140,10 +139,8 @@ def _weights(days: Sequence[Sequence[Stage]], bounds: BoundsOnly, counts_vehicle
 _ROUGH = VehicleSpread(CAUTION * fitted.VEHICLE_VARIANCE, CAUTION * fitted.FLOOR_VARIANCE)
 HAT_SPREAD = 2 * fitted.BUSIER**2
 """Variance of the logarithm of vehicles in a region's HATs, some without a trip: hours differ as cells do."""
-Noise = Callable[[Stage, Fraction], float]
-"""Deviation of a level's noise, by its stage and share of the budget."""
-_FEWER = 2
-"""Node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do."""
+Noise = Callable[[Stage, Fraction], float]  # deviation of a level's noise, by its stage and share of the budget
+_FEWER = 2  # node of `numbers_of` whose residual variance makes about as wide an interval as all nodes do
 
 
 class HalfWidths(NamedTuple):

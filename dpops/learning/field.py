@@ -80,11 +80,9 @@ class Field:
     repeats: Float64s | float = 1.0
 
 
-NODES = 8
-"""Equally likely numbers of vehicles per HAT."""
+NODES = 8  # equally likely numbers of vehicles per HAT
 MOST_FACTOR = 4  # of a reliable number of vehicles to either end of its interval
-CAUTIOUS = 2
-"""Node of the published number: at least as many are there with a probability of two thirds."""
+CAUTIOUS = 2  # node of the published number: at least as many are there with a probability of two thirds
 _STEPS = 8
 _QUANTILES = np.array([NormalDist().inv_cdf((node + 0.5) / NODES) for node in range(NODES)])
 _QUANTILES = _QUANTILES / math.sqrt(float(np.mean(_QUANTILES**2)))  # of variance 1, as the law that they stand for
@@ -125,8 +123,7 @@ def half_widths(variances: Float64s, share: float = 0.95) -> Float64s:
     return width
 
 
-STEP_KMH = 0.01
-"""Rounding step of published values: last digits of floating point differ between machines."""
+STEP_KMH = 0.01  # rounding step of published values: last digits of floating point differ between machines
 
 
 class Status(IntEnum):
@@ -139,8 +136,7 @@ class Status(IntEnum):
     PARENT = 4
 
 
-STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])
-"""Names in rows, by number."""
+STATUS_NAMES = np.array([status.name.lower().replace("_", "-") for status in Status])  # names in rows, by number
 
 
 def vehicles_about(field: Field, is_declared: bool) -> tuple[Float64s, Int64s]:
