@@ -58,8 +58,7 @@ DAYS = ("2022-01-01", "2022-01-02")
 HEADER = "bus,ts,lat,lon,v\n"
 FORMATS = ("parquet", "avro", "csv", "jsonl")
 ACCOUNT = ("ledger.sqlite", "ledger.key", "ledger.key.head")
-_ACCOUNTS: dict[str, dict[str, bytes]] = {}
-"""What opening an account wrote, by the specification's text."""
+_ACCOUNTS: dict[str, dict[str, bytes]] = {}  # what opening an account wrote, by the specification's text
 
 
 def rows(days: tuple[str, ...] = DAYS, hours: range = range(8, 11)) -> list[str]:

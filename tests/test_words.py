@@ -18,14 +18,10 @@ WORDS = """
     rest what where when how same more further some many few most least before after beside apart by into reached across
     left alike usual
 """
-EMPTY = frozenset(WORDS.split())
-"""Names that say nothing of what a variable holds: participles, pronouns, adjectives."""
-BACKWARD = ("Of ", "As ", "The same")
-"""What a docstring must not begin with: its reader waits for a verb or a noun."""
-MOST_EMPTY = 150
-"""What operators, specifications, ledgers and result files see stays; it is among them."""
-LONGEST, MEDIAN = 14, 9
-"""Words of a docstring's first line."""
+EMPTY = frozenset(WORDS.split())  # names that say nothing of what a variable holds: participles, pronouns, adjectives
+BACKWARD = ("Of ", "As ", "The same")  # what a docstring must not begin with: its reader waits for a verb or a noun
+MOST_EMPTY = 150  # what operators, specifications, ledgers and result files see stays; it is among them
+LONGEST, MEDIAN = 14, 9  # words of a docstring's first line
 LINES_OF_FUNCTION, FILES_WITH_SCOPE = 60, 2
 QUOTED = """
     So many times what is learned

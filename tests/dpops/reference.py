@@ -16,8 +16,7 @@ from dpops.types import Int64s
 
 _ITMS = Path(__file__).parents[3] / "shared" / "data" / "itms_counts.json"
 
-Arrays = list[list[int]]
-"""Per array the users (indices) of its slots, in order."""
+Arrays = list[list[int]]  # per array the users (indices) of its slots, in order
 
 
 class Silent(Noise):
@@ -97,8 +96,7 @@ def mean_of_arrays(arrays: Arrays, speeds: Sequence[int | Fraction], divisor: in
     return sum((sum((Fraction(speeds[u]) for u in a), Fraction(0)) / len(a) for a in arrays), Fraction(0)) / divisor
 
 
-Counts = list[list[int]]
-"""Per HAT (or grid) the samples of each user; 0 is a user who is not there."""
+Counts = list[list[int]]  # per HAT (or grid) the samples of each user; 0 is a user who is not there
 
 
 def grid_error(

@@ -26,8 +26,7 @@ from transforms.sinks import files as publish
 from transforms.sinks import steps as sinks
 
 SLOTS, BUSY_SLOTS, FORMATS, FEEDS = 6, 4, ("parquet", "jsonl"), 2
-SPENT = [6, 6]
-"""By the heaviest bus, in each period: three cells in each of two slots."""
+SPENT = [6, 6]  # by the heaviest bus, in each period: three cells in each of two slots
 
 SCOPES = {
     "slot": city.SPEC.replace("08:00-12:00", "08:00-11:00"),
@@ -39,8 +38,7 @@ STEPS = (
     (tasks, "observed"), (tasks, "tally_slot"), (tasks, "draw_units"), (tasks, "record_units"),
     (publish, "publish_recorded"),
 )  # fmt: skip
-HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")
-"""Places where another process has to wait for this one."""
+HOLDING_A_LOCK = ("before-commit", "mid-file", "before-rename")  # places where another process has to wait for this one
 
 
 class InjectedFault(Exception):

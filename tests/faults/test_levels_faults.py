@@ -15,8 +15,7 @@ from transforms.failpoints import FailpointError, acting
 from transforms.recorded.stage_plan import bare_stage, part_of, rests_on
 from transforms.recorded.units import Sequenced
 
-STAGES = 4
-"""Of three days: two of the first, and one of each other."""
+STAGES = 4  # of three days: two of the first, and one of each other
 PASSAGES = {
     "tally": 9,
     **dict.fromkeys(("before-noise", "after-noise", "before-record", "before-commit", "after-commit"), STAGES),

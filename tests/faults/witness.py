@@ -18,8 +18,7 @@ _SCHEMA = schema_of(
         value_means="Of the statistic mean: the mean speed of all reports, each counting once, slow vehicles more often"
     ),
 )
-ReleaseId = tuple[str, int, str, str]
-"""Specification, slot, cell and statistic."""
+ReleaseId = tuple[str, int, str, str]  # specification, slot, cell and statistic
 
 
 class Witness:

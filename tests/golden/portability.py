@@ -9,8 +9,7 @@ DETERMINISTIC = {f"beam:coder:{name}:v1" for name in ("bool", "bytes", "kv", "st
 """Coders that every engine knows and that give equal keys equal bytes. A pickle may not."""
 REQUIREMENTS = {"beam:requirement:pardo:splittable_dofn:v1"}
 """What an engine must be able to do; state, timers, stable input and an order in time have names of their own."""
-TRIGGERS = {"default", "always"}
-"""Those of windows that fire once, and of Beam's own reshuffle."""
+TRIGGERS = {"default", "always"}  # those of windows that fire once, and of Beam's own reshuffle
 _UNSTABLE = re.compile(r"lambda|\.py\b|:\d+|0x[0-9a-f]{4}")
 _PARDO, _GROUP = "beam:transform:pardo:v1", "beam:transform:group_by_key:v1"
 

@@ -59,8 +59,7 @@ def kept_of(folder):
 
 # --- streams ----------------------------------------------------------------------------------------------------------
 
-START_S = 1_641_004_200
-"""08:00 of the day in Kolkata."""
+START_S = 1_641_004_200  # 08:00 of the day in Kolkata
 
 
 def streamed(folder, *moves, pipe=lambda p: p, start=f"{DAY}T08:00", end=None):

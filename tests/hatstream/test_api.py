@@ -13,8 +13,7 @@ from transforms.sinks.columns import TYPES
 
 ROOT = Path(__file__).parents[2]
 COMPANIONS = ("city", "lab", "local", "publish")
-MOST = 40
-"""Names of hatstream.api and dpops that companions use."""
+MOST = 40  # names of hatstream.api and dpops that companions use
 
 
 def imported(companion: str, starts: str = "") -> set[str]:

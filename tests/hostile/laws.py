@@ -33,8 +33,7 @@ PRELOADED = [
 ]  # fmt: skip
 """What commands import when they do something: here once for all of them."""
 
-DEADLINE_S = 300
-"""Far above what any command of these small cities takes, on a busy machine too."""
+DEADLINE_S = 300  # far above what any command of these small cities takes, on a busy machine too
 
 FILE_BYTES = "HATSTREAM_TESTS_FILE_BYTES"
 """In a command's environment: no file may grow beyond it, as where a disk is full."""

@@ -21,8 +21,7 @@ DAMAGES = (
 )  # fmt: skip
 HANG_UP = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""
-FILES = (2_000, 8_000, 30_000, 100_000)
-"""Bytes that a file may have where a disk is full: more than a message needs."""
+FILES = (2_000, 8_000, 30_000, 100_000)  # bytes that a file may have where a disk is full: more than a message needs
 
 
 def interrupted(world, arguments) -> None:

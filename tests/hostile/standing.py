@@ -12,10 +12,8 @@ from tests.hostile.flink import Engine
 from tests.hostile.laws import Broken
 from tests.hostile.mutations import mutated_bytes
 
-TOLD_S = 120
-"""A command that was told to end has so long, on a busy machine; each of them promises a few seconds."""
-PATIENCE_S = 20
-"""A command that asks none of our servers is told to end nevertheless."""
+TOLD_S = 120  # A command that was told to end has so long, on a busy machine; each of them promises a few seconds
+PATIENCE_S = 20  # A command that asks none of our servers is told to end nevertheless
 EVERY_S = 1
 ANSWER_S = 60
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

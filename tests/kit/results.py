@@ -10,8 +10,7 @@ from pipelines.cli import main
 from transforms.sinks.rows import OPTIONAL, SCHEMA
 
 CENTRE = h3.latlng_to_cell(50.45, -104.6, 7)
-CELLS = sorted(h3.grid_disk(CENTRE, 2))
-"""19 hexagons."""
+CELLS = sorted(h3.grid_disk(CENTRE, 2))  # 19 hexagons
 PARENT = h3.cell_to_parent(CENTRE, 6)
 
 _PARENTS = ("parent", "parent_value", "parent_lower95", "parent_upper95")

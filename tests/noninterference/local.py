@@ -17,8 +17,7 @@ from tests.noninterference.world import Feed, Town, command
 SPEC = fusion_city.spec(
     services=fusion_city.SERVICES | {"signals": 'mechanism = "sr", epsilon = 1'}, zone="Asia/Kolkata", by_cell=True
 )
-ALONE = "T04:30:00Z"
-"""A slot in which the vehicle is alone, 10:00 local time."""
+ALONE = "T04:30:00Z"  # A slot in which the vehicle is alone, 10:00 local time
 IN_RANGE = {"pm": (0.25, -0.5), "laplace": (0.25, -0.5), "sw": (0.25, 0.5)}
 
 

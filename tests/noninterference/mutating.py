@@ -76,8 +76,7 @@ def import_all() -> None:
                 import_module(submodule.name)
 
 
-SEEN = Counter[str]()
-"""What some mutants know of the input and should not."""
+SEEN = Counter[str]()  # what some mutants know of the input and should not
 
 
 def broken(mutant: Mutant, patch: pytest.MonkeyPatch) -> None:

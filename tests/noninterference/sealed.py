@@ -18,8 +18,7 @@ from transforms.recorded.units import LiveEntry, Sequenced, StageEntry
 from transforms.releases import DayShare, DayShares
 from transforms.releases.live.release import LiveRelease
 
-PRELUDE = ""
-"""What a fresh process runs first; a mutant has its own."""
+PRELUDE = ""  # what a fresh process runs first; a mutant has its own
 TWICE = """
 import inspect, os, runpy, sys
 from dpops.noise import Noise

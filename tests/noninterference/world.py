@@ -30,15 +30,13 @@ from transforms.failpoints import FailpointError
 from transforms.ledger.ledger import Ledger
 from transforms.recorded.codec import Stored
 
-_KEPT: list[TemporaryDirectory[str]] = []
-"""Until this process ends."""
+_KEPT: list[TemporaryDirectory[str]] = []  # until this process ends
 
 OPERATORS = {"slots_that_differ_now": "whether an input is the same as before"}
 """What `--json` tells the operator alone under public counts, where most of what it tells is public."""
 DIFFERS = re.compile(r"[\d,]+ slots were released before from other input [^.]*\.\n")
 """The same, as a sentence for people."""
-STREETS = "streets.geojson"
-"""A file of places that a specification may name."""
+STREETS = "streets.geojson"  # A file of places that a specification may name
 NOT_COMPARED = {"digest", "nonce", "rests_on"}
 """Of the ledger's entries: keyed digests of inputs, chance, and places in the chain, which audit entries shift."""
 RECORDED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
@@ -60,8 +58,7 @@ class Report(NamedTuple):
 
 Feed = list[Report]
 
-KILLED = "internal error (FailpointError)"
-"""What is left of a run that a history kills."""
+KILLED = "internal error (FailpointError)"  # what is left of a run that a history kills
 
 
 @dataclass(frozen=True)
@@ -117,8 +114,7 @@ class Town:
         return ["--spec", self.folder / spec, "--ledger", self.folder / "ledger.sqlite"]
 
 
-History = Callable[[Town, Feed], None]
-"""What happens with a feed: commands that are run, pipelines, streams."""
+History = Callable[[Town, Feed], None]  # what happens with a feed: commands that are run, pipelines, streams
 
 
 def differences(world: World, history: History) -> list[str]:

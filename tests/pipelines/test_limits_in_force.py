@@ -181,8 +181,7 @@ def test_a_day_s_limit_that_is_lowered_names_what_was_spent_before(account: Town
 
 DELTA = Fraction(1, 10**6)
 CLAIMS: Mapping[str, Callable[[Fraction], PureDP | ZCDP]] = {"pure": PureDP, "zcdp": ZCDP, "gdp": GaussianDP}
-Step = tuple[int, Fraction] | Mapping[int, Fraction]
-"""A day and what it is debited, or limits of spans by their days."""
+Step = tuple[int, Fraction] | Mapping[int, Fraction]  # A day and what it is debited, or limits of spans by their days
 
 amounts = st.integers(1, 12).map(lambda number: Fraction(number, 4))
 lengths = st.dictionaries(st.sampled_from((1, 2, 4, 9)), st.integers(1, 16).map(Fraction), min_size=1)

@@ -15,8 +15,7 @@ from dpops.types import Int64s
 
 Float64s = NDArray[np.float64]
 
-LEAST = 20
-"""Least expected draws of a cell; below it the chi-square law is a poor approximation."""
+LEAST = 20  # least expected draws of a cell; below it the chi-square law is a poor approximation
 
 
 def seeded(seed: int) -> Noise:

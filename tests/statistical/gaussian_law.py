@@ -11,11 +11,9 @@ import numpy as np
 from dpops.types import Int64s
 from tests.statistical.checks import LEAST, Cells
 
-SUMMED = 20_000
-"""Standard deviations up to which the law is summed up; beyond, the integral differs by less than 1e-10."""
+SUMMED = 20_000  # standard deviations up to which the law is summed up; beyond, the integral differs by less than 1e-10
 
-Below = Callable[[int, Fraction], float]
-"""P(Z < edge) at a variance."""
+Below = Callable[[int, Fraction], float]  # P(Z < edge) at a variance
 
 
 def rounded_below(edge: int, variance: Fraction) -> float:

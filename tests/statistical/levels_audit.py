@@ -28,12 +28,10 @@ from transforms.releases.periods.stages import LevelsPolicy, add_up, draw_stage,
 from transforms.value import Value
 from transforms.wire import Tally
 
-COPIES = 10_000
-"""Of each neighbour."""
+COPIES = 10_000  # of each neighbour
 
 EPSILON, DELTA = Fraction(66, 25), Fraction(1, 10**6)
-LEAST = 0.4
-"""Part of the claim that the bound must reach to say anything."""
+LEAST = 0.4  # part of the claim that the bound must reach to say anything
 
 ALPHA = 1e-6
 FIRST_S, SLOT_S = 1_640_995_200, 3_600

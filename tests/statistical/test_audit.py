@@ -11,8 +11,7 @@ from tests.statistical.audit import Release, binomial_lower, binomial_upper, bou
 from tests.statistical.checks import seeded
 
 DRAWS = 16_000
-MOVED = 10_000
-"""How far the neighbour's exact answer lies from this one's, in steps."""
+MOVED = 10_000  # how far the neighbour's exact answer lies from this one's, in steps
 
 
 def laplace(noise: Noise, exact: int, scale: Fraction) -> Release:

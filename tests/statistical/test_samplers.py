@@ -223,8 +223,7 @@ def _without_part(_: Law, variance: Fraction, rng: Rng) -> Int64s:
     return np.where(rng.random(DRAWS) < 0.5, -size, size).astype(np.int64)
 
 
-SMALL = slice(3)
-"""Spreads at which a difference shows that vanishes with 1 / spread."""
+SMALL = slice(3)  # spreads at which a difference shows that vanishes with 1 / spread
 
 
 @pytest.mark.few(11)

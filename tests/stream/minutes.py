@@ -36,8 +36,7 @@ from transforms.sources.topic import Topic
 
 PARTITIONS = 4
 SLOTS = 10
-EMPTY = 4
-"""The number of a slot in which nothing happens."""
+EMPTY = 4  # the number of a slot in which nothing happens
 SPEC = city.changed(
     city.SPEC,
     ("small-city", "minutes"),
@@ -49,8 +48,7 @@ SPEC = city.changed(
     ('"ts"', '"time"'),
     ('speed = "v" }', 'speed = "speed" }\ntime_unit = "ms"'),
 )
-POLL_MESSAGES = 250
-"""Of the 100,000 events of a large town, so few make a hundred polls of each partition."""
+POLL_MESSAGES = 250  # of the 100,000 events of a large town, so few make a hundred polls of each partition
 _NUMBERS = count()
 
 

@@ -9,8 +9,7 @@ from tests.stream.minutes import SLOTS, Attended, Event, Town, position
 
 pytestmark = pytest.mark.slow
 ROWS_A_SECOND = 4
-POLL_MESSAGES = 40
-"""So few make sixty polls of what lies in the one partition: those of the idle ones come in between."""
+POLL_MESSAGES = 40  # so few make sixty polls of what lies in the one partition: those of the idle ones come in between
 
 
 def all_in_one_partition(start_s):

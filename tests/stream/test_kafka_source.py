@@ -17,8 +17,7 @@ from transforms.sources.kafka import SETTING, check_clock
 from transforms.sources.kafka_partition import IDLE_S, KafkaSourceError, PartitionStart, starts
 from transforms.sources.topic import Topic
 
-MOST_S = 300
-"""So long something is waited for that a quiet machine has at once."""
+MOST_S = 300  # so long something is waited for that a quiet machine has at once
 
 
 @pytest.fixture

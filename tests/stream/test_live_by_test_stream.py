@@ -30,8 +30,7 @@ from transforms.failpoints import FailpointError, acting
 from transforms.recorded.stage_plan import bare_stage
 
 SPEC = levels_city.SPEC + "[live]\nshare = 0.4\nday_lateness_s = 1800\n"
-SLOTS = 4
-"""Of a day's service, from 08:00 to 12:00."""
+SLOTS = 4  # of a day's service, from 08:00 to 12:00
 
 
 class Town:

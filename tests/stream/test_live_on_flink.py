@@ -21,8 +21,7 @@ from transforms.failpoints import FILE_VARIABLE
 from transforms.recorded.stage_plan import bare_stage
 
 pytestmark = pytest.mark.slow
-FED, SERVICE = 2, 3
-"""Slots with reports, and all of the day: in the last one nothing happens."""
+FED, SERVICE = 2, 3  # slots with reports, and all of the day: in the last one nothing happens
 ZONE = ZoneInfo("Asia/Kolkata")
 REGION = {
     "type": "Polygon",

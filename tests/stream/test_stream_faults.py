@@ -15,8 +15,7 @@ from tests.stream.standalone import Standalone
 from transforms.failpoints import FILE_VARIABLE
 
 pytestmark = pytest.mark.slow
-SOME = 3
-"""Slots that are recorded before the fault."""
+SOME = 3  # slots that are recorded before the fault
 EVENTS = 100_000
 NEVER_S = 3_600
 

@@ -12,8 +12,7 @@ from tests.stream.minutes import SLOTS, SPEC, Attended, Event, Town, chosen, pos
 
 pytestmark = pytest.mark.slow
 S = 1_000
-LAG = 5 * S
-"""The specification's allowed lateness, in milliseconds."""
+LAG = 5 * S  # the specification's allowed lateness, in milliseconds
 
 
 class Script:

@@ -14,12 +14,10 @@ from tests.stream.minutes import PARTITIONS, Event, Running, Town, engine, posit
 from transforms.ledger.databases import WRITERS
 
 pytestmark = pytest.mark.slow
-RATE = 40
-"""Live events a second."""
+RATE = 40  # live events a second
 BEFORE_S, AWAY_S, AFTER_S = 15, 30, 15
 """The broker goes so long before the end of a slot, for so long; the feed lasts so long after the slot's end."""
-MOST_S = 600
-"""The stream begins to read in this time, also where much else is to be done."""
+MOST_S = 600  # the stream begins to read in this time, also where much else is to be done
 
 
 def until_whole(town, stream, seconds):

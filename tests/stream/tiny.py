@@ -19,8 +19,7 @@ from transforms.steps.observe import Assign, IntoPanes, Parse, RefuseLate
 
 LAYOUT = mapped("jsonl", time_unit="ms")
 SHARDS = 2
-ARM = "ARM"
-"""A file of this name in the folder makes the counting stage raise once."""
+ARM = "ARM"  # A file of this name in the folder makes the counting stage raise once
 
 
 @dataclass

@@ -18,8 +18,7 @@ from dpops.learning.places import (
 )
 
 PLACES, CELL_KMH = 600, 16.0
-WEIGHT_SD, SPEED_SD = 1.4, 4.0
-"""Of 28 days together, at a total of 2.64 of which places have .3."""
+WEIGHT_SD, SPEED_SD = 1.4, 4.0  # of 28 days together, at a total of 2.64 of which places have .3
 
 
 def alike(seed: int) -> np.ndarray:

@@ -14,8 +14,7 @@ HATS = PublicHats(parents=(0, 0, 1), grandparents=(0, 0, 0), hours=(7, 8, 12, 13
 LEVELS = ("cell", "hour", "parent", "cell-part", "hat")
 KINDS: tuple[Kind, ...] = ("gaussian", "laplace")
 
-Visit = tuple[int, int, int, int]
-"""cell, slot, reports, and the mean of their speeds in steps."""
+Visit = tuple[int, int, int, int]  # cell, slot, reports, and the mean of their speeds in steps
 
 
 def rows(days: "list[list[Visit]]") -> Rows:

@@ -18,8 +18,7 @@ from tests.dpops.levels.cities import HATS, KINDS, STEP, stage
 
 EDGES = (100, 2_000, 4_000)
 SPEEDS = (0, 99, 100, 3_999, 6_500)
-Report = tuple[int, int, int]
-"""cell, slot, and its speed in steps."""
+Report = tuple[int, int, int]  # cell, slot, and its speed in steps
 
 
 def days() -> list[list[Report]]:

@@ -12,8 +12,7 @@ from dpops.levels.parts import counts_stage
 from dpops.levels.stages import FIRST_CENTRE, UNIT, PublicHats
 
 HATS = PublicHats(parents=(0, 0), grandparents=(0, 0), hours=(8, 9))
-OTHERS = [(0, 0, 0, 2), (0, 1, 1, 1)]
-"""Vehicle, key, slot, reports."""
+OTHERS = [(0, 0, 0, 2), (0, 1, 1, 1)]  # vehicle, key, slot, reports
 
 
 def rows(entries):

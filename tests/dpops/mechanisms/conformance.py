@@ -30,8 +30,7 @@ from tests.statistical.audit import Release
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
 EPSILON = Fraction(2)
 DRAWS = 14_000
-EXACT = (Baseline, ArrayAverage, OptArray)
-"""Their sensitivity and bias bound are attained, but for rounding."""
+EXACT = (Baseline, ArrayAverage, OptArray)  # their sensitivity and bias bound are attained, but for rounding
 AUDITED: frozenset[Adjacency] = frozenset({"counts-public"})
 
 

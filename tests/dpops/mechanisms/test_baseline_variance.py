@@ -23,8 +23,7 @@ from tests.dpops.reference import Silent, unlike, variance
 from tests.statistical.checks import seeded
 
 GRID = Grid(step=Fraction(1, 100), upper_steps=6_500)
-HALVES = Grid(step=Fraction(1, 2), upper_steps=2)
-"""Values 0, U / 2 and U, with U = 1."""
+HALVES = Grid(step=Fraction(1, 2), upper_steps=2)  # values 0, U / 2 and U, with U = 1
 SMALL = [c for users in (1, 2, 3) for c in itertools.combinations_with_replacement((4, 3, 2, 1), users) if sum(c) <= 7]
 
 

@@ -9,8 +9,7 @@ import pytest
 from dpops.suppression.search import Ratio, mean_bias, mean_sensitivity, variance_bias, variance_sensitivity
 from tests.dpops.reference import variance
 
-Weighted = Sequence[tuple[Fraction, Fraction]]
-"""Values between 0 and U = 1 with their weights, which add up to 1."""
+Weighted = Sequence[tuple[Fraction, Fraction]]  # values between 0 and U = 1 with their weights, which add up to 1
 
 COUNTS = [
     counts

@@ -13,8 +13,7 @@ from pipelines.plan.spans import usable_parts
 from pipelines.specification import load
 from tests import city, levels_city
 
-PRINTED = {}
-"""What was printed for a specification and options, without a feed."""
+PRINTED = {}  # what was printed for a specification and options, without a feed
 
 
 @pytest.fixture

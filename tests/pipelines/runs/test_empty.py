@@ -13,8 +13,7 @@ def town(tmp_path, hatstream):
     return city.opened(tmp_path, hatstream, lines=[])
 
 
-WORKDAYS = '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]'
-"""Both days are none of them."""
+WORKDAYS = '[slot]\nweekdays = ["mon", "tue", "wed", "thu", "fri"]'  # both days are none of them
 
 
 @pytest.mark.few(1)
