@@ -211,7 +211,7 @@ class DeltaLimit(Limit):
         if not 0 < self.delta < 1:
             raise ClaimError(f"delta must be above 0 and below 1, got {self.delta}")
         if self.pure is not None and not 0 <= self.pure < self.epsilon:
-            raise ClaimError(f"pure must be at least 0 and below epsilon, got {self.pure}")
+            raise ClaimError(f"pure must be at least 0 and below epsilon = {self.epsilon}, got {self.pure}")
 
     def __str__(self) -> str:
         pure = "" if self.pure is None else f",pure={self.pure}"

@@ -18,7 +18,7 @@ class ClaimError(ValueError):
 
     >>> claim_of("sigma=1")
     Traceback (most recent call last):
-    dpops.claims.ClaimError: a claim has an epsilon, a rho, a mu_squared, or an epsilon and a delta; it has sigma
+    dpops.claims.ClaimError: a claim needs an epsilon, a rho, a mu_squared, or an epsilon and a delta; it has sigma
     """
 
 
@@ -160,7 +160,7 @@ def claim_of(text: str) -> Claim:
     if values.keys() == {"epsilon", "delta"}:
         return ApproxDP(values["epsilon"], values["delta"])
     kinds = "an epsilon, a rho, a mu_squared, or an epsilon and a delta"
-    raise ClaimError(f"a claim has {kinds}; it has {', '.join(values)}")
+    raise ClaimError(f"a claim needs {kinds}; it has {', '.join(values)}")
 
 
 @lru_cache(maxsize=64)

@@ -333,7 +333,7 @@ class Stacked(NamedTuple):
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     """Concatenates HATs' totals by user. Raises ValueError if they contradict plans."""
     if len(totals) != len(plans):
-        raise ValueError(f"{len(totals)} totals for {len(plans)} plans")
+        raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)}")
     users, samples, heaviest, upper = (
         np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
         for name in ("users", "samples", "heaviest", "upper_steps")
@@ -346,7 +346,7 @@ def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
         fits = np.array_equal(np.add.reduceat(counts, start), samples)
         fits &= np.array_equal(np.maximum.reduceat(counts, start), heaviest)
     if not fits or np.any(sums < 0) or np.any(sums > counts * np.repeat(upper, users)):
-        raise ValueError("totals do not fit their plans: other users or samples, or sums outside [0, count * U]")
+        raise ValueError("totals do not fit their plans: users or samples differ, or a sum is outside [0, count * U]")
     return Stacked(counts, sums, start)
 
 

@@ -35,7 +35,7 @@ class FiniteRange(click.FloatRange):
         """Converts to a number in the range; fails for infinite ones and NaN."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value} is no finite number.", param, ctx)
+            self.fail(f"{value} is not a finite number", param, ctx)
         return number
 
 

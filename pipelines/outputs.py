@@ -47,8 +47,9 @@ def prepare(outputs: Outputs, spec: Specification, location: AccountLocation) ->
             raise OutputError(
                 f"{published[unknown[0]]} was published, but the ledger {location.shown} has no record of its slot "
                 f"({len(unknown)} such slots): it was released with another ledger, or with this one before an older "
-                "copy was restored. Fresh noise would be a second look, so nothing was recorded. Name the ledger and "
-                "the key that it was released with (--ledger, --key); if they are lost, the account has ended"
+                "copy was restored. New noise for one slot would reveal more, so nothing was recorded. Name the ledger "
+                "and key that it was released with (--ledger, --key); if they are lost, the account has ended: open "
+                "another one, by another name and with another key"
             )
     if outputs.topic is not None:
         from transforms.sinks import kafka  # its client is imported where there is a topic
@@ -83,7 +84,7 @@ def make_writable(folder: Path) -> None:
 def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool = False) -> Shape:
     """Returns the rows' optional columns and layout. Raises UsageError for impossible columns."""
     if unknown := sorted(set(columns) - set(FURTHER)):
-        raise UsageError(f"columns {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
+        raise UsageError(f"--columns: {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not (spec.counts_are_public or spec.is_learned):
         raise UsageError("columns counts goes with adjacency 'counts-public', or with 'levels', which estimates them")
     if "traffic" in columns and not spec.is_learned:

@@ -31,7 +31,7 @@ class PublicHats:
 
     def __post_init__(self) -> None:
         if not self.parents or len(self.parents) != len(self.grandparents) or not self.hours:
-            raise ValueError("a day needs cells, each with a parent and a grandparent, and slots")
+            raise ValueError("a day needs cells, as many parents as grandparents, and slots")
 
     @property
     def cells(self) -> int:
@@ -288,7 +288,7 @@ class Stage:
     def laid(self) -> StageHats:
         """HATs that the stage is laid on by `on`. Raises ValueError without."""
         if self.around is None:
-            raise ValueError("the stage is not laid on the HATs of a day yet")
+            raise ValueError("the stage has no HATs yet: call `on` first")
         return self.around
 
     @property

@@ -34,5 +34,5 @@ def stored_estimates(
     kind = registered()[name]
     estimates = kind.estimates(released, plans, miss)
     if released and len(estimates.numbers) + len(estimates.lists) != max(1, len(kind.outputs)):  # 1: no names
-        raise ValueError(f"{name} gives other outputs than it names")
+        raise ValueError(f"{name} returned other outputs than it declares")
     return estimates

@@ -94,7 +94,7 @@ class BaselineVariance(Mechanism):
         min_squares = mean * (users.sums + over) + over
         max_squares = full * upper * upper + remainder * remainder
         if np.any(squares < min_squares) or np.any(squares > max_squares):
-            raise ValueError("totals do not fit their plans: squares that no samples within [0, U] have")
+            raise ValueError("totals do not fit their plans: no samples within [0, U] have these sums of squares")
         sums = retained(users, [users.sums, squares], plans)
         exact = []
         for (denominator, (total, square)), plan in zip(sums, plans, strict=True):

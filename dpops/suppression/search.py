@@ -117,7 +117,7 @@ class RowsByHat(NamedTuple):
         retained = np.add.reduceat(counts, begin[:-1]) if hat.size else counts
         samples = retained if samples is None else samples
         if (samples < retained).any() or (samples >= MOST_SAMPLES).any():
-            raise ValueError(f"samples of a HAT must be at least those of its rows and below {MOST_SAMPLES}")
+            raise ValueError(f"a HAT's samples must be at least the sum of its rows' counts, and below {MOST_SAMPLES}")
         return cls(order, hat, vehicle, counts, begin, samples, retained)
 
 

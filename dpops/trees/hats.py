@@ -45,7 +45,7 @@ def weighted_leaves(histograms: Int64s, counts: Int64s, masses: Int64s, start: I
     Raises ValueError for histograms of other sums, or masses whose products would not fit into 64 bits.
     """
     if histograms.size and (histograms.min() < 0 or counts.min() < 1):
-        raise ValueError("a histogram has a negative bin, or no sample")
+        raise ValueError("a histogram has a negative bin, or a user no sample")
     if np.any(histograms.sum(axis=1) != counts):
         raise ValueError("the histograms do not have as many samples as were counted")
     if counts.size and int(counts.max()) * int(masses.max()) >= 1 << 62:

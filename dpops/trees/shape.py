@@ -31,7 +31,7 @@ class Tree:
         if self.branching != (1,) and any(factor < 2 for factor in self.branching):
             raise ValueError(f"every factor of a tree must be at least 2, got {self.branching}")
         if prod(self.branching) < self.bins or not self.branching:
-            raise ValueError(f"the factors {self.branching} have fewer leaves than {self.bins} bins")
+            raise ValueError(f"the factors {self.branching} give fewer leaves than {self.bins} bins")
 
     @property
     def widths(self) -> tuple[int, ...]:

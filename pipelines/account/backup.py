@@ -124,7 +124,7 @@ def restore(
         if genesis and genesis != backup.genesis:
             raise AccountRefusal("another ledger is in this place: restore to a place without one (--ledger)")
         if genesis and book.hash_of(sequence) != newest_hash:
-            raise LedgerError("the ledger lacks entries that the backup has: move it away, then restore it too")
+            raise LedgerError("the ledger lacks entries of the backup: move the ledger away, then restore again")
         # An existing ledger may have more entries than the backup: then these are what was released.
         current = backup.with_entries(list(book.entries())) if genesis else backup
         if not (has_head and _is_newest(location.head, signature, current)):

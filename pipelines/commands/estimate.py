@@ -99,7 +99,7 @@ def estimate(
     try:
         next_day = date.fromisoformat(end) + timedelta(days=1) if forecast else None
     except ValueError:
-        raise UsageError(f"--forecast needs --to as a date, {end!r} is none") from None
+        raise UsageError(f"--forecast needs --to as a date; {end!r} is not one") from None
     with options.progress_bars(quiet=as_json) as report:
         outputs = outputs_for(spec)
         recorded = estimates.recorded(spec, location, _products(spec.timetable, products, parts))

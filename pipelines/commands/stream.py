@@ -42,7 +42,7 @@ class FeedOptions:
         if kafka_output is None or kafka_output.name != self.topic:
             return
         if {*kafka_output.brokers.split(",")} & {*(self.brokers or "").split(",")}:  # one in common: the same cluster
-            raise UsageError("--kafka-output must be another topic than --topic: the stream would read what it writes")
+            raise UsageError("--kafka-output must be a topic other than --topic: the stream would read what it writes")
 
     def source(self, spec: Specification, start_s: int) -> Source:
         """Creates the source that the options name."""

@@ -185,7 +185,7 @@ def _tabled(path: Path, table: pa.Table, timetable: Timetable) -> SampleCounts:
     names = set(table.column_names)
     if "count" not in names or not ({"hat"} <= names or {"slot", "cell"} <= names):
         raise InputError(
-            f"{path} needs rows with the column `count`, and `hat` or else `slot` and `cell`; "
+            f"{path} needs the columns `count`, and `hat` or both `slot` and `cell`; "
             f"it has {', '.join(name for name in COLUMNS if name in names) or 'none of them'}"
         )
     try:

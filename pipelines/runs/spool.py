@@ -59,7 +59,7 @@ class Spool:
         except OSError as error:
             raise StepError(f"a temporary file in {tempfile.gettempdir()}: {reason_of(error)}") from None
         if written != len(data):
-            raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left for it")
+            raise StepError(f"a temporary file in {tempfile.gettempdir()}: no space is left: free some, or set TMPDIR")
         self._end += written
         return self._end - written, written
 

@@ -211,7 +211,7 @@ def _region(cells: CellsTable, folder: Path) -> tuple[int, ...] | None:
             document = msgspec.json.decode(text_of(folder, cells.region, "cells.region", alternatives))
             cells_listed = cells_of_geojson(document, cells.resolution)
     except RecursionError:
-        raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is nested too deeply") from None
+        raise SpecificationError(f"cells.region: {shortened(repr(cells.region))} is JSON nested too deeply") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, msgspec.MsgspecError) as error:
         raise SpecificationError(f"cells.region: {shortened(str(error))}") from None
     need(bool(cells_listed), "cells.region", "must hold at least one cell at this resolution", "empty")
@@ -292,8 +292,7 @@ def check_derived(document: Document) -> None:
     if document.account.adjacency == "counts-public":
         raise SpecificationError(
             "input.derived_speed goes with account.adjacency = 'add-remove' only: under 'counts-public' it is public "
-            "where a vehicle was and when, so that everybody knows a speed that is made from that; nothing would be "
-            "protected"
+            "where a vehicle was and when, so anyone can compute that speed; nothing would be protected"
         )
     keyed = document.places is not None and document.places.column is not None
     need(not keyed, "input.derived_speed", "goes without places.column: such rows have no position", "given")

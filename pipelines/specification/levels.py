@@ -319,7 +319,7 @@ def _shares(option: str, table: Mapping[str, Fraction] | None) -> Shares | None:
             there = f"there are {', '.join(LEVELS)}{did_you_mean(name, LEVELS)}"
             raise ValueError(f"{option}: there is no level {name!r}; {there}")
         if share <= 0:
-            raise ValueError(f"{option}: the share of {name} must be above 0")
+            raise ValueError(f"{option}: the share of {name} must be above 0, not {share}")
     if sum(table.values()) != 1:
         raise ValueError(f"{option}: the shares must add up to 1")
     return tuple(table.items())

@@ -37,7 +37,7 @@ def test_a_claim_is_read_back_as_it_was_written(number: Fraction, delta: Fractio
 
 @pytest.mark.parametrize("text", ["delta=1/2", "rho=1,delta=1/2", "sigma=2"])
 def test_a_claim_of_no_known_kind_is_refused(text: str) -> None:
-    with pytest.raises(ClaimError, match="a claim has"):
+    with pytest.raises(ClaimError, match="a claim needs"):
         claim_of(text)
 
 

@@ -102,7 +102,7 @@ def claims_of(unit: Unit) -> ClaimedUnit:
 
         return ClaimedUnit(unit, distinct=[(bare_stage(unit).claim,)], code_by_cell={"": 0})  # one vector, no cells
     except (TypeError, AttributeError, ArithmeticError, msgspec.MsgspecError):  # of values that no plan has: not shown
-        raise LedgerError(f"period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
+        raise LedgerError(f"damaged ledger: period {unit.period}: a plan of {unit.spec_id} cannot be read") from None
 
 
 def _claims_of_hats(unit: HatUnit) -> ClaimedUnit:

@@ -80,7 +80,7 @@ class Head:
         """Remembers a ledger's newer entry and its account; older entries change nothing."""
         with locked(self._path.parent):
             if self.home(account) not in (None, genesis):
-                raise LedgerError(f"account {account!r} was opened in another ledger at the same time")
+                raise LedgerError(f"account {account!r} was just opened in another ledger: name it with --ledger")
             ledgers = dict(self.read_all())
             entry = ledgers.get(genesis, RememberedHead(sequence=0, hash="", accounts=[]))
             if self._key and entry.get("is_unsigned"):  # one of an older version has been replaced by now
@@ -103,10 +103,10 @@ class Head:
             ledgers = msgspec.json.decode(file.ledgers, type=dict[str, RememberedHead])
         except FileNotFoundError:
             raise LedgerError(
-                f"the head file {self._path} is missing: restore it from the backup, it belongs with the key file"
+                f"the head file {self._path} is missing: restore it from the backup, beside the key file"
             ) from None
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError):  # ValueError: of what is no UTF-8
-            raise LedgerError(f"the head file {self._path.name} beside the key file cannot be read") from None
+            raise LedgerError(f"the head file {self._path} cannot be read: restore it from the backup") from None
         if self._key and not hmac.compare_digest(self._sign(bytes(file.ledgers)).encode(), file.signature.encode()):
             raise LedgerError(
                 f"the head file {self._path} is not signed with the account's key: it is forged, or another key's. "

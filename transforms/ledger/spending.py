@@ -86,7 +86,7 @@ def check_match(recorded: Account, requested: Account) -> None:
         if getattr(recorded, name) != getattr(requested, name):
             raise AccountRefusal(
                 f"account {recorded.name!r} has {name} = {getattr(recorded, name)!r}, the specification says "
-                f"{getattr(requested, name)!r}: an account keeps what it was opened with"
+                f"{getattr(requested, name)!r}: an account keeps what it was opened with; change the specification back"
             )
     if recorded.key_check != requested.key_check:
         raise AccountRefusal(f"account {recorded.name!r} was opened with another key file")

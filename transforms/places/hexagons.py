@@ -123,7 +123,7 @@ def _polygons(document: Any) -> Iterator[Rings]:
     elif kind == "Polygon":
         rings = document["coordinates"]
         if not rings or len(rings[0]) < 3:  # rings[0] is the outer one; H3 closes it
-            raise ValueError("a polygon needs a ring of at least three positions")
+            raise ValueError("the outer ring of a polygon needs at least three positions")
         yield rings
     else:
         raise ValueError(f"a region needs polygons, not {kind!r}")

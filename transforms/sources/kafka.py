@@ -158,7 +158,7 @@ def check_clock(topic: Topic) -> None:
         return
     if setting not in (None, BROKERS):
         raise KafkaSourceError(
-            f"{topic} has {SETTING}={setting}: messages carry their producers' times, and where counts are secret the "
-            "reports of others would decide whether one that was held up counts. Set "
-            f"{SETTING}={BROKERS} on the topic; messages that it holds already will be refused as read/{PRODUCER_TIME}"
+            f"{topic} has {SETTING}={setting}: producers set the messages' times; where counts are secret, other "
+            f"vehicles' reports could then decide whether a delayed one counts. Set {SETTING}={BROKERS} on the topic; "
+            f"messages already in it are refused, and counted as read/{PRODUCER_TIME}"
         )

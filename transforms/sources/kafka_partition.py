@@ -160,7 +160,7 @@ class Partition:
             elif error.code() in _OUT_OF_RANGE:
                 out_of_range = True
             elif error.code() in _GONE_ERRORS:
-                raise KafkaSourceError(f"{self}: it does not exist any more")
+                raise KafkaSourceError(f"{self} no longer exists")
             elif error.code() in _PASSING_ERRORS:
                 self._away(error.name())  # logged once; the client goes on trying
             else:
@@ -197,7 +197,7 @@ class Partition:
                 pass
         self._gone_since_s = (self._gone_since_s or now_s) if is_gone else None  # since the first answer that says so
         if self._gone_since_s is not None and now_s - self._gone_since_s > GONE_S:
-            raise KafkaSourceError(f"{self}: it does not exist any more")
+            raise KafkaSourceError(f"{self} no longer exists")
 
     def _earliest(self, position: int) -> int:
         """Queries the first retained offset from `position` on; `position` itself in an outage."""
@@ -209,8 +209,8 @@ class Partition:
             return position
         if position > end:
             raise KafkaSourceError(
-                f"{self} ends at offset {end}, but was read up to {position} before: it was made anew or cut. "
-                "Start without the checkpoint; slots that are recorded already stay as they are"
+                f"{self} ends at offset {end}, but was read up to {position} before: it was recreated or truncated. "
+                "Start again without --savepoint; slots that are recorded already stay as they are"
             )
         if earliest > position:
             LOG.warning("%s: retention removed %d offsets before they were read", self, earliest - position)
@@ -229,7 +229,7 @@ class Partition:
         if number != self._partitions:
             raise KafkaSourceError(
                 f"{self._topic}: it has {number} partitions now, and {self._partitions} are read. "
-                "Start without the checkpoint; slots that are recorded already stay as they are"
+                "Start again without --savepoint; slots that are recorded already stay as they are"
             )
 
     def _note(self, error: KafkaError) -> None:

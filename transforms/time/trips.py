@@ -88,7 +88,7 @@ def read_trips(content: str, resolution: int) -> Trips:
     for row in rows:
         (cell, days, hours), line = (row[name] or "" for name in COLUMNS), f"line {rows.line_num} needs"
         if not h3.is_valid_cell(cell) or h3.get_resolution(cell) != resolution:
-            raise ValueError(f"{line} a cell of resolution {resolution}, as cells.resolution has it")
+            raise ValueError(f"{line} a cell of resolution {resolution}, as cells.resolution says")
         if not set(days.split()) <= set(WEEKDAYS) or not set(hours.split()) <= set(map(str, range(_DAY_HOURS))):
             raise ValueError(f"{line} weekdays like `sat sun` and hours from 0 to 23 like `5 6 23`")
         week = cells.setdefault(cell, np.zeros(_WEEK_HOURS))

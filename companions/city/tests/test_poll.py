@@ -119,9 +119,9 @@ def packed(body, encoding="gzip"):
     ("body", "encoding", "reason"),
     [
         (gzip.compress(ONE)[:-5], "gzip", "the answer broke off"),
-        (gzip.compress(ONE)[:-8] + bytes(8), "gzip", "the answer's compression is not what its header names"),
-        (gzip.compress(ONE)[:10] + b"\x07" * 30, "gzip", "the answer's compression is not what its header names"),
-        (ONE, "gzip", "the answer's compression is not what its header names"),
+        (gzip.compress(ONE)[:-8] + bytes(8), "gzip", "the answer is not gzip, though its Content-Encoding says so"),
+        (gzip.compress(ONE)[:10] + b"\x07" * 30, "gzip", "the answer is not gzip, though its Content-Encoding says so"),
+        (ONE, "gzip", "the answer is not gzip, though its Content-Encoding says so"),
         (gzip.compress(bytes((64 << 20) + 1)), "gzip", "more than 64 MiB"),
         (zlib.compress(ONE), "deflate", "the answer is compressed in another way than gzip"),
     ],

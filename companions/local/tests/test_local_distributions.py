@@ -99,7 +99,7 @@ def test_laplace_reports_and_silent_users_are_left_out() -> None:
     reports = reports_of(beta_values(1_000), [("laplace", 1.0), ("pm", 1.0)], missing=0.3)
     rows = aggregate(reports, 16)
     assert rows.users == int((~np.isnan(reports.values[1])).sum())
-    with pytest.raises(ValueError, match="at least one SR, PM or SW report"):
+    with pytest.raises(ValueError, match="at least one report by sr, pm or sw"):
         aggregate(Reports(reports.services[:1], reports.values[:1]), 16)
     with pytest.raises(ValueError, match="buckets"):
         aggregate(reports, 1)

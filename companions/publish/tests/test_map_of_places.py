@@ -109,7 +109,7 @@ def test_lines_are_read_with_heights_and_beyond_the_antimeridian(reader, tmp_pat
     ids=range(16),
 )  # fmt: skip
 def test_a_shape_that_is_none_is_refused(geometry, reader, tmp_path):
-    with pytest.raises(InputError, match=r"a shape must be|positions|more than 65,535 parts"):
+    with pytest.raises(InputError, match=r"its shape must be|positions|more than 65,535 parts"):
         reader(written(tmp_path, geometry))
 
 

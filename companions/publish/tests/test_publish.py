@@ -226,7 +226,7 @@ def test_a_folder_of_something_else_is_left_alone_and_an_older_edition_is_replac
     (tmp_path / "portal").mkdir()
     (tmp_path / "portal" / "notes.txt").write_text("mine")
     _, code, output = portal()
-    assert (code, "holds other files" in output) == (1, True)
+    assert (code, "holds files that `publish` did not write" in output) == (1, True)
     assert (tmp_path / "portal" / "notes.txt").read_text() == "mine"
     (tmp_path / "portal" / "notes.txt").unlink()
     assert portal()[1] == 0

@@ -239,7 +239,7 @@ def column(*values: int) -> Int64s:
         (Rows(column(0), column(0), column(0)), None, "counts >= 1"),
         (Rows(column(0), column(-1), column(1)), None, "codes"),
         (Rows(column(-1), column(0), column(1)), None, "codes"),
-        (Rows(column(0), column(0), column(5)), column(4), "at least those of its rows"),
+        (Rows(column(0), column(0), column(5)), column(4), "at least the sum of its rows"),
         (Rows(column(0, 1), column(0, 0), column(5, 5)), column(5), "2 HATs, but samples of 1"),
     ],
 )

@@ -158,7 +158,7 @@ def _unpacked(message: bytes, encoding: str) -> bytes:
     except EOFError:
         raise FetchError(_BROKEN_OFF) from None
     except (OSError, zlib.error):
-        raise FetchError("the answer's compression is not what its header names") from None
+        raise FetchError("the answer is not gzip, though its Content-Encoding says so") from None
     if len(message) > FEED_BYTES:
         raise FetchError(_TOO_LARGE)
     return message

@@ -30,7 +30,7 @@ Store = Callable[[bytes], None]  # stores a new message completely, or raises In
 def _finite(_context: click.Context, _parameter: click.Parameter, value: float | None) -> float | None:
     """Refuses nan, which a comparison lets pass, and inf."""
     if value is not None and not math.isfinite(value):
-        raise click.BadParameter(f"{value} is no finite number.")
+        raise click.BadParameter(f"{value} is not a finite number")
     return value
 
 
@@ -38,7 +38,7 @@ def _headers(_context: click.Context, _parameter: click.Parameter, values: tuple
     """Splits texts like "X-Api-Key: secret" into names and values."""
     pairs = [value.partition(":") for value in values]
     if any(not name.strip() or not colon for name, colon, _ in pairs):
-        raise click.BadParameter("a header is like 'X-Api-Key: secret'")
+        raise click.BadParameter("a header must look like 'X-Api-Key: secret'")
     return {name.strip(): text.strip() for name, _, text in pairs}
 
 
@@ -139,7 +139,7 @@ def _in_topic(topic: Any) -> Iterator[Store]:
     except KafkaException as error:
         raise InputError(f"{topic}: no answer from a broker ({error.args[0].str()})") from None
     if not exists:
-        raise InputError(f"{topic} does not exist")
+        raise InputError(f"{topic} does not exist: create it")
 
     def store(message: bytes) -> None:
         errors: list[Any] = []

@@ -80,8 +80,8 @@ def draft(
     town = None if timetable is None else read_town(timetable, RESOLUTION, directed=directed)
     if feed is not None and town is not None and len(set(feed.cells) - town.cells) > len(feed.cells) / 2:
         raise InputError(
-            f"{path}: most of the places in it are not where the timetable is: latitude and longitude may be each "
-            "other's, or a sign may be missing; or it is the timetable of another place"
+            f"{path}: most positions in it are not where the timetable is: latitude and longitude may be "
+            "swapped, or a sign may be missing; or it is the timetable of another town"
         )
     if feed is not None and "speed" not in feed.columns.names and not adds_and_removes:
         raise InputError(

@@ -110,7 +110,7 @@ class _Counts(msgspec.Struct):
 def _checked(counts: NDArray[Any]) -> Int64s:
     """Checks numbers of samples by user. Raises ValueError."""
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.size == 0 or counts.min() < 1:
-        raise ValueError("counts must be a list of integers from 1")
+        raise ValueError("counts must be a list of integers of at least 1")
     if sum(counts.tolist()) > MOST_SAMPLES:
         raise ValueError(f"counts must add up to at most {MOST_SAMPLES:,} samples")
     return counts.astype(np.int64)

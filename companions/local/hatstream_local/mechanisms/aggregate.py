@@ -168,7 +168,7 @@ def aggregate(reports: Reports, buckets: int) -> ReportRows:
     has_report = (table != np.array(missing, np.int32)[:, None]).any(axis=0)
     table, counts = table[:, has_report], counts[has_report]
     if not counts.size:
-        raise ValueError("a distribution needs at least one SR, PM or SW report")
+        raise ValueError("a distribution needs at least one report by sr, pm or sw")
     rounding_rows, window_rows = np.split(table, [len(roundings)])
     curves, ends = _curves([mechanism for mechanism, _ in roundings], rounding_rows, values)
     pairs_of_rows = zip(spans_of_class, window_rows, strict=True)

@@ -99,14 +99,14 @@ class ResultFiles:
     def _read(self, stamp: Stamp) -> Mapping[str, pa.Table]:
         """Reads and validates a file. Raises InputError, OSError and _DAMAGE_ERRORS."""
         if not stat.S_ISREG(os.stat(stamp.path).st_mode):
-            raise InputError("is no regular file")
+            raise InputError("is not a regular file")
         tables = read_results([Path(stamp.path)])
         for rows in tables.values():
             check_origin(rows, self.spec.name, self.spec.spec_id)
             for name in ("slot_start", "slot_end"):
                 for text in rows[name].unique().to_pylist():
                     if datetime.fromisoformat(text).tzinfo is None:
-                        raise InputError(f"{name} must be a time with its offset")
+                        raise InputError(f"{name} must be a time with a UTC offset, like 2026-05-13T06:00:00-06:00")
             for cell in set(rows["cell"].unique().to_pylist()) - {CITY}:
                 self.places.place(cell)  # raises without a shape
         return tables

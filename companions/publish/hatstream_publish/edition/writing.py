@@ -62,7 +62,7 @@ def updating(folder: Path, former: Mapping[str, str]) -> Iterator[FolderUpdate]:
     """
     names = {path.name for path in folder.iterdir()} if folder.exists() else set[str]()
     if PACKAGE not in names and not names <= {_STAGING_FOLDER}:  # staged files alone are of a first update that died
-        raise UsageError(f"{folder} holds other files than what `publish` writes: name another folder")
+        raise UsageError(f"{folder} holds files that `publish` did not write: name another folder")
     refuse_secrets(folder)
     folder.mkdir(parents=True, exist_ok=True)
     staging, handle = folder / _STAGING_FOLDER, os.open(folder, os.O_RDONLY)

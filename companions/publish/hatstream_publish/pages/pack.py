@@ -138,7 +138,7 @@ def _grid(rows: pa.Table) -> _Grid:
     try:
         starts = sorted(rows["slot_start"].unique().to_pylist(), key=_instant)
     except ValueError:
-        raise InputError("slot_start must be a time with its offset, like 2026-05-13T06:00:00-06:00") from None
+        raise InputError("slot_start must be a time with a UTC offset, like 2026-05-13T06:00:00-06:00") from None
     ids = sorted(rows["cell"].unique().to_pylist())
     if len(starts) * len(ids) > MOST_FIELDS:
         raise InputError(

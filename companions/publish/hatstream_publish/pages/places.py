@@ -102,12 +102,12 @@ def read_places(path: Path | None) -> NamedPlaces:
     if path is None:
         return NamedPlaces()
     places = {}
-    for feature, properties in _features(path):
+    for number, (feature, properties) in enumerate(_features(path), 1):
         ids = filter(None, map(properties.get, ("place", "cell", "id", "name")))
         place_id = next(ids, feature.get("id"))
         if place_id is None:
-            raise InputError(f"{path}: a feature has none of the properties place, cell, id and name")
-        shape = None if feature.get("geometry") is None else _shape(path, feature["geometry"])
+            raise InputError(f"{path}: feature {number} needs one of the properties place, cell, id and name")
+        shape = None if feature.get("geometry") is None else _shape(f"{path}: feature {number}", feature["geometry"])
         name, note = (str(properties.get(key) or "") for key in ("name", "note"))
         count = properties.get("departures")
         places[str(place_id)] = Place(str(place_id), name, note, shape, count if isinstance(count, int) else 0)
@@ -122,8 +122,8 @@ def read_ground(path: Path | None) -> Sequence[GroundLine]:
     if path is None:
         return ()
     lines = []
-    for feature, properties in _features(path):
-        shape = _shape(path, feature.get("geometry"))
+    for number, (feature, properties) in enumerate(_features(path), 1):
+        shape = _shape(f"{path}: feature {number}", feature.get("geometry"))
         kind = next((AREA_KINDS[word] for word in map(str, properties.values()) if word in AREA_KINDS), "")
         text = str(next(filter(None, map(properties.get, ("colour", "color", "route_color"))), "")).removeprefix("#")
         fits = len(text) == 6 and all(letter in "0123456789abcdefABCDEF" for letter in text)
@@ -135,9 +135,9 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
     """Yields features with their properties. Raises InputError."""
     try:
         if path.exists() and not path.is_file():
-            raise InputError(f"{path}: is no regular file")
+            raise InputError(f"{path} is not a regular file")
         if path.stat().st_size > _MOST_BYTES:
-            raise InputError(f"{path}: is of more than {_MOST_BYTES:,} bytes")
+            raise InputError(f"{path} is of more than {_MOST_BYTES:,} bytes")
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # that editors on Windows put first
         document = msgspec.json.decode(text, type=dict[str, Any])
         features = [feature for feature in document["features"] if isinstance(feature, dict)]
@@ -152,19 +152,19 @@ def _features(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]
         yield feature, properties
 
 
-def _shape(path: Path, geometry: Any) -> DrawnShape:
+def _shape(where: str, geometry: Any) -> DrawnShape:
     """Checks a GeoJSON geometry, and flattens it into parts to draw. Raises InputError."""
     kind = str(geometry.get("type")) if isinstance(geometry, dict) else "none"
     if kind not in _KIND_BY_GEOMETRY:
-        raise InputError(f"{path}: a shape must be one of {', '.join(_KIND_BY_GEOMETRY)}; one is {kind[:20]!r}")
+        raise InputError(f"{where}: its shape must be one of {', '.join(_KIND_BY_GEOMETRY)}; it is {kind[:20]!r}")
     try:
         rings = _flat(geometry["coordinates"], _DEPTH_BY_GEOMETRY[kind])
     except (KeyError, TypeError, ValueError, IndexError):
-        raise InputError(f"{path}: a {kind} has coordinates that are no positions in degrees") from None
+        raise InputError(f"{where}: its {kind} has coordinates that are no positions in degrees") from None
     if len(rings) > _MOST_PARTS:
-        raise InputError(f"{path}: a {kind} has more than {_MOST_PARTS:,} parts")
+        raise InputError(f"{where}: its {kind} has more than {_MOST_PARTS:,} parts")
     if not rings or any(len(ring) < 2 for ring in rings):
-        raise InputError(f"{path}: a {kind} has fewer than two positions")
+        raise InputError(f"{where}: its {kind} needs at least two positions")
     return DrawnShape(_KIND_BY_GEOMETRY[kind], rings, geometry)
 
 
