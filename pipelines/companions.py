@@ -14,8 +14,8 @@ COMPANION_COMMANDS: dict[str, tuple[str, str]] = {
     "preview": ("publish", "Show a published folder on this machine, for looking."),
     "report": ("publish", "Write what is promised, spent and missing into one HTML page."),
     "evaluate": ("lab", "Show what mechanisms are worth, on reference or real data."),
-    "perturb": ("local", "Make vehicles' reports to several services."),
-    "fuse": ("local", "Fuse several services' reports of the same vehicles."),
+    "perturb": ("local", "Add noise to vehicles' speeds, separately for each service that receives them."),
+    "fuse": ("local", "Combine noisy reports that services received from the same vehicles."),
     "spec new": ("city", "Draft a specification from a sample of a feed, a timetable, or both."),
 }  # the project's own companions: the extra that brings a command, and what it does in one line
 

@@ -103,12 +103,14 @@ _ADDRESS_OPTIONS = tuple(
 engine_options = packed(  # give `engine`, the FlinkStarter of a stream
     "engine",
     FlinkStarter,
-    click.option("--local", is_flag=True, help="Start a job server and a worker pool on this machine, to try it."),
+    click.option("--local", is_flag=True, help="Start Flink here, to try it; else give the next three options."),
     *_ADDRESS_OPTIONS,
     click.option("--parallelism", type=click.IntRange(min=1), default=1, show_default=True, help="Parallel workers."),
-    click.option("--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True, help="Interval."),
     click.option(
-        "--restarts", type=int, default=-1, show_default=True, help="Of a failed job, at most; -1: the cluster's."
+        "--checkpoint-s", type=FiniteRange(min=0.1), default=10.0, show_default=True, help="Seconds per checkpoint."
+    ),
+    click.option(
+        "--restarts", type=int, default=-1, show_default=True, help="Most restarts of a failed job; -1: the cluster's."
     ),
     click.option("--savepoint", metavar="PATH", help="Go on from a savepoint of this specification's stream."),
 )

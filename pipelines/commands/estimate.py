@@ -33,7 +33,7 @@ def _products(table: Timetable, names: tuple[ProductName, ...], parts: tuple[str
         ]
 
 
-_HELP = """Estimate released days again from the ledger: no data is read, and nothing is spent.
+_HELP = """Estimate again, from the ledger, days released by 'levels': no data is read, and nothing is spent.
 
 \b
 Examples:
@@ -65,14 +65,14 @@ Examples:
     "products",
     type=click.Choice(PRODUCTS),
     multiple=True,
-    help="Also a coarser product of each period, in a file of its own; may be given several times.",
+    help="Also a coarser product (see docs/released.md) of each period, in a file of its own; may be repeated.",
 )
 @click.option(
     "--part",
     "parts",
     multiple=True,
     metavar="HH:MM-HH:MM",
-    help="With cell-part and place-part: a part of the day; several times.",
+    help="With cell-part and place-part: a part of the day; may be repeated.",
 )
 @options.files_options
 @options.account_options

@@ -23,7 +23,7 @@ SHOWN_WINDOWS = 8  # periods or spans over the limit that are named in one line
 @click.option(
     "--region-is-public",
     is_flag=True,
-    help="Accept a region drafted from reports: they are older than the account, or public anyway.",
+    help="Accept a region drafted from reports: confirm that these are older than the account, or public.",
 )
 @click.option(
     "--files-are-public", is_flag=True, help="Accept one file per vehicle: whether such a file exists is no secret."

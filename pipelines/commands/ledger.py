@@ -215,7 +215,7 @@ def backup(path: Path, location: AccountLocation, as_json: bool) -> None:
     "--results",
     multiple=True,
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="A folder of released rows, to show that nothing was released since the backup; give each.",
+    help="A folder of released rows, to show that nothing was released since the backup; repeat it for each.",
 )
 @click.option("--nothing-since", is_flag=True, help="Confirm that nothing was released since the backup.")
 @account_options
@@ -223,7 +223,7 @@ def backup(path: Path, location: AccountLocation, as_json: bool) -> None:
 def restore(
     path: Path, results: tuple[Path, ...], nothing_since: bool, location: AccountLocation, as_json: bool
 ) -> None:
-    """Restore lost parts of ledger, key and head, unless days could be drawn again.
+    """Restore lost parts of ledger, key and head, unless noise could be drawn twice.
 
     Parts that still exist stay, and must match the backup. An existing head shows whether the backup is new enough;
     without one, all folders of results must show it (--results), or you confirm it (--nothing-since).

@@ -96,7 +96,7 @@ account_options = packed(  # give `location`: where the ledger, key and head are
         "--ledger",
         metavar="URL",
         help="The ledger: a path, or an sqlite:/// or postgresql:// URL. "
-        "[default: $HATSTREAM_LEDGER, then the state folder]",
+        "[default: $HATSTREAM_LEDGER, then the state folder, such as ~/.local/state/hatstream]",
     ),
     click.option(
         "--key",
@@ -203,8 +203,8 @@ _FILE_OPTIONS = (
         "--columns",
         metavar="LIST",
         callback=listed(*FURTHER),
-        help="Further columns: times (slots as instants with their zone), counts (vehicles and reports where public; "
-        "with 'levels' estimated vehicles), traffic (with 'levels', bounds of the mean over very many vehicles).",
+        help="Further columns: times (slots' edges as timestamps), counts (vehicles and reports where public; "
+        "with 'levels' estimated vehicles), traffic (with 'levels', an interval of the mean if very many had driven).",
     ),
     click.option(
         "--by-date", is_flag=True, help="Write files into folders such as date=2026-05-13, one dataset a format."

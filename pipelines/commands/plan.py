@@ -71,13 +71,13 @@ counts_options = options.packed(
         "--counts",
         "counts_path",
         type=options.FILE,
-        help="Counts of one period, or with slots named by their start: a .json list (one HAT), or a .csv, .jsonl or "
+        help="Counts of a period (several if slots are named by start): a .json list (one HAT), or a .csv, .jsonl or "
         ".parquet table with columns count, hat (or slot and cell), and for exact totals also slot and vehicle.",
     ),
     click.option("--synthetic", is_flag=True, help="Count a day of the made-up fleet of `hatstream demo`."),
     options.option(
         "input",
-        help="Count your own feed: its fullest period. For the operator alone where counts are secret.",
+        help="Count your feed's fullest period. Where counts are secret, keep the output to yourself.",
         required=False,
     ),
 )
@@ -98,11 +98,11 @@ counts_options = options.packed(
 @options.account_options
 @options.json_option
 def plan(spec_path: Path, counts_of: CountsOf, within: float, location: AccountLocation, as_json: bool) -> None:
-    """Forecast noise, bias, error, composed total, and vehicles needed for an interval.
+    """Forecast noise, bias, error, total privacy loss, and vehicles needed for an interval.
 
-    It spends nothing and needs no ledger and no key. Speeds decide nothing: it uses counts, the largest speed, epsilon
-    and speed.prior; under mechanism "levels" the region, the fleet and the total. Once the account has released days
-    by "levels", it also shows, from the ledger, how the newest of them turned out.
+    It spends nothing and needs no ledger or key. It uses no measured speed, but counts (one of --counts, --synthetic
+    and --input, or typical ones) and the specification; under mechanism "levels" the region, the fleet and the total.
+    Once the account has released days by "levels", it also shows, from the ledger, how the newest of them turned out.
 
     \b
     Examples:

@@ -27,8 +27,8 @@ input_options = options.packed(
     click.option(
         "--allow-empty",
         is_flag=True,
-        help="Seal periods without a row in the input: nothing can be added later. Under add-remove every period is "
-        "sealed, whatever the files hold; with this option also without any file.",
+        help="Seal periods without a row in the input: nothing can be added later. Under add-remove empty periods are "
+        "sealed anyway; this option seals them even if there is no file.",
     ),
     click.option(
         "--skip-unreadable",
@@ -38,8 +38,8 @@ input_options = options.packed(
     click.option(
         "--unattended",
         is_flag=True,
-        help="For schedulers with retries: a period that was stopped for too few vehicles stays stopped until"
-        " a run without this option.",
+        help="For schedulers with retries: never release a period that was stopped for too few vehicles; a run without "
+        "this option does.",
     ),
 )
 
@@ -64,12 +64,10 @@ def _with_early_decoder(command: options.Command) -> options.Command:
 @input_options
 @click.option("--from", "start", metavar="DATE", help="First local date, or an ISO time on the edge of a slot.")
 @click.option("--to", "end", metavar="DATE", help="Last local date (included), or an ISO time (excluded).")
-@click.option("--yesterday", is_flag=True, help="The local day before today, for schedulers.")
+@click.option("--yesterday", is_flag=True, help="In place of --from and --to: the local day before today.")
 @options.release_options
 @runner_options
-@click.option(
-    "--check-input", is_flag=True, help="Only describe the input's rows in the range, for the operator alone."
-)
+@click.option("--check-input", is_flag=True, help="Only describe the range's input; keep the output to yourself.")
 @options.site_option
 @_with_early_decoder
 @options.account_options
@@ -96,7 +94,7 @@ def release(
     Example:
       hatstream release --spec austin.toml --input 'feed/*.csv' --from 2016-11-24 --to 2016-11-27 \\
           --output out --ledger austin.sqlite --formats parquet,csv
-      hatstream release --spec austin.toml .. --runner DataflowRunner -- --project P --region R
+      hatstream release --spec austin.toml [other options] --runner DataflowRunner -- --project P --region R
     """
     from pipelines import inputs
     from pipelines.commands.release_summary import print_summary, show_check

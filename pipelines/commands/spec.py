@@ -55,7 +55,7 @@ def spec() -> None:
 @click.argument("path", metavar="FILE", type=FILE)
 @json_option
 def check(path: Path, as_json: bool) -> None:
-    """Check FILE as a release would, and say what it asks for.
+    """Check FILE as a release would, and summarise it.
 
     Exit code 2 where something is wrong.
 

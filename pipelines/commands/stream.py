@@ -59,7 +59,7 @@ feed_options = options.packed(
     FeedOptions,
     click.option("--kafka", "brokers", metavar="HOST:PORT,..", help="Kafka's brokers; needs --topic."),
     click.option("--topic", help="The topic of positions."),
-    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="A growing folder instead."),
+    click.option("--folder", type=click.Path(path_type=Path, file_okay=False), help="A growing folder, not Kafka."),
 )
 
 

@@ -184,7 +184,7 @@ def _is_directed(feature: dict[str, Any], number: int) -> bool:
     if not isinstance(is_directed, bool):
         raise ValueError(f"feature {number}: directed must be true or false")
     if is_directed and kind != "LineString":
-        raise ValueError(f"feature {number}: directed needs a LineString; the geometry is {kind!r}")
+        raise ValueError(f"feature {number}: directed needs a LineString; it is {kind!r}")
     return is_directed
 
 

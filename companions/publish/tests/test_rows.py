@@ -85,7 +85,7 @@ def test_what_no_page_can_hold_is_refused_in_a_sentence(tmp_path, hatstream):
     assert "20,000 slots of 20,000 places" in refusal(wide)
     assert "is no H3 cell" in refusal(plain.set_column(index_of("cell"), "cell", pa.array(["x" * 5_000])))
     no_offset = plain.set_column(index_of("slot_start"), "slot_start", pa.array(["2026-05-13T06:00:00"]))
-    assert "with its offset" in refusal(no_offset)
+    assert "with a UTC offset" in refusal(no_offset)
 
 
 def test_a_day_fills_no_hour_without_a_trip(tmp_path):

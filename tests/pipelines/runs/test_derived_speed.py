@@ -119,7 +119,7 @@ def test_what_does_not_go_with_derived_speeds_is_refused(tmp_path, old, new, tol
 
 def test_under_public_counts_positions_are_public_and_so_would_be_the_speeds(tmp_path):
     text = city.SPEC.replace(', speed = "v"', "") + DERIVED
-    with pytest.raises(SpecificationError, match="everybody knows a speed"):
+    with pytest.raises(SpecificationError, match="anyone can compute that speed"):
         load(city.write(tmp_path, spec=text)[0])
 
 

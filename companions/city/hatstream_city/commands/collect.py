@@ -71,8 +71,8 @@ def collect(
 ) -> int:
     """Poll a GTFS-realtime address and keep each new message.
 
-    Requests carry ETag and Last-Modified. Messages that decode are kept, none twice in a row. Each failure in a row
-    doubles the wait; a request has 60 s. Redirects must keep scheme, host and port. Ctrl-C ends it.
+    Requests are conditional (ETag, Last-Modified). Messages that decode are kept, none twice in a row. Each failure in
+    a row doubles the wait; a request times out after 60 s. Redirects must keep scheme, host and port. Ctrl-C ends it.
 
     \b
     Example:

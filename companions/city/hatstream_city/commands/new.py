@@ -32,7 +32,7 @@ _NO_SAMPLE = (
     type=click.Choice(["add-remove", "counts-public"]),
     default="add-remove",
     show_default=True,
-    help="Hide that a vehicle drove at all under one small total, or only its speeds.",
+    help="add-remove: hide that a vehicle drove at all; counts-public: hide only its speeds.",
 )
 @option("file", required=False, help="The file to write; needed with --gtfs. [default: print it]")
 @click.option(
@@ -43,7 +43,7 @@ _NO_SAMPLE = (
 @click.option(
     "--header-time", is_flag=True, help="Use the feed's time where reports have none: parked vehicles then look fresh."
 )
-@click.option("--at-sea", is_flag=True, help="Accept a sample with most positions at sea, of ferries.")
+@click.option("--at-sea", is_flag=True, help="Accept a sample with most positions at sea, such as ferries'.")
 @click.option(
     "--value",
     type=click.Choice(["speed", "delay"]),

@@ -159,7 +159,7 @@ def evaluate() -> None:
     "--sets",
     "folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of .npz data sets (counts, values in km/h) instead of the generated ITMS-like ones.",
+    help="Folder of .npz data sets (counts, values in km/h) instead of the generated ones.",
 )
 @click.option("--not-private", is_flag=True, help="With --sets: the output shows functions of true values.")
 @processes_option
@@ -203,10 +203,10 @@ def mechanisms(feed: Feed, epsilons: list[str], runs: int, results: Results) -> 
 
 @evaluate.command()
 @telemetry_options(required=False)
-@click.option("--cities", metavar="NAMES", help="In place of --data: made-up cities, such as '500 taxis,drawn 1'.")
-@epsilons_option("--totals", "1,2.64,10", "Total epsilons of a vehicle and day, or of --span-days.")
+@click.option("--cities", metavar="NAMES", help="In place of --data: made-up cities (? lists), such as '500 taxis'.")
+@epsilons_option("--totals", "1,2.64,10", "Epsilons to try, each a vehicle's total for a day or for --span-days.")
 @noise_option
-@click.option("--span-days", type=click.IntRange(1, 3_653), default=1, show_default=True, help="Days of a total.")
+@click.option("--span-days", type=click.IntRange(1, 3_653), default=1, show_default=True, help="Days a total covers.")
 @click.option(
     "--days",
     "number",
@@ -285,7 +285,7 @@ def _facts_of(name: str, city: Days) -> dict[str, Any]:
 
 @evaluate.command()
 @telemetry_options()
-@epsilons_option("--epsilons", "1,2.64,10", "Epsilons of a vehicle and day by levels; of a HAT by other mechanisms.")
+@epsilons_option("--epsilons", "1,2.64,10", "Epsilons: of a vehicle and day by levels, else of a HAT.")
 @noise_option
 @runs_option(3)
 @results_options
@@ -308,9 +308,9 @@ def distributions(feed: Feed, epsilons: list[str], noise: list[str], runs: int, 
 @processes_option
 @results_options
 def fusion(feed: Feed | None, trials: int, seed: int, processes: int, results: Results) -> None:
-    """Fuse simulated reports to several services, and compare with exact and reference figures.
+    """Fuse simulated reports to several services (recipients), and compare with exact and reference figures.
 
-    --data and --spec, the specification of a fusion, add the speeds of telemetry as a third set of values.
+    --data and --spec, the specification of a fusion, add the speeds of telemetry to the two made-up sets of values.
     """
     from hatstream_lab.evaluation import fusion
     from hatstream_local.fusion.fuse import nothing_usable

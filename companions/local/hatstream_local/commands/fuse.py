@@ -25,7 +25,7 @@ MOST_GROUPS = 40  # groups that the table on the terminal shows; the files hold 
 @option("formats")
 @option("json")
 def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], as_json: bool) -> None:
-    """Fuse several services' reports of the same vehicles, at no further privacy cost.
+    """Combine noisy reports that services received from one fleet, at no further privacy cost.
 
     \b
     Example:
@@ -64,17 +64,17 @@ def fuse(spec_path: Path, pattern: str, output: Path, formats: tuple[str, ...], 
 @click.command()
 @option("spec")
 @option("input", help="The files of telemetry, as a quoted pattern.")
-@option("file", help="The file of reports to write.")
+@option("file", help="The file of reports to write, each for one service: its recipient.")
 @click.option(
     "--key",
     "key_path",
     required=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="File with a secret of 32 bytes in hexadecimal, readable by its owner alone, that hides vehicle ids.",
+    help="File readable by its owner alone, of 32 bytes in hex (openssl rand -hex 32); it hides vehicle ids.",
 )
 @option("json")
 def perturb(spec_path: Path, pattern: str, output: Path, key_path: Path, as_json: bool) -> None:
-    """Make vehicles' reports to each service: mean speed per slot (and cell).
+    """Add noise to vehicles' mean speeds per slot (and cell), separately for each service.
 
     \b
     Example:

@@ -52,7 +52,7 @@ def drawing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     file = click.Path(path_type=Path, dir_okay=False)
     tiles = "Raster tiles to draw under the places, with {z}, {x} and {y}: the browser then loads them from there."
     language, languages = "Language of the pages. [default: the browser's, or ?lang=]", ["en", "de", "fr", "es", "pt"]
-    places = "GeoJSON with names of places, and shapes of those that are no hexagons; `spec new --gtfs` writes one."
+    places = "GeoJSON with names of places, and shapes of those that are not hexagons; `spec new --gtfs` writes one."
     ground = "GeoJSON of lines, water and parks to draw on the map; `spec new --gtfs` writes the lines."
     options = (
         click.option("--tiles", metavar="URL", help=tiles),

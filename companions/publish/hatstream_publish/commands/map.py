@@ -23,7 +23,7 @@ NOISY = "All figures carry noise that hides what any single vehicle did (differe
     "--spec",
     "spec_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Their specification, for a sentence on the guarantee and for its own places.",
+    help="Their specification, to state its guarantee and draw its places.",
 )
 @click.option("--title", default="Speeds of buses", show_default=True, help="Title of the page.")
 @drawing_options
