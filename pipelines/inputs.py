@@ -28,7 +28,7 @@ def input_paths(pattern: str, *, or_none: bool = False, inside: bool = False) ->
     matching = _in_folder(pattern) if os.path.isdir(pattern) else _matching(pattern)
     paths = sorted({path for path in matching if Path(path).is_file()})
     if not paths and (matching or not or_none):  # matches that are no files are an error anyway
-        others = f": what does ({shortened(min(matching))}) is no regular file" if matching else ""
+        others = f": what does ({shortened(min(matching))}) is not a regular file" if matching else ""
         raise InputError(f"no input file matches {shortened(repr(pattern))}{others}")
     if not inside:
         return paths

@@ -86,10 +86,10 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
     if unknown := sorted(set(columns) - set(FURTHER)):
         raise UsageError(f"--columns: {unknown[0][:40]!r} is not one of {', '.join(FURTHER)}")
     if "counts" in columns and not (spec.counts_are_public or spec.is_learned):
-        raise UsageError("columns counts goes with adjacency 'counts-public', or with 'levels', which estimates them")
+        raise UsageError("--columns counts goes with adjacency 'counts-public', or with 'levels', which estimates them")
     if "traffic" in columns and not spec.is_learned:
         raise UsageError(
-            "columns traffic goes with 'levels', which alone estimates how far vehicles lie from the traffic"
+            "--columns traffic goes with 'levels', which alone estimates how far vehicles lie from the traffic"
         )
     return Shape(
         zone=spec.timetable.zone if "times" in columns else None,

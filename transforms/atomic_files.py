@@ -49,7 +49,7 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     also if the path is neither a file nor a link: as root, /dev/null could be replaced.
     """
     if path.exists() and not (path.is_file() or path.is_symlink()):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     partial_path = path.with_name(f".{path.name}.part")
     partial_path.unlink(missing_ok=True)
     handle = os.open(partial_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
@@ -95,7 +95,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))
         if status.st_size > most_bytes:
             raise OSError(errno.EFBIG, f"is of more than {most_bytes:,} bytes", str(path))
         return file.read(status.st_size)  # not most_bytes: read takes that much memory at once, however little comes

@@ -147,7 +147,7 @@ def missing(spec_path: Path, start: str, end: str, location: AccountLocation, as
     """List due slots of a specification without a complete release.
 
     A slot is due when it and its allowed lateness are over. `hatstream release` with the same specification and
-    ledger fills what is missing.
+    ledger fills what is missing; the exit code is 0 either way.
 
     \b
     Example:

@@ -24,7 +24,7 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     for name in ("pipe", "folder"):
-        with pytest.raises(OSError, match="it is no regular file"), replacing(tmp_path / name):
+        with pytest.raises(OSError, match="it is not a regular file"), replacing(tmp_path / name):
             pass
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "pipe"]

@@ -108,7 +108,7 @@ class SqliteFile:
 
     def _refuse_other_than_files(self) -> None:
         if self.path.exists() and not self.path.is_file():
-            raise LedgerError(f"the ledger {self.path} is not usable: it is no regular file")
+            raise LedgerError(f"the ledger {self.path} is not usable: it is not a regular file")
 
     def _connect_to_read(self) -> sqlite3.Connection:
         """Opens a read-only connection.

@@ -277,7 +277,7 @@ def test_a_damaged_zip_is_refused_with_its_name(tmp_path, damage):
 
 def test_a_pipe_in_the_place_of_a_feed_or_a_table_is_refused(tmp_path):
     os.mkfifo(tmp_path / "feed.zip")
-    with pytest.raises(InputError, match=r"feed\.zip is no regular file"):
+    with pytest.raises(InputError, match=r"feed\.zip is not a regular file"):
         read_town(tmp_path / "feed.zip", 7)
     folder = tmp_path / "feed"
     folder.mkdir()
@@ -285,5 +285,5 @@ def test_a_pipe_in_the_place_of_a_feed_or_a_table_is_refused(tmp_path):
         (folder / f"{name}.txt").write_text(text)
     (folder / "stops.txt").unlink()
     os.mkfifo(folder / "stops.txt")
-    with pytest.raises(InputError, match=r"stops\.txt is no regular file"):
+    with pytest.raises(InputError, match=r"stops\.txt is not a regular file"):
         read_town(folder, 7)

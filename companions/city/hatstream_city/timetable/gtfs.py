@@ -224,7 +224,7 @@ def _opened(path: Path, name: str) -> IO[bytes]:
     """
     file = path / name if path.is_dir() else path
     if file.exists() and not file.is_file():
-        raise InputError(f"{file} is no regular file")
+        raise InputError(f"{file} is not a regular file")
     if path.is_dir():
         return file.open("rb")
     with zipfile.ZipFile(path) as archive:

@@ -138,7 +138,7 @@ noise_option = click.option(
 
 @click.group()
 def evaluate() -> None:
-    """Compare releases with the truth: the papers' tables, or errors on your telemetry.
+    """Compare releases with the truth: the papers' tables (docs/algorithms.md), or errors on your telemetry.
 
     \b
     Examples:

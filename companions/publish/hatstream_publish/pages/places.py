@@ -80,7 +80,7 @@ class NamedPlaces:
         for place_id, geometry in geometries.items():
             named = shaped.get(place_id, Place(place_id))
             if named.shape is None:
-                shaped[place_id] = replace(named, shape=_shape(origin, geometry))
+                shaped[place_id] = replace(named, shape=_shape(str(origin), geometry))
         return NamedPlaces(shaped)
 
 
