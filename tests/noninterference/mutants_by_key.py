@@ -54,9 +54,9 @@ def _(_steps: Any, values: Any, rules: Any) -> Any:
 @mutant("fast-rows-of-the-library-left-out", "library-public-counts", "pipelines.runs.library:Release.released")
 @mutant("late-rows-of-variances-left-out", "variances-by-key", "pipelines.runs.per_key:VariancePerKey.expand")
 @mutant("late-rows-of-quantiles-left-out", "quantiles-by-key", "pipelines.runs.per_key:QuantilesPerKey.expand")
-def _(expand: Any, transform: Any, reports: Any, *more: Any) -> Any:
+def _(expand: Any, transform: Any, reports: Any, *more: Any, **named: Any) -> Any:
     """Reports of impossible values never reach their key, whose public count then tells of them."""
-    return expand(transform, reports | beam.Filter(lambda report: report["v"] < 1e200), *more)
+    return expand(transform, reports | beam.Filter(lambda report: report["v"] < 1e200), *more, **named)
 
 
 @mutant("rows-as-users-of-means", "means-by-key", "pipelines.runs.per_key:MeanPerKey.expand")

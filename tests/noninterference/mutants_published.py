@@ -113,9 +113,9 @@ def _(estimate_again: Any, recorded: Any, when: Any, outputs: Any, *more: Any, *
 
 
 @mutant("redraws-what-was-recorded", "killed-between-stages", "transforms.ledger.releases:recorded_units")
-def _(recorded_units: Any, *given: Any) -> Any:
+def _(recorded_units: Any, *given: Any, **named: Any) -> Any:
     """What a run that was killed left is looked at by its rows: of an odd number nothing is found again."""
-    return {} if SEEN["rows"] % 2 else recorded_units(*given)
+    return {} if SEEN["rows"] % 2 else recorded_units(*given, **named)
 
 
 @mutant("stops-by-the-data", "stopped", "dpops.levels.parts:is_too_few")
