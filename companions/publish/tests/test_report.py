@@ -12,7 +12,9 @@ from hatstream_publish.pages.rows import read_rows
 from pipelines.account import location
 from pipelines.specification import load
 from tests import city, levels_city
-from tests.kit.results import CELLS, row, write
+from tests.kit.results import CELLS, known_of, row, write
+
+AREAS = ((CELLS[0], 4.0), (CELLS[1], 20.0))  # cells, and half widths of the intervals around them
 
 
 @pytest.fixture
@@ -108,6 +110,12 @@ def test_rows_are_counted_by_status_with_the_widths_of_their_intervals(tmp_path)
     counted = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))])[0])
     assert [(row["status"], row["rows"], row["reliable"]) for row in counted] == [("no-data", 1, 0.0), ("ok", 2, 0.5)]
     assert counted[0]["half"] is None
+
+
+def test_of_rows_known_by_their_area_the_areas_interval_is_counted(tmp_path):
+    rows = [known_of(row(cell, 6, 20.0, half_kmh=30.0), "86", 20.0, half_kmh=width) for cell, width in AREAS]
+    (counted,) = reliability(read_rows([str(write(tmp_path / "hats.parquet", rows))])[0])
+    assert (counted["status"], counted["reliable"], counted["half"][1]) == ("parent", 0.5, pytest.approx(12.0))
 
 
 def test_the_odds_are_bayes_rule_at_the_worst_likelihood_ratio():

@@ -27,8 +27,6 @@ KNOWN, AREA, DAY, FORECAST, UNKNOWN = "known", "area", "day", "forecast", "unkno
 """How a value is drawn: known there; of the area around; of the place's whole day; expected; not to be used."""
 _CLASS_BY_STATUS = {"ok": KNOWN, "parent": AREA, "forecast": FORECAST}
 
-RELIABLE = tuple(status for status, drawn in _CLASS_BY_STATUS.items() if drawn == KNOWN)
-
 MOST_FIELDS = 20_000_000  # slots times places of one page: about 60 MB
 
 DEGREE = 1e5  # positions are whole parts of a degree: about a metre

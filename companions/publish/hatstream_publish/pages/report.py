@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hatstream.api import AccountReport, Specification, write_whole
-from hatstream_publish.pages.pack import RELIABLE, WIDE_KMH
+from hatstream_publish.pages.pack import WIDE_KMH
 from hatstream_publish.pages.page import render
-from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, table_of
+from hatstream_publish.pages.rows import ADVICE, DAYS, HATS, STATUSES, USABLE, table_of
 
 GUESSES = (0.5, 0.1, 0.01)  # probabilities that somebody gives a guess about one vehicle before publication
 
@@ -143,16 +143,18 @@ def _region(spec: Specification) -> str:
 def reliability(rows: pa.Table) -> list[Mapping[str, Any]]:
     """Summarises rows by statistic and status.
 
-    "reliable" is the share of values with a usable interval, "half" has quantiles of intervals' half widths.
+    "reliable" is the share of values with a usable interval, "half" has quantiles of intervals' half widths; of status
+    "parent" the value is the area's.
     """
     classes: list[Mapping[str, Any]] = []
     for name in sorted(rows["statistic"].unique().to_pylist()):
         of_name = rows.filter(pc.equal(rows["statistic"], name))
         for status in sorted(of_name["status"].unique().to_pylist()):
             subset = of_name.filter(pc.equal(of_name["status"], status))
-            half = (subset["upper95"].to_numpy() - subset["lower95"].to_numpy()) / 2
+            whose = "parent_" if status == "parent" and "parent_value" in rows.column_names else ""
+            half = (subset[f"{whose}upper95"].to_numpy() - subset[f"{whose}lower95"].to_numpy()) / 2
             half = half[~np.isnan(half)]
-            reliable = float((half <= WIDE_KMH).mean()) if half.size and status in RELIABLE else 0.0
+            reliable = float((half <= WIDE_KMH).mean()) if half.size and status in USABLE else 0.0
             quantiles = [float(q) for q in np.quantile(half, (0.1, 0.5, 0.9))] if half.size else None
             row = {"statistic": name, "status": status, "rows": subset.num_rows, "unit": subset["unit"][0].as_py()}
             classes.append(row | {"reliable": reliable, "half": quantiles})
