@@ -40,7 +40,7 @@ def test_the_report_says_what_is_promised_spent_good_and_missing(page, released,
     assert len(page.all("#budget rect.bar")) == 1
     assert "4 of 8 slots are due and not released whole" in text
     assert "that a vehicle drove, when and where is treated as public" in text
-    assert "A driver of several is protected once for each" in text
+    assert "A driver of several is protected less: the factors multiply" in text
     assert city.DAYS[0] in page.one("details").get_attribute("textContent")
     assert (page.complaints(), page.requests()) == ([], [])
 
