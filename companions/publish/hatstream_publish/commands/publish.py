@@ -89,7 +89,7 @@ def site_of(
 
 _HELP = """Write a static site for any web server, object store or open-data portal: tables, map, privacy card, records.
 
-It holds usable values only; --all publishes the others too, with their status.
+It holds values of status ok or parent; --all publishes the others too, with theirs.
 The ledger is verified first: nothing is published from a damaged one. With --follow it keeps the site current until it
 is stopped: new files first, then latest.json; a result file that cannot be read is named and left out.
 
@@ -112,7 +112,7 @@ Example:
 @click.option("--licence", "--license", "licence_name", required=True, help=f"Such as {', '.join(NAMES)}.")
 @click.option("--url", default="", help="Address of the published folder; by default addresses are relative.")
 @drawing_options
-@click.option("--all", "everything", is_flag=True, help="Also publish unusable values, with their status.")
+@click.option("--all", "everything", is_flag=True, help="Also publish values of other statuses than ok and parent.")
 @option("folder", help="The folder to write.")
 @click.option("--follow", "follows", is_flag=True, help="Keep it current until SIGINT or SIGTERM.")
 @option("json")
