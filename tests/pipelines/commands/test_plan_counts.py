@@ -29,7 +29,7 @@ def test_all_forms_of_a_table_give_the_same_plan(planned, tmp_path):
     [
         ("counts.csv", "", "cannot be read as csv"),
         ("counts.csv", "slot,cell,vehicle,count\n", "holds no rows"),
-        ("counts.csv", "slot,vehicle,count\n1,PLATE1,3\n", "`hat` or else `slot` and `cell`; it has slot, vehicle"),
+        ("counts.csv", "slot,vehicle,count\n1,PLATE1,3\n", "`hat` or both `slot` and `cell`; it has slot, vehicle"),
         ("counts.csv", "a,b\n1,2\n", "it has none of them"),
         ("counts.csv", "hat,vehicle,count\n1,PLATE1,PLATE1\n", "every count must be a whole number"),
         ("counts.csv", "hat,vehicle,count\n1,PLATE1,2.5\n", "every count must be a whole number"),
