@@ -152,9 +152,9 @@ class QuantileInterval(ClippedArrays):
                 # those above as the higher (`moved_down`). Either drawn end may be the lower: it has the smaller sums.
                 clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
                 clipped -= np.minimum(low.below, high.below)
-                clipped += np.where(low.places > high.places, low.moved_down, high.moved_down)
+                clipped += np.where(low.values > high.values, low.moved_down, high.moved_down)
                 shape = len(clipped), _NODES**2
-                width, clipped = np.abs(low.places - high.places).reshape(shape), clipped.reshape(shape)
+                width, clipped = np.abs(low.values - high.values).reshape(shape), clipped.reshape(shape)
                 of_pairs = forecasts.interval_errors_of(hats, means[rows], clipped, width, sensitivity[rows])
                 errors[rows] = of_pairs.mean(axis=1)
             return errors

@@ -170,10 +170,11 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
 class Ends(NamedTuple):
     """Ends of intervals, with sums over array means, (HATs, ends).
 
-    below: of means below the end. moved_up, moved_down: of the end itself, once for each mean below, or not below.
+    values: where the ends lie, in units. below: sums of means below the end. moved_up, moved_down: sums of the end
+    itself, once for each mean below, or not below.
     """
 
-    places: Float64s
+    values: Float64s
     below: Float64s
     moved_up: Float64s
     moved_down: Float64s

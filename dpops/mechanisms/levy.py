@@ -92,7 +92,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     """Forecasts errors, averaged over the drawn bin. means: (HATs, arrays); tau: widths, (HATs, 1)."""
     fine_step, upper = float(hats.grid.step / FINE_PER_STEP), hats.grid.upper_steps * FINE_PER_STEP
     every = np.arange(bins)
-    # Each bin's cost and relative probability, (HATs, bins): a rate of epsilon / 4 spends half; the error if drawn.
+    # Each bin's cost and relative probability, (HATs, bins); its draw, at rate epsilon / 4, spends half of epsilon.
     bin_of = _bins(np.rint(means / fine_step).astype(np.int64), tau, upper)
     below, through = (np.count_nonzero(bin_of[:, None, :] < every[:, None] + step, axis=2) for step in (0, 1))
     cost = np.maximum(below, means.shape[1] - through)
@@ -101,7 +101,7 @@ def _errors(hats: HatCounts, means: Float64s, tau: Int64s, bins: int, sensitivit
     start, stop = (ends_of(means, np.broadcast_to(end, cost.shape)) for end in (low, high))
     # Sums of the means clipped to the interval: those outside at its ends, the others as they are.
     clipped = start.moved_up + stop.below - start.below + stop.moved_down
-    errors = interval_errors_of(hats, means, clipped, stop.places - start.places, sensitivity)
+    errors = interval_errors_of(hats, means, clipped, stop.values - start.values, sensitivity)
     return np.asarray((chance * errors).sum(axis=1) / chance.sum(axis=1))
 
 

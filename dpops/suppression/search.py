@@ -157,7 +157,7 @@ class Search:
         self.entry_hat = tally.hat[self.entry_row]
         self.entry_count = tally.counts[self.entry_row].astype(np.float64)
         self.entry_share = self.entry_count / self.samples[self.entry_hat]  # of the HAT's samples, dropped if it leaves
-        self.entry_half = _half(self.samples)[self.entry_hat]
+        self.entry_half = _half(self.samples)[self.entry_hat]  # most p of the bias of its HAT's variance
         columns = (self.entry_row, self.entry_hat, self.entry_count, self.entry_share, self.entry_half)
         self.entry_columns = tuple(column.data for column in columns)
         for row in begin[is_single].tolist():  # the only vehicle of a HAT may not leave it

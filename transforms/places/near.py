@@ -20,7 +20,7 @@ _ALL_SECTORS = (1 << SECTORS) - 1  # a bit for each sector
 
 
 class NearPairs(NamedTuple):
-    """Pairs of fine cell and nearby place, int64 (pairs,); a cell's nearest first."""
+    """Pairs of fine cell and nearby place, int64 (pairs,), ascending by cell, its nearest first."""
 
     cell: Int64s
     place: Int64s
@@ -49,15 +49,15 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    # By bearing, the bits of sectors that fit it: for 0 to 359 degrees, then NO_WAY and ANY_WAY (-2, -1). In half
-    # degrees, as a sector's centre may lie on one.
+    # By bearing, the bits of sectors that fit it: for 0 to 359 degrees, then NO_WAY, which none fits (but its cell is
+    # then directed), and ANY_WAY (-2, -1). In half degrees, as a sector's centre may lie on one.
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]  # -2 and -1 index the last two
     place = np.full(cell.size, NOWHERE)
     _set_first(place, of_cell, near.place, near.bearing == ANY_WAY)  # fills `place` by cell
     is_directed = np.bincount(of_cell, near.bearing != ANY_WAY, cell.size) > 0
-    # Cells with equal lists of (place, mask), one integer each, share a row of the table: the first of them fills it.
+    # Cells with equal lists of pairs (place, mask), each packed into an integer, share a row, which the first fills.
     rows = np.flatnonzero(is_directed[of_cell])
     code = _codes((np.cumsum(is_directed) - 1)[of_cell[rows]], near.place[rows] << SECTORS | masks[rows])
     _, first_index, number = np.unique(code, return_index=True, return_inverse=True)
