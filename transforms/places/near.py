@@ -20,7 +20,7 @@ _ALL_SECTORS = (1 << SECTORS) - 1  # a bit for each sector
 
 
 class NearPairs(NamedTuple):
-    """Pairs of fine cell and nearby place, int64 (pairs,), ascending by cell, its nearest first."""
+    """Pairs of fine cell and place, ascending by cell, its nearest first; (pairs,)."""
 
     cell: Int64s
     place: Int64s
@@ -49,8 +49,8 @@ def places_of_cells(near: NearPairs) -> CellPlaces:
     first_pair = np.flatnonzero(np.diff(near.cell, prepend=NOWHERE))  # of each cell
     cell = near.cell[first_pair]
     of_cell = np.repeat(np.arange(cell.size), np.diff(first_pair, append=near.cell.size))  # each pair's cell
-    # By bearing, the bits of sectors that fit it: for 0 to 359 degrees, then NO_WAY, which none fits (but its cell is
-    # then directed), and ANY_WAY (-2, -1). In half degrees, as a sector's centre may lie on one.
+    # By bearing, the bits of sectors that fit it: of 0 to 359 degrees, of NO_WAY (none: the cell is then directed, with
+    # no place), of ANY_WAY. In half degrees, as a sector's centre may lie on one.
     half_degrees = np.abs((2 * np.arange(360)[:, None] - 720 // SECTORS * np.arange(SECTORS) + 360) % 720 - 360)
     bits = (half_degrees <= 2 * FITS_DEGREES) @ (1 << np.arange(SECTORS))
     masks = np.concatenate([bits, [0, _ALL_SECTORS]])[near.bearing]  # -2 and -1 index the last two

@@ -49,7 +49,7 @@ def test_totals_that_do_not_fit_the_plan_are_refused(mechanism: Mechanism) -> No
         with pytest.raises(ValueError, match="do not fit") as refusal:
             mechanism.release([totals_of(counts, sums)], [plan], Noise())
         assert "6501" not in str(refusal.value)
-    with pytest.raises(ValueError, match="plans"):
+    with pytest.raises(ValueError, match="each plan needs"):
         mechanism.release([alike(COUNTS[3], COUNTS[3])] * 2, [plan], Noise())
     assert mechanism.release([], [], Noise()) == []
 
