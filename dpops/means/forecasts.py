@@ -170,11 +170,10 @@ def expected_quantiles(values: Float64s, upper: Float64s, rank: float, epsilon: 
 class Ends(NamedTuple):
     """Ends of intervals, with sums over array means, (HATs, ends).
 
-    values: where the ends lie, in units. below: sums of means below the end. moved_up, moved_down: sums of the end
-    itself, once for each mean below, or not below.
+    below: of means below the end. moved_up, moved_down: of the end itself, once for each mean below, or not below.
     """
 
-    values: Float64s
+    values: Float64s  # where the ends lie, in units
     below: Float64s
     moved_up: Float64s
     moved_down: Float64s
