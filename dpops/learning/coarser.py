@@ -24,7 +24,7 @@ def coarser(models: Learned, posterior: Field, groups: Groups) -> Field:
     fit, day = models.fit, posterior.day
     weights = groups.totals(posterior.weights)
     share = posterior.weights / groups.to_hats(np.maximum(weights, 1e-12))
-    rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)  # days
+    rows = Stack(fit.speeds.layout, [Item(groups, day.hours, day.index, ("traffic",))], fit.coming + 1)  # all days
     variances = fit.speeds.posterior.variances_of_rows(rows([share], [day.regressors])).reshape(groups.shape)
     values = groups.totals(share * posterior.values)
     weight_slopes = share * (posterior.values - groups.to_hats(values))  # of values by HATs' log weights

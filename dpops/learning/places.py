@@ -278,7 +278,7 @@ def _weight_grid(
     weights = np.where(is_sure[:, None], measured[:, None] + _NEAR / np.sqrt(precision), RATIOS * expected[:, None])
     low = np.broadcast_to(np.arange(RATIOS.size), weights.shape).copy()
     fraction, density = np.zeros(weights.shape), np.ones(weights.shape)
-    if is_sure.any():
+    if is_sure.any():  # `low` is at least 1, as RATIOS[0] has no log; at the last ratio the fraction is 0
         ratio = weights[is_sure] / expected[is_sure, None]
         position = np.clip(1 + np.log(ratio / RATIOS[1]) / np.log(RATIOS[2] / RATIOS[1]), 1, RATIOS.size - 1)
         low[is_sure] = position.astype(np.int64)

@@ -123,7 +123,7 @@ class Posterior:
             local, border, of_narrow, of_wide = (1.0 - 2 * drawn[:, batch] for drawn in signs)  # +1 or -1
             shift = narrow.adjoint(of_narrow)
             conditional = self._factor.solve(prior.local.T @ local + shift.local)
-            # A^-1 times the right-hand side: of the local shift, and of the wide rows.
+            # A^-1 times the right-hand side: of the local shift, and of wide rows, E's columns after the border's.
             at_local = conditional + self._solved @ (self._expand[:, self._border :] @ of_wide)
             at_border = prior.border.T @ border + shift.border + wide.adjoint(of_wide).border
             samples = self._back_substituted(at_local, at_border)
@@ -157,7 +157,7 @@ class Posterior:
         """Computes variances of HATs' sums of effects, (cells, slots).
 
         A HAT sums local effects by r and border effects by b. Its variance is r A^-1 r', of `conditional`, plus that of
-        the border, d S d' with d = b - r A^-1 C E and S the inverse Schur complement, multiplied out below. Slots with
+        the border, d S d' with d = b - r A^-1 C E (symbols: see `__init__`), multiplied out below. Slots with
         the same local effects (`starts`) are computed at once. day: of all slots, or of each.
         """
         layout, total, days = self.layout, np.empty((self.layout.cells, hours.size)), np.broadcast_to(day, hours.shape)

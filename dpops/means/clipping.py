@@ -148,7 +148,7 @@ class QuantileInterval(ClippedArrays):
                 # Every lower end with every upper one, (HATs, _NODES, _NODES): the sum of the means clipped to both.
                 low = Ends(*(column[rows, :, None] for column in ends[0]))
                 high = Ends(*(column[rows, None, :] for column in ends[1]))
-                # By `Ends`: means below the lower end count as it (`moved_up`), others up to the higher as they are,
+                # By `Ends`: means below the lower end count as it (`moved_up`), those between as they are (of `below`),
                 # those above as the higher (`moved_down`). Either drawn end may be the lower: it has the smaller sums.
                 clipped = np.minimum(low.moved_up, high.moved_up) + np.maximum(low.below, high.below)
                 clipped -= np.minimum(low.below, high.below)

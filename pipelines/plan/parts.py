@@ -202,7 +202,7 @@ def _error(levels: LevelsRelease, classes: ClassesRequest, facts: BoundsOnly, gr
     posterior = posterior_of(prior, {name: days * precision for name, precision in precisions.items()})
     visits = VEHICLES * profile.hats / profile.cells  # to HATs of the cell
     norm = float(last.share) if kind == "laplace" else math.sqrt(float(last.share))  # of a vector: rho is quadratic
-    sd = last.noise_sd / (UNIT * norm) / (times_of(number) / MOVING)  # of classes, as if standing reports weighed alike
+    sd = last.noise_sd / (UNIT * norm) / (times_of(number) / MOVING)  # (classes,); standing reports weigh 1 / MOVING
     weight = weight_of_one(facts.fleet, kind) / profile.cells  # of a vehicle in a cell
     class_weights = np.full(number, weight / number)  # taken as equal
     day_variance = float(TYPICAL.of(np.array(visits)))  # of the mean of so many vehicles around the usual one

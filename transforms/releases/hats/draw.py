@@ -90,7 +90,7 @@ def draw_releases(
     groups: tallies of all vehicles, by a plan's first slot and shard. Returns units in order, with vehicles' exposures.
     Raises LedgerError if plans claim more of a vehicle than their debit.
     """
-    divided = []  # by group: rows without suppressed ones, epsilon of a HAT, slots
+    divided = []  # by group: rows, suppressed ones with 0 kept, so as many as `reported`; shares; slots
     for (plan_s, shard), tally in groups.items():
         facts, by_slot = slots[plan_s], []
         # Rows by slot, cell and vehicle, so that each slot's are a stretch of them.

@@ -57,7 +57,7 @@ _DAMAGE_ERRORS = (  # what reading a damaged feed raises
 
 @dataclass(frozen=True)
 class StopTimes:
-    """Stops of trips in order, (stops,)."""
+    """Stops of trips, (stops,), ascending by trip, then in the trip's order."""
 
     trip: Int64s  # row of its table
     stop: Int64s  # row of its table

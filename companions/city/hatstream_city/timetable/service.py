@@ -299,7 +299,7 @@ def hours_table(
     Trips are averaged over a weekday's dates, exceptions included; beyond 24:00 they are the next day's. Between stops
     a vehicle follows its line evenly. A trip is run once, or for each departure that frequencies give.
 
-    cells: sorted H3 cells of the region. passages: of lines through cells. stop_cells: of each stop, 0 for none.
+    cells: sorted H3 cells, with all that lines and served stops are in. passages: of lines. stop_cells: 0 for none.
     """
     trips_of_hour, runs_per_date = np.zeros((cells.size, _WEEK_HOURS)), _runs_per_date(calendar)
     for run, trip, cell, start_s, end_s in _stays(feed, passages, stop_cells):
