@@ -35,7 +35,7 @@ def failpoint(name: str) -> None:
         return
     if file is not None:
         with suppress(FileNotFoundError):  # another process has done it
-            awaited_name, action = Path(file).read_text().split()
+            awaited_name, action = Path(file).read_text().split()  # see FILE_VARIABLE
             if awaited_name == name:
                 os.rename(file, f"{file}.done")
                 if action == "kill":

@@ -56,7 +56,7 @@ class Learned:
             ratio=self._ratio(day, means, variances),
             moved_kmh=moved_kmh,
             total_sd=float(fit.weights.total_variances[index]) ** 0.5 if speed_stages else 0.0,
-            is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,  # days up to it: none is folded yet
+            is_early=self.state.days - (fit.coming - 1 - index) < 2 * RECENT,  # days up to it: `add_day` folds none
         )
         one_weight = float(fit.speeds.one_weights[index])
         spread = fit.speeds.cautious_spread

@@ -101,7 +101,7 @@ class SpeedField(LatentField):
         for item in sums:
             hats, day, totals = self.weights[item.day], item.day, item.groups.totals
             offset = 0.0
-            if self._are_fitted:
+            if self._are_fitted:  # else `values` are no estimates yet, and "doubt" has no regressor
                 offset = float(np.sum(hats * (self.values[day] - item.centre)) / hats.sum())
             regressors.append({"traffic": self.traffic[day], "doubt": np.array(offset)})
             vehicles = totals(hats * self.one_weights[day] * growth(self.values[day])).ravel()

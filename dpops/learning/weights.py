@@ -187,8 +187,8 @@ class WeightField(LatentField):
         change = Effects(*(new - old for new, old in zip(self.posterior.mean, self.effects, strict=True)))
         changes = (self.layout.hats(change, day.hours, index) for index, day in enumerate(self.days))  # of log weights
         largest = max(float(np.abs(of_day).max()) for of_day in changes)
-        length = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))  # of the step, relative to the full one
-        prior = self.layout.prior(self.strengths, [day.count for day in self.days])
+        length = min(1.0, MAX_LOG_STEP / max(largest, 1e-9))  # part of the full step: sums are linear only nearby
+        prior = self.layout.prior(self.strengths, [day.count for day in self.days])  # roots of precisions
 
         def cost(effects: Effects) -> float:
             """Computes twice the negative log posterior density, up to a constant."""
@@ -196,7 +196,7 @@ class WeightField(LatentField):
             return float(deviations @ deviations + data.precisions @ self._residuals(sums, effects) ** 2)
 
         start = cost(self.effects)
-        for _ in range(_HALVINGS):
+        for _ in range(_HALVINGS):  # after so many the last trial is taken, even if cost rises
             trial = Effects(*(old + length * delta for old, delta in zip(self.effects, change, strict=True)))
             if cost(trial) <= start + 1e-6:  # equal but for rounding
                 break

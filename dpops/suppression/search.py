@@ -137,7 +137,7 @@ class Search:
         bias, variance_bias, sensitivity, variance_sensitivity = factors  # weights of the four worst cases
         weights = (bias, sensitivity, 4 * variance_bias, 4 * variance_sensitivity)  # a variance's are 4 p (1 - p)
         self.weights = np.array([float(weight / self.scale) for weight in weights])
-        self.alive = np.ones(tally.hat.size, np.bool_)
+        self.alive = np.ones(tally.hat.size, np.bool_)  # rows of the tally whose vehicle has not left
         self.is_alive, self.counts = self.alive.data, tally.counts.data
         begin, self.end = tally.begin[:-1], tally.begin[1:].data  # rows of each HAT, heaviest vehicles first
         is_single = np.diff(tally.begin) == 1

@@ -284,7 +284,7 @@ def _iso(column: pa.Array, zone: str | None) -> Instants:
         text = pc.if_else(pa.array(missing), nothing, text)
     seventh = pc.binary_slice(as_binary(text), 26, 27)  # digit of a fraction, as in 2026-05-13T08:15:00.123456789
     if pc.any(pc.is_in(seventh, value_set=pa.array(_DIGIT_BYTES))).as_py():
-        text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")
+        text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]{1,38}", r"\1")  # cut to six; over 44 are bad
     is_full = pc.equal(pc.binary_slice(as_binary(text), 13, 14), b":")  # after the hour: the cast takes hours alone
     if pc.all(is_full).as_py() and not pc.any(pc.starts_with(text, "0000")).as_py():  # no year, but the cast takes it
         for kind in (ABSOLUTE, LOCAL):

@@ -143,7 +143,7 @@ class Pieces:
         order = np.argsort(fine)
         cell = number_in(cells, ancestors(fine[order], coarse))  # each fine cell's region cell
         order, cell = order[cell != NOWHERE], cell[cell != NOWHERE]
-        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)  # places, (rows, SECTORS)
+        row_cell, turn_row, by_heading = _turns_of_cells(cell, order, turns)  # by row; by fine cell; (rows, SECTORS)
         # Of each fine cell without a heading, then of each row of `by_heading` and sector.
         all_cells = np.concatenate([cell, np.repeat(row_cell, SECTORS)])
         all_places = np.concatenate([place[order], by_heading.ravel()])

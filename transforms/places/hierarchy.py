@@ -79,7 +79,7 @@ def design_of(region: Sequence[int]) -> "Design":
         (position, number[neighbour])
         for cell, position in number.items()
         for neighbour in h3.grid_disk(cell, 1)
-        if position < number.get(neighbour, -1)
+        if position < number.get(neighbour, -1)  # each pair once; -1: outside of the region
     ]
     hats = hats_of(region, hours=[0])  # only facts of cells are taken: any hour does
     return Design(

@@ -129,7 +129,7 @@ class Partition:
         """
         if self._at != position:
             self._consumer.assign([kafka.TopicPartition(self._topic.name, self._number, position)])
-            self._at, self._end, self._message_s = position, -1, time.monotonic()
+            self._at, self._end, self._message_s = position, -1, time.monotonic()  # -1: no end is known
         at_ms = time.time_ns() // 1_000_000
         messages, out_of_range = self._sorted_out(self._consumer.consume(max_messages, POLL_WAIT_S))
         if messages:

@@ -188,7 +188,7 @@ def run(job: Job, paths: Sequence[str], needed: Needed, engine: BoundedEngine, p
     outcome = outcome_of(finished_job(job, paths, needed, engine, progress))
     outcome.debits |= requested.debits
     progress(READ, outcome.rows, outcome.rows)
-    if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new
+    if outcome.units_changed == 0:  # from the ledger: a retried step counts none as new; changed ones are another run's
         outcome.new = dict(Counter(job.slots[slot_s].period for slot_s, _ in _recorded_slots(job) - slots_before))
     if outcome.units_lost_to_the_limit and job.release.draws_in_order:  # another process spent the budget meanwhile
         outcome.periods_refused = debits_of_job(job).periods_refused

@@ -110,7 +110,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
         _arrow_type(path, column, kind, are_times(name, table.fields), table.units.zone)
         for name, column, kind in zip(table.fields, table.columns, kinds, strict=True)
     )
-    _strip(schema)  # in place, of logical types
+    _strip(schema)  # in place, of logical types: an invalid datetime would stop the file
     tops = {steps[0] for steps in columns}  # first steps
     fields = [{"name": field["name"], "type": field["type"]} for field in schema["fields"] if field["name"] in tops]
     names = [{branch.get("type") if isinstance(branch, dict) else branch for branch in _branches(it)} for it in kinds]
@@ -120,7 +120,7 @@ def _batches(path: str, file: BinaryIO, table: AvroTable) -> Iterator[RawBatch]:
     file_bytes = file.seek(0, os.SEEK_END)
     file.seek(0)
     reader = fastavro.reader(file, reader_schema, handle_unicode_errors="surrogateescape")
-    _strip(reader.writer_schema)
+    _strip(reader.writer_schema)  # likewise: this reader has read the header anew
     top_values_of: Callable[[Any], Any] = itemgetter(*(steps[0] for steps in columns))
     is_nested, row_count, row_nulls = any(steps[1:] for steps in columns), 0, _fields_of_nothing(reader.writer_schema)
     # A field of type null takes no byte in the file, but memory: so many are decoded at most, by the file's size.

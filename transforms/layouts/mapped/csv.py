@@ -46,7 +46,7 @@ class CsvTable(MappedLayout):
         with opened_text(path) as file:
             for data, too_long in text_lines.read_chunks(file):
                 if self.delimiter == BLANK:
-                    data = _BLANKS_PATTERN.sub(b"", data)
+                    data = _BLANKS_PATTERN.sub(b"", data)  # one between fields is left
                 if header is None:
                     data = _SEPARATOR.sub(b"", data, count=1)  # as sep=; is no header
                     lines = text_lines.lines_of(data)

@@ -55,9 +55,9 @@ def cells_of_lines(feed: Gtfs, resolution: int) -> Passages:
     along_m = (before_m[row] + fraction * step_m[row]) - before_m[lines.starts[sample_line]]
     length_m = np.maximum(before_m[lines.starts[1:] - 1] - before_m[lines.starts[:-1]], 1e-9)  # no 0 / 0
     starts = np.flatnonzero(np.append(True, (np.diff(cell) != 0) | (np.diff(sample_line) != 0))[: row.size])
-    passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]
+    passage_line, start = sample_line[starts], along_m[starts] / length_m[sample_line[starts]]  # start: 0 to 1
     is_last = np.append(np.diff(passage_line) != 0, True)[: starts.size]  # of a line; cut, as there may be none
-    return Passages(passage_line, cell[starts], start, np.where(is_last, 1.0, np.roll(start, -1)))
+    return Passages(passage_line, cell[starts], start, np.where(is_last, 1.0, np.roll(start, -1)))  # ends: next starts
 
 
 def region_document(cells: Int64s) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def errors_of(days: Days, released: pa.Table, labels: Row) -> Iterator[Row]:
     """Measures absolute errors of HATs, km/h, over all days and each one.
 
     Figures: "hats" and "rows", means by HATs and by reports; "bar", the same of the city's true mean everywhere;
-    "worst_run", the largest ratio of both; "held_back", share of days without a value. labels: of every row.
+    "worst_run", the largest rows over bar of a run; "held_back", share of days without a value. labels: of each row.
     """
     hats = joined_with_truth(released, days.hats)
     error, reports, vehicles = np.abs(hats["value"] - hats["truth"]), hats["reports"], hats["vehicles"]
