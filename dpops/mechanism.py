@@ -333,7 +333,7 @@ class Stacked(NamedTuple):
 def stack(totals: Sequence[Totals], plans: Sequence[Plan]) -> Stacked:
     """Concatenates HATs' totals by user. Raises ValueError if they contradict plans."""
     if len(totals) != len(plans):
-        raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)}")
+        raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)} plans")
     users, samples, heaviest, upper = (
         np.fromiter((plan.facts[name] for plan in plans), np.int64, len(plans))
         for name in ("users", "samples", "heaviest", "upper_steps")

@@ -102,7 +102,7 @@ class Auto(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Draws each HAT by its planned mechanism, of any options: these decide plans alone."""
         if len(totals) != len(plans):
-            raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)}")
+            raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)} plans")
         released: list[Integers] = [[] for _ in plans]
         by_name = {candidate.name: candidate for candidate in _candidates(self.statistic)}
         for name in sorted({plan.mechanism for plan in plans}):

@@ -97,7 +97,7 @@ class TreeMechanism(Mechanism):
     def release(self, totals: Sequence[Totals], plans: Sequence[Plan], noise: Noise) -> list[Integers]:
         """Releases noisy node masses of one tree. Raises ValueError."""
         if len(totals) != len(plans):
-            raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)}")
+            raise ValueError(f"each plan needs one total, got {len(totals)} for {len(plans)} plans")
         if not plans:
             return []
         tree_plans = [full_plan(plan, TreePlan) for plan in plans]
