@@ -88,9 +88,7 @@ def shape_with(columns: Collection[str], spec: Specification, *, by_date: bool =
     if "counts" in columns and not (spec.counts_are_public or spec.is_learned):
         raise UsageError("--columns counts goes with adjacency 'counts-public', or with 'levels', which estimates them")
     if "traffic" in columns and not spec.is_learned:
-        raise UsageError(
-            "--columns traffic goes with 'levels', which alone estimates how far vehicles lie from the traffic"
-        )
+        raise UsageError("--columns traffic goes with 'levels', which alone estimates how vehicles differ")
     return Shape(
         zone=spec.timetable.zone if "times" in columns else None,
         counts="counts" in columns and not spec.is_learned,
