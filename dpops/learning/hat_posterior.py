@@ -63,7 +63,7 @@ class Learned:
         # The gate judges the field; releases of single HATs are then added HAT by HAT.
         kmh, weights, precisions = _with_single_hats(values, means, hats, log_variances, one_weight, fit.speeds.spread)
         numbers = numbers_of(weights / one_weight, log_variances + fitted.HAT_LOG_VARIANCE)
-        counts, nodes_kmh = np.maximum(numbers, 1.0), kmh[..., None]  # (cells, slots, NODES), (cells, slots, 1)
+        counts, nodes_kmh = np.maximum(numbers, 1.0), kmh[..., None]  # means are of one or more; (cells, slots, ..)
         return Field(
             values=kmh,
             variances=variances,

@@ -172,7 +172,7 @@ def _rounded(source: Words, variances: Sequence[Fraction], code: Int64s, scale: 
     undecided = np.arange(code.size)
     while undecided.size:
         t, variance_of, words = scale[undecided], code[undecided], source.words(undecided.size)
-        integers, accepted = geometric(source, t)
+        integers, accepted = geometric(source, t)  # k, and whether it follows exp(-k / t)
         variance, fraction = floats[variance_of], words * 2.0**-64
         rates = (integers - variance / t + fraction) ** 2 / (2 * variance) + fraction / t
 

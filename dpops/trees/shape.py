@@ -101,7 +101,7 @@ def best_tree(bins: int) -> Tree:
     for width in range(1, bins):
         if width not in best:
             continue
-        cost, below = best.pop(width)
+        cost, below = best.pop(width)  # final: all ways to a width come from smaller ones
         for factor in range(2, -(-bins // width) + 1):
             step = cost + digit_sum(bins, width, factor) ** (1 / 3), (factor, *below)
             if width * factor >= bins:
